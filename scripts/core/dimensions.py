@@ -38,6 +38,12 @@ class Sizes:
             and size % self.multiple_of == 0
         )
 
+    def within(self, other: Sizes) -> bool:
+        """Whether all of them are sizes that the other allows, which has no multiples."""
+        return other.min <= self.min and (
+            other.max is None or (self.max is not None and self.max <= other.max)
+        )
+
     def __str__(self) -> str:
         """Such as `1 to 64, multiples of 8`."""
         to = "or more" if self.max is None else f"to {self.max}"
@@ -112,47 +118,49 @@ def dimension_of(
     if size == other_size:
         return None
     factor, rest = divmod(other_size - size, other - value)
-    found = Dimension(
+    dimension = Dimension(
         position, name, axis, option, factor, size - factor * value,
         sizes.min, sizes.max, sizes.multiple_of,
     )  # fmt: skip
-    if rest or factor < 1 or (found.offset and factor > 1):
+    if rest or factor < 1 or (dimension.offset and factor > 1):
         raise NotOneOption(
-            f"{found.place} has size {size} with {option} {value}, and {other_size} with {option} {other}; expected a "
+            f"{dimension.place} has size {size} with {option} {value}, and {other_size} with {option} {other}; expected a "
             f"multiple of {option}, or {option} and a constant"
         )
-    return found
+    return dimension
 
 
 def opened(types: Sequence[TensorType], dimensions: Iterable[Dimension]) -> list[TensorType]:
     """The types of a program's inputs: those of a reference, with their dimensions open."""
-    found = list(types)
-    for one in dimensions:
-        shape = list(found[one.position].shape)
-        shape[one.axis] = OPEN
-        found[one.position] = dataclasses.replace(found[one.position], shape=tuple(shape))
-    return found
+    open_types = list(types)
+    for dimension in dimensions:
+        shape = list(open_types[dimension.position].shape)
+        shape[dimension.axis] = OPEN
+        open_types[dimension.position] = dataclasses.replace(
+            open_types[dimension.position], shape=tuple(shape)
+        )
+    return open_types
 
 
 def problems(dimensions: Sequence[Dimension], shapes: Sequence[Sequence[int]]) -> Iterator[str]:
     """Yield what is wrong with the shapes of the inputs of a call: dimensions of one option that disagree, or a size that is
     not allowed. Sizes that do not depend on an option are checked by IREE itself."""
     first: dict[str, tuple[Dimension, int, int]] = {}
-    for one in dimensions:
-        size = shapes[one.position][one.axis]
-        value = one.value_of(size)
+    for dimension in dimensions:
+        size = shapes[dimension.position][dimension.axis]
+        value = dimension.value_of(size)
         if value is None:
-            yield f"{one.place}: found size {size}, expected {one.formula}"
-        elif one.option not in first:
-            first[one.option] = (one, size, value)
-            if not one.sizes.allows(value):
-                found = f"found size {size}" + (
-                    "" if value == size else f", which is {one.option} {value}"
+            yield f"{dimension.place}: found size {size}, expected {dimension.formula}"
+        elif dimension.option not in first:
+            first[dimension.option] = (dimension, size, value)
+            if not dimension.sizes.allows(value):
+                sizes_found = f"found size {size}" + (
+                    "" if value == size else f", which is {dimension.option} {value}"
                 )
-                yield f"{one.place}: {found}; expected {one.option} of {one.sizes}"
-        elif value != (before := first[one.option])[2]:
+                yield f"{dimension.place}: {sizes_found}; expected {dimension.option} of {dimension.sizes}"
+        elif value != (before := first[dimension.option])[2]:
             other, other_size, expected = before
             yield (
-                f"{one.place}: found size {size}, expected {one.factor * expected + one.offset}, because {other.place} has size "
-                f"{other_size} ({one.option} {expected})"
+                f"{dimension.place}: found size {size}, expected {dimension.factor * expected + dimension.offset}, because {other.place} has size "
+                f"{other_size} ({dimension.option} {expected})"
             )

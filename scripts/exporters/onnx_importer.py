@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch_mlir import compiler_utils, ir
 from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras import onnx_importer
 
-from scripts.core.tensors import TensorType
+from scripts.core import dimensions
+from scripts.core.tensors import OPEN, TensorType
 from scripts.lowering.capture import UnsupportedProgram, timed
 from scripts.lowering.link import Argument, Input, Lowered, Parameter
 from scripts.lowering.locations import Origin, Origins
@@ -27,6 +29,7 @@ TESTS = ("eval",)
 VERSIONS = {"torch-mlir": "frontend", "torch": "torch", "onnx": "onnx"}
 MEMORY_FACTOR = 2.0
 FORKABLE = True
+DYNAMIC = True
 
 ENTRY = "forward"
 _TO_BACKEND_IR = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
@@ -70,17 +73,28 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
 
 
 def with_types(model: onnx.ModelProto, loaded: LoadedModel) -> onnx.ModelProto:
-    """The model with the sizes of this call's inputs and results, and without other types."""
+    """The model with the sizes of this call's inputs and results, and without other types. With open dimensions, results have
+    none: what follows from the inputs is inferred."""
     typed = onnx.ModelProto()
     typed.CopyFrom(model)
     graph = typed.graph
     graph.name = ENTRY
     del graph.value_info[:]
     results = loaded.module(**loaded.kwargs)
-    for values, given in ((inputs(typed), loaded.kwargs), (graph.output, results)):
-        for value in values:
-            _set_type(value, convert.tensor_type(value.name, given[value.name]))
+    for value, kind in zip(inputs(typed), input_types(loaded), strict=True):
+        _set_type(value, kind)
+    for value in graph.output:
+        kind = convert.tensor_type(value.name, results[value.name])
+        if loaded.dimensions:
+            kind = dataclasses.replace(kind, shape=(OPEN,) * len(kind.shape))
+        _set_type(value, kind)
     return typed
+
+
+def input_types(loaded: LoadedModel) -> list[TensorType]:
+    """The types of a graph's inputs, with their open dimensions."""
+    kinds = [convert.tensor_type(name, tensor) for name, tensor in loaded.kwargs.items()]
+    return dimensions.opened(kinds, loaded.dimensions)
 
 
 def with_weights_as_inputs(
@@ -91,8 +105,7 @@ def with_weights_as_inputs(
     left = [tensor for tensor in graph.initializer if tensor.name not in weights]
     own = [*inputs(model)]
     there = {tensor.name for tensor in graph.initializer}
-    kinds = [convert.tensor_type(value.name, loaded.kwargs[value.name]) for value in own]
-    arguments: list[Argument] = [Input(kind, at) for at, kind in enumerate(kinds)]
+    arguments: list[Argument] = [Input(kind, at) for at, kind in enumerate(input_types(loaded))]
     values = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in own]
     for name, kind in weights.items():
         if name in there:  # onnx's conversion of the opset may have folded it
@@ -106,7 +119,8 @@ def with_weights_as_inputs(
 
 
 def _set_type(value: onnx.ValueInfoProto, kind: TensorType) -> None:
-    value.type.CopyFrom(onnx.helper.make_tensor_type_proto(_ELEMENT[kind.dtype], kind.shape))
+    shape = [None if size == OPEN else size for size in kind.shape]
+    value.type.CopyFrom(onnx.helper.make_tensor_type_proto(_ELEMENT[kind.dtype], shape))
 
 
 def name_nodes(model: onnx.ModelProto) -> Origins:

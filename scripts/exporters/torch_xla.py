@@ -79,6 +79,9 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     whatever torch.export and torch_xla raise.
     """
     capture.warm_up()
+    if loaded.dimensions:
+        # Without it, PyTorch/XLA refuses open sizes. It is set only here, so that other programs stay what they are.
+        os.environ["EXPERIMENTAL_XLA_UNBOUNDED_DYNAMISM"] = "1"
     seconds: dict[str, float] = {}
     with timed(seconds, "capture"):
         captured = capture.capture(loaded)
@@ -110,8 +113,9 @@ def _bundle(program: torch.export.ExportedProgram) -> stablehlo.StableHLOModelBu
     # Metadata of nodes becomes the text of locations, where the name of the node is enough.
     for node in program.graph.nodes:
         node.meta["custom"] = {xla_text.NODE: node.name}
-        for key in ("stack_trace", "nn_module_stack"):
-            node.meta.pop(key, None)
+        node.meta.pop("stack_trace", None)
+        # PyTorch 2.9 reads it if sizes are open.
+        node.meta["nn_module_stack"] = {}
     # Weights are in the archive. Copied back from the lazy device they would be a second copy.
     wanted = stablehlo.StableHLOExportOptions(export_weights=False, export_node_metadata=True)
     try:

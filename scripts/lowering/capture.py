@@ -22,7 +22,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from scripts.core import dimensions
 from scripts.lowering import train_step
-from scripts.lowering.flat_model import FLAT_INPUTS, PREFIX, FlatModel
+from scripts.lowering.flat_model import PREFIX, FlatModel, input_names
 from scripts.lowering.link import Argument, Constant, Input, Parameter, UnsupportedProgram
 from scripts.torch_model import convert, errors
 from scripts.torch_model.loading import LoadedModel
@@ -52,7 +52,7 @@ def capture(loaded: LoadedModel) -> Captured:
     return Captured(program, loaded, _without_quotes(program))
 
 
-def _dynamic_shapes(loaded: LoadedModel) -> dict[str, tuple[dict[int, Any], ...]] | None:
+def _dynamic_shapes(loaded: LoadedModel) -> dict[str, dict[int, Any]] | None:
     """The open dimensions of the flat model's inputs, as torch.export takes them; None if there are none.
 
     It has no multiples as such: an option with multiples of 8 is 8 times a symbol, and a dimension a multiple of that.
@@ -61,15 +61,17 @@ def _dynamic_shapes(loaded: LoadedModel) -> dict[str, tuple[dict[int, Any], ...]
         return None
     roots: dict[str, Any] = {}
     by_input: list[dict[int, Any]] = [{} for _ in loaded.inputs]
-    for one in loaded.dimensions:
-        if one.option not in roots:
-            least = max(1, -(-one.min // one.multiple_of))
-            most = None if one.max is None else one.max // one.multiple_of
-            roots[one.option] = torch.export.Dim(one.option, min=least, max=most)
-        size, factor = roots[one.option], one.factor * one.multiple_of
+    for dimension in loaded.dimensions:
+        if dimension.option not in roots:
+            least = max(1, -(-dimension.min // dimension.multiple_of))
+            most = None if dimension.max is None else dimension.max // dimension.multiple_of
+            roots[dimension.option] = torch.export.Dim(dimension.option, min=least, max=most)
+        size, factor = roots[dimension.option], dimension.factor * dimension.multiple_of
         size = size if factor == 1 else factor * size
-        by_input[one.position][one.axis] = size + one.offset if one.offset else size
-    return {FLAT_INPUTS: tuple(by_input)}
+        by_input[dimension.position][dimension.axis] = (
+            size + dimension.offset if dimension.offset else size
+        )
+    return dict(zip(input_names(len(by_input)), by_input, strict=True))
 
 
 def functional(captured: Captured, decompositions: Mapping[Any, Callable]) -> ExportedProgram:
@@ -125,24 +127,24 @@ def arguments(captured: Captured, program: ExportedProgram | None = None) -> dic
         given += loaded.training.cotangents
         types |= loaded.training.state
     inputs = iter(enumerate(given))
-    found: dict[str, Argument] = {}
+    by_name: dict[str, Argument] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             position, kind = next(inputs)
-            found[spec.arg.name] = Input(kind, position)
+            by_name[spec.arg.name] = Input(kind, position)
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
             name = captured.renamed.get(spec.target, spec.target).removeprefix(PREFIX)
             key = aliases.get(name, name)
             if key not in types:
                 raise UnsupportedProgram(f"weight {name} is not in the model's state")
-            found[spec.target] = Parameter(types[key])
+            by_name[spec.target] = Parameter(types[key])
         elif spec.kind is InputKind.CONSTANT_TENSOR:
             value = program.constants[spec.target]
             kind = convert.tensor_type(spec.target, value)
-            found[spec.target] = Constant(kind, convert.to_numpy(value))
+            by_name[spec.target] = Constant(kind, convert.to_numpy(value))
         else:
             raise UnsupportedProgram(f"input {spec.arg} of kind {spec.kind.name}")
-    return found
+    return by_name
 
 
 def results(program: ExportedProgram) -> list[int]:

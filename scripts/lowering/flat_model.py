@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,8 +15,11 @@ from scripts.torch_model.loading import LoadedModel
 
 PREFIX = "model."
 """What `FlatModel` puts before every name of the model's own."""
-FLAT_INPUTS = "inputs"
-"""The parameter of its forward()."""
+
+
+def input_names(count: int) -> list[str]:
+    """The parameters of a FlatModel's forward() for this many tensors."""
+    return [f"inputs_{position}" for position in range(count)]
 
 
 class FlatModel(torch.nn.Module):
@@ -26,7 +31,17 @@ class FlatModel(torch.nn.Module):
         leaves, self.spec = pytree.tree_flatten((loaded.args, loaded.kwargs))
         self.constants = [None if isinstance(leaf, torch.Tensor) else (leaf,) for leaf in leaves]
 
-    def forward(self, *inputs: torch.Tensor):
+    @property
+    def forward(self) -> Callable[..., Any]:
+        """`flat_results` with a parameter for each tensor: torch.export names sizes by parameters, and the checks of them that it
+        writes into a graph are wrong for `*inputs` (PyTorch 2.9: name 'L' is not defined)."""
+        function = functools.partial(self.flat_results)
+        names = input_names(self.constants.count(None))
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        function.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+        return function
+
+    def flat_results(self, *inputs: torch.Tensor):
         """The model's own outputs; `inputs` as in `LoadedModel.inputs`."""
         # Numbers and None among the outputs are not results of a program.
         return [t for _, t in trees.flat_tensors(self.called(inputs))]

@@ -16,12 +16,11 @@ from pathlib import Path
 
 from scripts.matrix import cell, plugins
 from scripts.matrix.entries import Baseline, Frontend, Model
+from scripts.sources.registry import source_of
 
 KEY = "dynamic"
 """The key of an entry of `models`, the argument of torch.compile, and the name in the end of other entries' names."""
 SUFFIX = cell.DYNAMIC_SUFFIX
-SOURCES = ("python", "hugging-face")
-"""The names of the sources (sources/registry.py) whose models have sizes by options."""
 
 
 def of_sizes(model: Model) -> Iterator[Model]:
@@ -29,9 +28,10 @@ def of_sizes(model: Model) -> Iterator[Model]:
     if not model.dynamic:
         return
     for values in itertools.product(*(sizes.values for sizes in model.dynamic.values())):
-        chosen = dict(zip(model.dynamic, values, strict=True))
+        sizes = dict(zip(model.dynamic, values, strict=True))
         name = f"{model.name}{cell.SIZES}{'-'.join(map(str, values))}"
-        yield dataclasses.replace(model, name=name, options=model.options | chosen)
+        options = source_of(model.file).with_sizes(model.options, sizes)
+        yield dataclasses.replace(model, name=name, options=options)
 
 
 def problems(model: Model) -> Iterator[str]:
@@ -41,7 +41,7 @@ def problems(model: Model) -> Iterator[str]:
         for value in sizes.values:
             if not sizes.allows(value):
                 yield f"{place}.values: found {value}, expected {sizes}"
-        own = model.options.get(option)
+        own = source_of(model.file).sizes(model.options).get(option)
         if isinstance(own, int) and not sizes.allows(own):
             yield f"{model.where}.{option}: found {own}, expected {sizes}, as {place} says"
         if len(sizes.probes()) < 2:
@@ -52,26 +52,27 @@ def frontends(
     entries: Mapping[str, Frontend], models: Iterable[Model], root: Path = plugins.ROOT
 ) -> dict[str, Frontend]:
     """Return the entries, and those for all sizes where a model has them. `root`: the folder of scripts/."""
-    found = dict(entries)
-    for one in entries.values() if _any(models) else ():
+    with_dynamic = dict(entries)
+    for frontend in entries.values() if _any(models) else ():
         # What is wrong with an exporter's file is said by the checks of entries.
         with contextlib.suppress(OSError, plugins.DeclarationError):
-            if one.test == "eval" and plugins.exporter(one.exporter, root).dynamic:
-                found[one.name + SUFFIX] = dataclasses.replace(one, name=one.name + SUFFIX)
-    return found
+            if frontend.test == "eval" and plugins.exporter(frontend.exporter, root).dynamic:
+                name = frontend.name + SUFFIX
+                with_dynamic[name] = dataclasses.replace(frontend, name=name)
+    return with_dynamic
 
 
 def baselines(
     entries: Mapping[str, Baseline], models: Iterable[Model], root: Path = plugins.ROOT
 ) -> dict[str, Baseline]:
     """The same of baselines: those of a runtime that takes arguments of torch.compile, without own ones."""
-    found = dict(entries)
-    for one in entries.values() if _any(models) else ():
+    with_dynamic = dict(entries)
+    for baseline in entries.values() if _any(models) else ():
         with contextlib.suppress(OSError, plugins.DeclarationError):
-            if "compile" in plugins.runtime(one.runtime, root).takes and not one.compile:
-                name = one.name + SUFFIX
-                found[name] = dataclasses.replace(one, name=name, compile={KEY: True})
-    return found
+            if "compile" in plugins.runtime(baseline.runtime, root).takes and not baseline.compile:
+                name = baseline.name + SUFFIX
+                with_dynamic[name] = dataclasses.replace(baseline, name=name, compile={KEY: True})
+    return with_dynamic
 
 
 def is_for(entry: Frontend | Baseline, model: Model, test: str = "eval") -> bool:

@@ -59,11 +59,9 @@ def checked(model: Model, root: Path) -> Model:
     if path.is_file() and (problem := unknown(path)):
         raise ModelFileError(problem)
     source, options = source_of(path), _with_paths(model.file, model.options, root)
-    if model.dynamic and source.name not in dynamic.SOURCES:
-        raise ModelFileError(
-            f"{path}: {dynamic.KEY}: its inputs have no sizes by options; expected a Python file or a folder of Hugging Face"
-        )
-    source.check(path, options | dict.fromkeys(model.dynamic))
+    source.check(path, options)
+    if model.dynamic:
+        source.check_dynamic(path, options, model.dynamic)
     facts = source.facts(path, options)
     if model.dtype != facts.dtype:
         model = dataclasses.replace(model, options=model.options | {"dtype": facts.dtype})

@@ -86,6 +86,8 @@ Globs = Annotated[list[str], NOT_EMPTY]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 Module = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of a Python file, without .py."""
+OpenDimension = Annotated[str, Field(pattern=r"^[^\x00-\x1f\"']+$")]
+"""The name of an option, or of a dimension that a model's file leaves open."""
 Path = Annotated[str, Field(pattern=r"^[^\x00-\x1f]+$")]
 Word = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._:,=/-]*$")]
 """A name of the scheduler's."""
@@ -135,7 +137,7 @@ class Model(TypedDict, total=False):
     size: str | int
     tolerance: Tolerance
     torchbench: str
-    dynamic: dict[Module, Sizes] | None
+    dynamic: dict[OpenDimension, Sizes] | None
 
 
 @with_config(OPEN)

@@ -14,13 +14,15 @@ Record = dict[str, Any]
 COST = "dynamic_cost"
 
 
-def add(found: Sequence[Record]) -> None:
+def add(records: Sequence[Record]) -> None:
     """Compare each latency of a program for all sizes with that for this size: of the same path and target, or runtime.
 
     A row that a remedy has made good by another path is compared with none.
     """
-    timed = [one for one in found if one["latency"] and not remedied.by_other_path(one)]
-    by_name = {(str(cell_of(one)), speedups.device_of(one)): one for one in timed}
+    timed = [
+        record for record in records if record["latency"] and not remedied.by_other_path(record)
+    ]
+    by_name = {(str(cell_of(record)), speedups.device_of(record)): record for record in timed}
     for record in timed:
         row = cell_of(record)
         if not cell.is_dynamic(row.frontend or row.baseline):
@@ -32,7 +34,7 @@ def add(found: Sequence[Record]) -> None:
             # How many times faster the program for one size is.
             own, other = record["latency"], base["latency"]
             ratio = speedups.point(own, other), None, None
-            of = speedups.difference(own, other)
-            if of and (at := of.interval()):
-                ratio = at.ratio, at.low, at.high
+            difference = speedups.difference(own, other)
+            if difference and (interval := difference.interval()):
+                ratio = interval.ratio, interval.low, interval.high
         record["latency"] |= dict(zip((COST, f"{COST}_low", f"{COST}_high"), ratio, strict=True))

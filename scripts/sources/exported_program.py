@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -16,12 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.core.dimensions import Sizes
 from scripts.sources.executed_code import executed
-from scripts.sources.source import Facts, Options, Source, file_digest, require
+from scripts.sources.source import (
+    Facts,
+    Options,
+    Source,
+    file_digest,
+    given_dims,
+    listed,
+    require,
+)
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
-OPTIONS = ("batch_size", "inputs", "seed", "trust")
-"""Options of an entry. `inputs`: an .npz file with the inputs in place of the example inputs."""
+OPTIONS = ("batch_size", "dims", "inputs", "seed", "trust")
+"""Options of an entry. `dims`: sizes of open dimensions, by their symbols. `inputs`: an .npz file with the inputs in place of the
+example inputs."""
 TRUST = "set `trust: true` in the model's entry if you trust the file"
 SAMPLES = "data/sample_inputs/model.pt"
 _MODEL = "models/model.json"
@@ -83,6 +94,15 @@ def check(path: Path, options: Options) -> None:
     archive = read(path)
     if not options.get("trust"):
         refuse_code(path, archive)
+    sizes = given_dims(path, options)
+    declared = _open_dims_of(path, archive) if sizes else {}
+    for name, size in sizes.items():
+        if name not in declared:
+            raise ModelFileError(f"{path}: dims: it has no open dimension {name!r}; {listed(declared)}")  # fmt: skip
+        if not declared[name].allows(size):
+            raise ModelFileError(f"{path}: dims: found {name} {size}, but the file is for {declared[name]}")  # fmt: skip
+    if sizes and given is not None:
+        raise ModelFileError(f"{path}: found both dims and inputs; the sizes are those of the inputs, so leave dims out")  # fmt: skip
 
 
 def read(path: Path) -> Archive:
@@ -228,18 +248,48 @@ def _facts(path: Path, options: Options) -> Facts:
             counts[name] = counts.get(name, 0) + size
     dtype = max(counts, key=lambda name: counts[name], default="f32")
     try:
-        return Facts(int(options.get("batch_size") or _batch_size(archive.graph)), dtype)
+        return Facts(
+            int(options.get("batch_size") or _batch_size(archive.graph, options.get("dims") or {})),
+            dtype,
+        )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise BrokenModelFile(f"{path}: {_MODEL}: its inputs cannot be read ({type(error).__name__}: {error})") from error  # fmt: skip
 
 
-def _batch_size(graph: Mapping[str, Any]) -> int:
+_SYMBOL = re.compile(r"Symbol\('([A-Za-z]+\d+)'")
+
+
+def _open_dims(path: Path) -> dict[str, Sizes]:
+    return _open_dims_of(path, read(path))
+
+
+def _open_dims_of(path: Path, archive: Archive) -> dict[str, Sizes]:
+    """The symbols in the sizes of the inputs, with their ranges."""
+    module = archive.graph["graph_module"]
+    declared: dict[str, Sizes] = {}
+    try:
+        for entry in module["signature"]["input_specs"]:
+            name = entry.get("user_input", {}).get("arg", {}).get("as_tensor", {}).get("name")
+            for size in module["graph"]["tensor_values"][name]["sizes"] if name else ():
+                for symbol in _SYMBOL.findall((size.get("as_expr") or {}).get("expr_str", "")):
+                    known = archive.graph["range_constraints"].get(symbol) or {}
+                    least = max(1, known.get("min_val") or 1)
+                    declared[symbol] = Sizes((), least, known.get("max_val"))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise BrokenModelFile(f"{path}: {_MODEL}: its inputs cannot be read ({type(error).__name__}: {error})") from error  # fmt: skip
+    return declared
+
+
+def _batch_size(graph: Mapping[str, Any], dims: Mapping[str, int]) -> int:
     module = graph["graph_module"]
     for entry in module["signature"]["input_specs"]:
         name = entry.get("user_input", {}).get("arg", {}).get("as_tensor", {}).get("name")
         if name and (sizes := module["graph"]["tensor_values"][name]["sizes"]):
-            hint = (sizes[0].get("as_expr") or {}).get("hint") or {}
-            return int(sizes[0].get("as_int") or hint.get("as_int") or 1)
+            expression = sizes[0].get("as_expr") or {}
+            symbol = _SYMBOL.match(expression.get("expr_str", ""))
+            given = dims.get(symbol[1]) if symbol else None
+            hint = expression.get("hint") or {}
+            return int(given or sizes[0].get("as_int") or hint.get("as_int") or 1)
     return 1
 
 
@@ -255,4 +305,5 @@ SOURCE = Source(
     ),
     digest=file_digest,
     path_options=("inputs",),
+    open_dims=_open_dims,
 )

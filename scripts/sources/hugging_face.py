@@ -148,4 +148,5 @@ SOURCE = Source(
     facts=_facts,
     parts=_parts,
     digest=_digest,
+    sizes_are_options=True,
 )

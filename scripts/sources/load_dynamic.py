@@ -9,6 +9,7 @@ from typing import Any
 from scripts.core.dimensions import Dimension, NotOneOption, Sizes, dimension_of, opened
 from scripts.core.tensors import Signature, TensorType
 from scripts.sources.load_model import load_model
+from scripts.sources.registry import source_of
 from scripts.torch_model import convert
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, of
@@ -34,7 +35,7 @@ def load_for_all_sizes(
     captured = {option: sizes.probes()[0] for option, sizes in options.items()}
 
     def with_sizes(**changes: int) -> LoadedModel:
-        sized = {**choice.options, **captured, **changes}
+        sized = source_of(choice.model_file).with_sizes(choice.options, {**captured, **changes})
         return load_model(dataclasses.replace(choice, options=sized), stage, memory_factor)
 
     others = {
@@ -44,32 +45,34 @@ def load_for_all_sizes(
     loaded = with_sizes()
     own = _inputs(loaded)
     declared = _declared(loaded, options)
-    found: list[Dimension] = []
+    dimensions: list[Dimension] = []
     with of(Fault.INPUTS):
         for option, sizes in options.items():
-            found += _dimensions(choice, option, sizes, own, others[option], declared)
-        _require_one_option_each(choice, found)
-        _require_same(choice, captured, opened(signature.inputs, found), opened(own, found))
+            dimensions += _dimensions(choice, option, sizes, own, others[option], declared)
+        _require_one_option_each(choice, dimensions)
+        _require_same(
+            choice, captured, opened(signature.inputs, dimensions), opened(own, dimensions)
+        )
     with of(Fault.WEIGHTS):
         weights, _ = named_weights(loaded.module)
         types = [convert.tensor_type(name, weight) for name, weight in weights.items()]
         _require_same(choice, captured, signature.parameters, types)
-    found.sort(key=lambda one: (one.position, one.axis))
-    return dataclasses.replace(loaded, dimensions=tuple(found))
+    dimensions.sort(key=lambda dimension: (dimension.position, dimension.axis))
+    return dataclasses.replace(loaded, dimensions=tuple(dimensions))
 
 
 def _require_same(
     choice: ModelChoice,
     captured: Mapping[str, int],
     expected: Sequence[TensorType],
-    found: Sequence[TensorType],
+    actual: Sequence[TensorType],
 ) -> None:
     """Raise ModelError if inputs or weights are others than those of the reference."""
     by_name = {kind.name: kind for kind in expected}
-    for kind in (*found, *expected):
-        if kind not in found or by_name.get(kind.name) != kind:
+    for kind in (*actual, *expected):
+        if kind not in actual or by_name.get(kind.name) != kind:
             was = by_name[kind.name].mlir if kind.name in by_name else "none"
-            now = next((one.mlir for one in found if one.name == kind.name), "none")
+            now = next((own.mlir for own in actual if own.name == kind.name), "none")
             sizes = ", ".join(f"{name} {value}" for name, value in captured.items())
             raise ModelError(
                 f"{choice.model_file}: {kind.name} is {was} with the options of the entry, and {now} with {sizes}; a program "
@@ -98,40 +101,40 @@ def _dimensions(
             f"{choice.model_file}: {option} {first} and {second} give inputs of other names, types or ranks: "
             f"{_shown(own)} and {_shown(other)}; a program has the same inputs for all sizes"
         )
-    found = []
+    dimensions = []
     for position, (kind, changed) in enumerate(zip(own, other, strict=True)):
         for axis, observed in enumerate(zip(kind.shape, changed.shape, strict=True)):
             if declared is not None and (position, axis, option) not in declared:
                 continue
             try:
-                one = dimension_of(
+                dimension = dimension_of(
                     position, kind.name, axis, option, sizes, dict(zip((first, second), observed, strict=True))
                 )  # fmt: skip
             except NotOneOption as error:
                 raise ModelError(f"{choice.model_file}: {error}") from error
-            if one:
-                found.append(one)
+            if dimension:
+                dimensions.append(dimension)
             elif declared is not None:
                 raise ModelError(
                     f"{choice.model_file}: {DYNAMIC_FUNCTION}() names dimension {axis} of input {kind.name} for {option}, but "
                     f"it has size {observed[0]} with {option} {first} and with {option} {second}"
                 )
-    if not found:
+    if not dimensions:
         raise ModelError(
             f"{choice.model_file}: dynamic.{option}: no dimension of an input changes with it: {_shown(own)} with {option} "
             f"{first} and with {option} {second}"
         )
-    return found
+    return dimensions
 
 
-def _require_one_option_each(choice: ModelChoice, found: list[Dimension]) -> None:
+def _require_one_option_each(choice: ModelChoice, dimensions: list[Dimension]) -> None:
     """Raise ModelError for a dimension that changes with two options."""
     by_place: dict[tuple[int, int], Dimension] = {}
-    for one in found:
-        other = by_place.setdefault((one.position, one.axis), one)
-        if other is not one:
+    for dimension in dimensions:
+        other = by_place.setdefault((dimension.position, dimension.axis), dimension)
+        if other is not dimension:
             raise ModelError(
-                f"{choice.model_file}: {one.place} changes with {other.option} and with {one.option}; expected one of them: "
+                f"{choice.model_file}: {dimension.place} changes with {other.option} and with {dimension.option}; expected one of them: "
                 f"name the dimensions of each in {DYNAMIC_FUNCTION}()"
             )
 
@@ -151,10 +154,10 @@ def _declared(
     given: Any = loaded.file.call(DYNAMIC_FUNCTION)
     where = f"{loaded.file.path}: {DYNAMIC_FUNCTION}() returned"
     names = argument_names(loaded.module, loaded.args, loaded.kwargs)
-    found: set[tuple[int, int, str]] = set()
+    declared: set[tuple[int, int, str]] = set()
     with of(Fault.RETURN):
         if not isinstance(given, Mapping) or not all(
-            isinstance(one, Mapping) for one in given.values()
+            isinstance(axes, Mapping) for axes in given.values()
         ):
             raise ModelError(
                 f"{where} {given!r}, expected for each argument its dimensions: {{'input_ids': {{1: 'seq_len'}}}}"
@@ -173,5 +176,5 @@ def _declared(
                         f"{where} the dimension {axis!r} of {name}; expected 0 to {rank - 1}"
                     )
                 if option in options:  # others are not dynamic in this configuration
-                    found |= {(position, axis, option) for position in positions}
-    return found
+                    declared |= {(position, axis, option) for position in positions}
+    return declared

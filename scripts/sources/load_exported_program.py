@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,10 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     # The module refuses these two, which set a flag that its graph does not read.
     for name in ("train", "eval"):
         module.__dict__.pop(name, None)
+    # The hook that takes keyword arguments compares the inputs with the program's in every call, which takes longer than a small
+    # model.
+    for key in [*module._forward_pre_hooks_with_kwargs]:
+        del module._forward_pre_hooks[key], module._forward_pre_hooks_with_kwargs[key]
     with of(Fault.WEIGHTS):
         check_weights(f"{path}: has", module)
     module.eval().requires_grad_(False)
@@ -51,6 +57,9 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
         if not trees.flat_tensors((args, kwargs)):
             raise ModelError(f"{path}: it has no example inputs; save it with the arguments of torch.export.export")  # fmt: skip
         check_inputs(f"{path}: its example inputs are", (args, kwargs))
+        if dims := choice.options.get("dims"):
+            args, kwargs = _of_sizes(program, (tuple(args), dict(kwargs)), dims)
+            loaded = dataclasses.replace(loaded, args=args, kwargs=kwargs)
         if given := choice.options.get("inputs"):
             loaded = _with_inputs(loaded, path, Path(str(given)).expanduser())
     return loaded
@@ -113,6 +122,28 @@ def _program(path: Path, archive: Archive) -> torch.export.ExportedProgram:
     raise AssertionError
 
 
+def _of_sizes(
+    program: torch.export.ExportedProgram,
+    inputs: tuple[tuple, dict[str, Any]],
+    dims: Mapping[str, int],
+) -> tuple[tuple, dict[str, Any]]:
+    """The example inputs with other sizes of open dimensions: along these, their values are repeated, or the first ones taken."""
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    shapes = iter([placeholders[name].meta["val"] for name in program.graph_signature.user_inputs if isinstance(name, str)])  # fmt: skip
+    leaves, spec = pytree.tree_flatten(inputs)
+    resized = []
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            for axis, (old, size) in enumerate(zip(leaf.shape, next(shapes).shape, strict=True)):
+                if isinstance(size, torch.SymInt):
+                    new = size.node.expr.subs({s: dims[s.name] for s in size.node.expr.free_symbols if s.name in dims})  # fmt: skip
+                    if new.is_number and int(new) != old:
+                        leaf = leaf.index_select(axis, torch.arange(int(new)) % old)
+        resized.append(leaf)
+    args, kwargs = pytree.tree_unflatten(resized, spec)
+    return tuple(args), dict(kwargs)
+
+
 def _first_line(error: BaseException) -> str:
     """The class and the first line of the innermost cause."""
     while error.__cause__ is not None:
@@ -130,8 +161,8 @@ def _with_inputs(loaded: LoadedModel, path: Path, given: Path) -> LoadedModel:
             f"{given}: {_first_line(error)}; expected an .npz file of arrays"
         ) from error
     wanted = [convert.tensor_type(name, tensor) for name, tensor in loaded.inputs]
-    found = [(list(array.shape), str(array.dtype)) for array in arrays.values()]
+    given_types = [(list(array.shape), str(array.dtype)) for array in arrays.values()]
     expected = [(list(t.shape), tensors.DTYPES[t.dtype][1]) for t in wanted]
-    if found != expected:
-        raise ModelError(f"{given}: found arrays of {found}, but {path} takes {expected}, in this order")  # fmt: skip
+    if given_types != expected:
+        raise ModelError(f"{given}: found arrays of {given_types}, but {path} takes {expected}, in this order")  # fmt: skip
     return with_arrays(loaded, list(arrays.values()))

@@ -133,18 +133,18 @@ def read(path: Path, function: str = "") -> Program:
 
 def _entry(path: Path, module: ir.Module, wanted: str) -> tuple[str, tuple[TensorType, ...]]:
     """The function to call, and the types of its inputs."""
-    found = {}
+    functions = {}
     for operation in module.body.operations:
         attributes = operation.operation.attributes
         if operation.operation.name != "func.func":
             continue
         hidden = "sym_visibility" in attributes and attributes["sym_visibility"].value == "private"
         if not hidden and len(operation.operation.regions[0].blocks):
-            found[attributes["sym_name"].value] = operation.operation
-    names = [wanted] if wanted else ["main"] if "main" in found else list(found)
-    if len(names) != 1 or names[0] not in found:
-        raise ModelError(f"{path}: found the functions {', '.join(found) or 'none'}; set `function` to the one to call", Fault.FILE)  # fmt: skip
-    kind = ir.FunctionType(ir.TypeAttr(found[names[0]].attributes["function_type"]).value)
+            functions[attributes["sym_name"].value] = operation.operation
+    names = [wanted] if wanted else ["main"] if "main" in functions else list(functions)
+    if len(names) != 1 or names[0] not in functions:
+        raise ModelError(f"{path}: found the functions {', '.join(functions) or 'none'}; set `function` to the one to call", Fault.FILE)  # fmt: skip
+    kind = ir.FunctionType(ir.TypeAttr(functions[names[0]].attributes["function_type"]).value)
     return names[0], tuple(_type(path, f"input {n}", t) for n, t in enumerate(kind.inputs))
 
 
@@ -214,7 +214,7 @@ def _externalised(module: ir.Module) -> dict[str, np.ndarray]:
 
 def _named_parameters(path: Path, module: ir.Module) -> tuple[TensorType, ...]:
     """The parameters of a program, whose scopes become that of archives, in place."""
-    found: dict[str, TensorType] = {}
+    parameters: dict[str, TensorType] = {}
     scopes: dict[str, str] = {}
     for operation in module.body.operations:
         attributes = operation.operation.attributes
@@ -227,9 +227,9 @@ def _named_parameters(path: Path, module: ir.Module) -> tuple[TensorType, ...]:
         if scopes.setdefault(key, scope) != scope:
             raise ModelError(f"{path}: parameter {key!r} is in the scopes {scopes[key]!r} and {scope!r}, expected one", Fault.FILE)  # fmt: skip
         kind = ir.TypeAttr(attributes["type"]).value
-        found[key] = _type(path, key, kind)
+        parameters[key] = _type(path, key, kind)
         attributes["initial_value"] = ir.Attribute.parse(f'#flow.parameter.named<"{archive.SCOPE}"::"{key}"> : {kind}')  # fmt: skip
-    return tuple(found.values())
+    return tuple(parameters.values())
 
 
 def _session(program: Program, weights: dict[str, torch.Tensor]) -> Session:

@@ -78,7 +78,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     given = choice.options.get("inputs")
     arrays = _given(Path(str(given)).expanduser(), types) if given else _seeded(model, types, choice.seed)  # fmt: skip
     inputs = {kind.name: torch.from_numpy(array) for kind, array in zip(types, arrays, strict=True)}
-    sizes = onnx_graph.open_dims(path, choice.options)
+    sizes = onnx_graph.sizes_of_open_dims(path, choice.options)
     about = f"inputs of {given}" if given else "seeded inputs of the declared types"
     return LoadedModel(
         choice.name,

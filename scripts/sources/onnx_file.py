@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from scripts.core.dimensions import Sizes
 from scripts.sources.source import Facts, Options, Source
 
 
@@ -35,6 +36,12 @@ def _digest(path: Path) -> str:
     return onnx_graph.digest(path)
 
 
+def _open_dims(path: Path) -> dict[str, Sizes]:
+    from scripts.sources import onnx_graph
+
+    return {name: Sizes(()) for name in onnx_graph.open_dims(onnx_graph.read(path))}
+
+
 SOURCE = Source(
     name="onnx",
     kind="onnx",
@@ -45,4 +52,5 @@ SOURCE = Source(
     parts=_parts,
     digest=_digest,
     path_options=("inputs",),
+    open_dims=_open_dims,
 )

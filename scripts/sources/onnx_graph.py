@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import onnx
 
 from scripts.core.tensors import DTYPES, TensorType
-from scripts.sources.source import Facts, Options, require
+from scripts.sources.source import Facts, Options, given_dims, listed, require
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 OPTIONS = ("dims", "inputs", "seed")
@@ -150,9 +150,7 @@ def input_types(path: Path, model: onnx.ModelProto, options: Options) -> list[Te
     Raises BrokenModelFile for an input that no program here can take, and ModelFileError for a name in `dims` that the file
     does not have.
     """
-    sizes = options.get("dims") or {}
-    if not isinstance(sizes, Mapping) or not all(type(size) is int and size > 0 for size in sizes.values()):  # fmt: skip
-        raise ModelFileError(f"{path}: dims: found {sizes!r}, expected the size of each open dimension, such as {{batch: 8}}")  # fmt: skip
+    sizes = given_dims(path, options)
     types: list[TensorType] = []
     known: dict[str, int] = {}
     for value in inputs(model):
@@ -178,22 +176,30 @@ def input_types(path: Path, model: onnx.ModelProto, options: Options) -> list[Te
         types.append(TensorType(value.name, tuple(shape), TYPES[named]))
     for name in sizes:
         if name not in known:
-            there = f"it has {', '.join(known)}" if known else "all its dimensions have a size"
-            raise ModelFileError(f"{path}: dims: it has no open dimension {name!r}; {there}")
+            raise ModelFileError(
+                f"{path}: dims: it has no open dimension {name!r}; {listed(known)}"
+            )
     return types
 
 
-def open_dims(path: Path, options: Options) -> str:
-    """The sizes of the open dimensions, for rows: `batch = 8, seq = 1 (not given)`; "" if there are none."""
-    model, sizes = read(path), options.get("dims") or {}
-    said: dict[str, str] = {}
+def open_dims(model: onnx.ModelProto) -> dict[str, str]:
+    """The names of the open dimensions of a model's inputs, each with the place where it is last."""
+    places: dict[str, str] = {}
     for value in inputs(model):
         for index, dim in enumerate(value.type.tensor_type.shape.dim):
             if not (dim.HasField("dim_value") and dim.dim_value > 0):
-                name = dim.dim_param or f"{value.name}.{index}"
-                size = sizes.get(name, sizes.get(f"{value.name}.{index}"))
-                said[name] = f"{name} = {size}" if size else f"{name} = 1 (not given)"
-    return ", ".join(said.values())
+                place = f"{value.name}.{index}"
+                places[dim.dim_param or place] = place
+    return places
+
+
+def sizes_of_open_dims(path: Path, options: Options) -> str:
+    """The sizes of the open dimensions, for rows: `batch = 8, seq = 1 (not given)`; "" if there are none."""
+    sizes, said = options.get("dims") or {}, []
+    for name, place in open_dims(read(path)).items():
+        size = sizes.get(name, sizes.get(place))
+        said.append(f"{name} = {size}" if size else f"{name} = 1 (not given)")
+    return ", ".join(said)
 
 
 def facts(path: Path, options: Options) -> Facts:

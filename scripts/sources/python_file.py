@@ -25,4 +25,5 @@ SOURCE = Source(
     facts=_facts,
     parts=lambda path, _: source.own_imports(path),
     digest=source.code_digest,
+    sizes_are_options=True,
 )

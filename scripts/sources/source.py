@@ -5,16 +5,20 @@ from __future__ import annotations
 import difflib
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from scripts.core.dimensions import Sizes
 from scripts.torch_model.errors import ModelFileError
 
 ModelKind = Literal["module", "onnx", "mlir"]
 """What a source gives: a module of PyTorch, an ONNX graph, or a program of MLIR. Exporters and runtimes declare which of these they take."""
 MODEL_KINDS = get_args(ModelKind)
+
+DIMS = "dims"
+"""The option that sets open dimensions that a file declares."""
 
 Options = Mapping[str, Any]
 """The options of a model's entry."""
@@ -36,7 +40,8 @@ class Source:
     ModelFileError for an option that it does not have, and BrokenModelFile for a file that cannot be used. `facts`
     is called for a file that has passed `check`. `parts`: the further files that the model is made of; a change of one
     is a change of the model. `digest`: a hash of what the results depend on. `path_options`: its options that are paths of
-    files.
+    files. `sizes_are_options`: whether options set the sizes of its inputs. `open_dims`: the open dimensions that a file
+    declares, by name, with the sizes that they may have; the option `dims` sets those.
     """
 
     name: str
@@ -48,6 +53,48 @@ class Source:
     parts: Callable[[Path, Options], list[Path]]
     digest: Callable[[Path], str]
     path_options: tuple[str, ...] = ()
+    sizes_are_options: bool = False
+    open_dims: Callable[[Path], Mapping[str, Sizes]] | None = None
+
+    def sizes(self, options: Options) -> Mapping[str, Any]:
+        """The sizes among the options of a model, by what an entry's `dynamic` calls them."""
+        return options if self.open_dims is None else options.get(DIMS) or {}
+
+    def with_sizes(self, options: Options, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of a model with these sizes."""
+        if self.open_dims is None:
+            return {**options, **sizes}
+        return {**options, DIMS: {**self.sizes(options), **sizes}}
+
+    def check_dynamic(self, path: Path, options: Options, wanted: Mapping[str, Sizes]) -> None:
+        """Raise ModelFileError unless a file can have these sizes."""
+        if self.open_dims is None:
+            if not self.sizes_are_options:
+                raise ModelFileError(f"{path}: dynamic: the inputs of {self.expected} have one size")  # fmt: skip
+            self.check(path, self.with_sizes(options, {name: own.values[0] for name, own in wanted.items()}))  # fmt: skip
+            return
+        if options.get("inputs"):
+            raise ModelFileError(f"{path}: dynamic: {options['inputs']} has inputs of one size; leave `inputs` out")  # fmt: skip
+        declared = self.open_dims(path)
+        for name, sizes in wanted.items():
+            if name not in declared:
+                raise ModelFileError(f"{path}: dynamic: it has no open dimension {name!r}; {listed(declared)}")  # fmt: skip
+            if not sizes.within(declared[name]):
+                raise ModelFileError(f"{path}: dynamic.{name}: found sizes of {sizes}, but the file is for {declared[name]}; set min and max")  # fmt: skip
+
+
+def listed(declared: Iterable[str]) -> str:
+    """The open dimensions of a file, for error messages."""
+    names = ", ".join(declared)
+    return f"it has {names}" if names else "all its dimensions have a size"
+
+
+def given_dims(path: Path, options: Options) -> dict[str, int]:
+    """The sizes of the option `dims`. Raises ModelFileError if it is something else."""
+    sizes = options.get(DIMS) or {}
+    if not isinstance(sizes, Mapping) or not all(type(size) is int and size > 0 for size in sizes.values()):  # fmt: skip
+        raise ModelFileError(f"{path}: dims: found {sizes!r}, expected the size of each open dimension, such as {{batch: 8}}")  # fmt: skip
+    return dict(sizes)
 
 
 def require(path: Path, options: Options, known: Sequence[str], what: str, note: str = "") -> None:

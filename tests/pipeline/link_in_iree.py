@@ -1,4 +1,4 @@
-"""Link the lowered programs given as JSON with scripts.lowering.link; print the texts of the linked ones as JSON.
+"""Link the lowered programs given as JSON with scripts.lowering.link; print the texts of the linked ones, or the errors, as JSON.
 
 Run with the Python of an environment that has IREE's compiler; used by test_link.py.
 """
@@ -9,18 +9,24 @@ import json
 import sys
 
 from scripts.core.tensors import TensorType
-from scripts.lowering.link import Input, Lowered, Parameter, link
+from scripts.lowering.link import Input, LinkError, Lowered, Parameter, link
 
 
 def main() -> None:
     case = json.load(sys.stdin)
-    taken, a, b = (TensorType(name, (4, 4), "float32") for name in ("x", "a", "b"))
+    a, b = (TensorType(name, (4, 4), "float32") for name in ("a", "b"))
+    taken = TensorType("x", (case["rows"], 4), "float32")
     arguments = (Parameter(a), Parameter(b), Input(taken, 0))
-    texts = [
-        link(Lowered(text, "main", arguments), [taken], changing=case["changing"]).decode()
-        for text in case["programs"]
-    ]
-    print(json.dumps(texts))
+
+    def linked(text: str) -> str:
+        try:
+            return link(
+                Lowered(text, "main", arguments), [taken], changing=case["changing"]
+            ).decode()
+        except LinkError as error:
+            return str(error)
+
+    print(json.dumps(list(map(linked, case["programs"]))))
 
 
 if __name__ == "__main__":

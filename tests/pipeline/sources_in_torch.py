@@ -1,5 +1,5 @@
 """Makes exported programs and folders of Hugging Face, and loads files as stages do. Reads {"make": folder} or
-{"load": [[file, options], …]} as JSON, and prints a line of JSON.
+{"load": [[file, options], …]} as JSON, or "inputs" for their inputs, and prints a line of JSON.
 
 Run with the Python of an environment that has torch and transformers; used by test_sources.py.
 """
@@ -35,8 +35,12 @@ class Tied(nn.Module):
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
-    print(json.dumps(_make(Path(asked["make"])) if "make" in asked else _load(asked["load"])))
+    case = json.load(sys.stdin)
+    if "make" in case:
+        answer = _make(Path(case["make"]))
+    else:
+        answer = _load(case["load"]) if "load" in case else _inputs(case["inputs"])
+    print(json.dumps(answer))
 
 
 def _make(folder: Path) -> None:
@@ -87,6 +91,12 @@ def _load(files: list[tuple[str, dict[str, Any]]]) -> list[str]:
         except Exception as error:
             said.append(f"{type(error).__name__}: {error}")
     return said
+
+
+def _inputs(files: list[tuple[str, dict[str, Any]]]) -> list[list[Any]]:
+    """The values of each file's inputs."""
+    models = [load_model(ModelChoice("m", Path(file), options)) for file, options in files]
+    return [[tensor.tolist() for _, tensor in loaded.inputs] for loaded in models]
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from scripts.core.tensors import OPEN
 from tests.checkouts import in_environment
 
 TENSOR, TORCH = "tensor<4x4xf32>", "!torch.vtensor<[4,4],f32>"
@@ -34,10 +35,40 @@ def linked(environments) -> dict[str, list[str]]:
     programs = list(map(program, PROGRAMS))
     return {
         changing: in_environment(
-            python, "link_in_iree", case={"programs": programs, "changing": list(changing)}
+            python,
+            "link_in_iree",
+            case={"programs": programs, "changing": list(changing), "rows": 4},
         )
         for changing in ("", "a")
     }
+
+
+@pytest.mark.parametrize("rows", ["?", "8"])
+def test_open_sizes_stay_open_and_others_are_those_of_the_reference(environments, rows):
+    """In both ways of writing types. A program for 8 rows is none for a reference with open ones."""
+    torch, builtin = f"!torch.vtensor<[{rows},4],f32>", f"tensor<{rows}x4xf32>"
+    bodies = {
+        torch: f"%1 = torch.aten.mm %x, %a : {torch}, {TORCH} -> {torch}",
+        builtin: f"%1 = stablehlo.dot_general %x, %a, contracting_dims = [1] x [0] : ({builtin}, {TENSOR}) -> {builtin}",
+    }
+    programs = [
+        f"func.func @main(%a: {weight}, %b: {weight}, %x: {kind}) -> {kind} {{\n {bodies[kind]}\n return %1 : {kind}\n}}"
+        for weight, kind in ((TORCH, torch), (TENSOR, builtin))
+    ]
+    case = {"programs": programs, "changing": [], "rows": OPEN}
+    texts = in_environment(environments / "iree/bin/python", "link_in_iree", case=case)
+    if rows == "?":
+        for text in texts:
+            assert re.search(
+                r"func\.func @main\(%\w+: tensor<\?x4xf32>\) -> tensor<\?x4xf32>", text
+            )
+            assert f'@a = #flow.parameter.named<"model"::"a"> : {TENSOR}' in text
+    else:
+        for text, kind in zip(texts, bodies, strict=True):
+            assert (
+                text
+                == f"argument 2 (x): the program takes {kind}, the reference has tensor<?x4xf32>"
+            )
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)), ids=PROGRAMS)

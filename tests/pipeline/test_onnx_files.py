@@ -109,7 +109,13 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     made_environments("onnxruntime")
     made: Checkout = make_checkout(
         "programs",
-        models={"older-2": {"file": "files/older.onnx", "dims": {"batch": 2}}},
+        models={
+            "older-2": {
+                "file": "files/older.onnx",
+                "dims": {"batch": 2},
+                "dynamic": {"batch": {"values": [3]}},
+            }
+        },
         frontends=FRONTENDS,
         targets=ON_CPU,
         baselines=BASELINES,
@@ -144,6 +150,14 @@ def test_an_onnx_file_is_verified_against_onnx_runtime_and_compared_with_it(rows
     assert float(row["speedup_vs_onnxruntime"]) > 0
     assert row["speedup_vs_eager"] == ""
     assert rows[model, "onnxruntime"]["status"] == "ok"
+
+
+def test_a_program_for_all_sizes_of_a_dimension_that_the_file_leaves_open(rows):
+    assert "@main(%arg0: tensor<?x64xf32>) -> tensor<?x32xf32>" in rows["older-2", "onnx-torch+dynamic"]["program"]  # fmt: skip
+    for model in ("older-2", "older-2~3"):
+        row = rows[model, "onnx-torch+dynamic"]
+        assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+        assert float(row["dynamic_cost"]) > 0
 
 
 def test_weights_are_parameters_also_those_of_branches_and_of_other_files(rows):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from scripts.sources.exported_program import SOURCE
 from tests.checkouts import in_environment
 from tests.pipeline.test_user_models import TORCH, XLA
 
@@ -56,6 +57,16 @@ def test_programs_of_other_dtypes_and_of_dynamic_sizes_load_with_both_versions_o
     files = [(made / name, {}) for name in ("half.pt2", "dynamic.pt2")]
     for env in ("torch-mlir", "torch-xla"):
         assert load(environments, files, env) == ["", ""]
+
+
+def test_example_inputs_of_another_size_repeat_their_values(environments, made):
+    file = made / "dynamic.pt2"
+    [symbol] = SOURCE.open_dims(file)
+    python = environments / "torch-mlir/bin/python"
+    case = {"inputs": [(str(file), options) for options in ({}, {"dims": {symbol: 7}})]}
+    (x, scale), (longer, same) = in_environment(python, "sources_in_torch", case=case)
+    assert (len(x), longer) == (3, [*x, *x, x[0]])
+    assert same == scale
 
 
 def test_weights_that_are_missing_or_left_over_are_errors(environments, made):

@@ -105,10 +105,20 @@ def test_combinations_of_several_options_are_variants():
     assert list(dynamic.of_sizes(Model("m", "m.py"))) == []
 
 
+def test_the_sizes_of_dimensions_that_a_file_declares_are_dims():
+    batch = Sizes((1, 8), max=64)
+    for file in ("m.onnx", "m.pt2"):
+        model = Model("m", file, options={"dims": {"rows": 3}}, dynamic={"batch": batch})
+        assert [one.options for one in dynamic.of_sizes(model)] == [
+            {"dims": {"rows": 3, "batch": 1}},
+            {"dims": {"rows": 3, "batch": 8}},
+        ]
+
+
 def test_only_exporters_that_declare_it_have_frontends_for_all_sizes():
     own = {
         "mlir": Frontend("mlir", "torch_mlir", "e"),
-        "onnx": Frontend("onnx", "onnx_importer", "e"),
+        "as-it-is": Frontend("as-it-is", "as_it_is", "e"),
         "mlir+train": Frontend("mlir+train", "torch_mlir", "e", test="train"),
     }
     models = of_sizes().models.values()

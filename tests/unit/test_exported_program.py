@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.core.dimensions import Sizes
 from scripts.sources import exported_program
 from scripts.sources.exported_program import SOURCE, check, read, require_whole
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
@@ -110,6 +111,31 @@ def test_a_program_with_names_of_the_format_and_sizes_is_not_refused(tmp_path):
     path = programs.write(tmp_path / "a.pt2", programs.entries(change))
     check(path, {})
     assert SOURCE.facts(path, {}).batch_size == 8
+
+
+def test_sizes_are_of_the_symbols_of_the_inputs_in_their_ranges(tmp_path):
+    def change(parts):
+        size = {"as_expr": {"expr_str": "Symbol('s77', positive=True, integer=True)", "hint": {"as_int": 8}}}  # fmt: skip
+        inner(parts)["graph"]["tensor_values"]["x"] = programs.tensor(size, 4)
+        ranges = {"s77": {"min_val": 0, "max_val": 64}, "u0": {"min_val": 0, "max_val": None}}
+        parts["models/model.json"]["range_constraints"] = ranges
+
+    path = programs.write(tmp_path / "a.pt2", programs.entries(change))
+    check(path, {"dims": {"s77": 16}})
+    assert SOURCE.facts(path, {"dims": {"s77": 16}}).batch_size == 16
+    SOURCE.check_dynamic(path, {}, {"s77": Sizes((1, 8), max=64)})
+    for options, message in (
+        ({"dims": {"u0": 2}}, "dims: it has no open dimension 'u0'; it has s77"),
+        ({"dims": {"s77": 65}}, "dims: found s77 65, but the file is for 1 to 64"),
+    ):
+        with pytest.raises(ModelFileError, match=message):
+            check(path, options)
+    for name, sizes, message in (
+        ("batch", Sizes((1,)), "dynamic: it has no open dimension 'batch'; it has s77"),
+        ("s77", Sizes((1,)), "dynamic.s77: found sizes of 1 or more, but the file is for 1 to 64; set min and max"),
+    ):  # fmt: skip
+        with pytest.raises(ModelFileError, match=message):
+            SOURCE.check_dynamic(path, {}, {name: sizes})
 
 
 def test_facts_are_those_of_the_first_input_and_most_weights(tmp_path):
@@ -229,7 +255,7 @@ def test_a_missing_file_and_a_wrong_option_are_errors_of_the_configuration(tmp_p
     path = programs.write(tmp_path / "a.pt2", programs.entries())
     wrong = [
         (tmp_path / "b.pt2", {}, r"b\.pt2: no such file; expected an exported program there"),
-        (path, {"seq_len": 3}, r"takes no option 'seq_len' \(it takes batch_size, inputs, seed, trust\); an exported program has its shapes"),
+        (path, {"seq_len": 3}, r"takes no option 'seq_len' \(it takes batch_size, dims, inputs, seed, trust\); an exported program has its shapes"),
         (path, {"input": "x"}, r"takes no option 'input' .*; did you mean 'inputs'\?"),
         (path, {"inputs": str(tmp_path / "no.npz")}, r"inputs: no file .*no\.npz; expected an \.npz"),
     ]  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from scripts.core.dimensions import Sizes
 from scripts.sources import mlir_file, onnx_file, onnx_graph
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
@@ -49,8 +51,18 @@ def test_open_dimensions_are_one_or_what_the_entry_says(saved):
     onnx_file.SOURCE.check(path, {})
     assert onnx_file.SOURCE.facts(path, {}).batch_size == 1
     assert onnx_file.SOURCE.facts(path, {"dims": {"batch": 8}}).batch_size == 8
-    assert onnx_graph.open_dims(path, {}) == "batch = 1 (not given)"
-    assert onnx_graph.open_dims(path, {"dims": {"batch": 8}}) == "batch = 8"
+    assert onnx_graph.sizes_of_open_dims(path, {}) == "batch = 1 (not given)"
+    assert onnx_graph.sizes_of_open_dims(path, {"dims": {"batch": 8}}) == "batch = 8"
+
+
+def test_sizes_are_of_dimensions_that_the_file_leaves_open(saved):
+    source = onnx_file.SOURCE
+    source.check_dynamic(saved(model()), {}, {"batch": Sizes((1, 8))})
+    for options, message in (({}, r"dynamic: it has no open dimension 'rows'; it has batch"), ({"inputs": "x.npz"}, "x.npz has inputs of one size")):  # fmt: skip
+        with pytest.raises(ModelFileError, match=message):
+            source.check_dynamic(saved(model()), options, {"rows": Sizes((1, 8))})
+    with pytest.raises(ModelFileError, match=r"m\.mlir: dynamic: the inputs of a program of MLIR .* have one size"):  # fmt: skip
+        mlir_file.SOURCE.check_dynamic(Path("m.mlir"), {}, {"batch": Sizes((1, 8))})
 
 
 @pytest.mark.parametrize("size", [None, -1, 0])
