@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.checkouts import EAGER, ON_CPU, QUICK, Checkout, in_environment, keep_models
+from tests.checkouts import EAGER, ON_CPU, WITH_INTERVALS, Checkout, in_environment, keep_models
 
 MODEL = '''"""Two inputs that share the first dimension; the second one has twice as many columns as a third option says."""
 import torch
@@ -49,7 +49,7 @@ def ran(make_checkout) -> Checkout:
         targets=ON_CPU,
         baselines=EAGER,
         frontends={"torchmlir-torch": PATH},
-        measure=QUICK | {"generations": 3},
+        measure=WITH_INTERVALS,
     )
     (made.path / "models/two.py").write_text(MODEL)
     keep_models(made, "two")

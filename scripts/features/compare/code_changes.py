@@ -169,8 +169,8 @@ def _matched(
     times: Sequence[Mapping[str, _Time]],
 ) -> Iterator[DispatchChange]:
     """The functions of both sides, those in the same place that compute the same as one."""
-    keys = [[_key(function["name"]) for function in side] for side in (before, after)]
-    matcher = difflib.SequenceMatcher(None, *keys, autojunk=False)
+    was_keys, now_keys = ([_key(f["name"]) for f in side] for side in (before, after))
+    matcher = difflib.SequenceMatcher(None, was_keys, now_keys, autojunk=False)
     for tag, i, i_end, j, j_end in matcher.get_opcodes():
         if tag == "equal":
             for was, now in zip(before[i:i_end], after[j:j_end], strict=True):
@@ -185,11 +185,11 @@ def _change(
     now: Mapping[str, Any] | None,
     times: Sequence[Mapping[str, _Time]],
 ) -> DispatchChange:
-    sides = (was, now)
-    timed = [side and known.get(side["name"]) for side, known in zip(sides, times, strict=True)]
-    instructions = tuple(side["instructions"] if side else None for side in sides)
-    ms = tuple(time.ms if time else None for time in timed)
-    modules = next((time.modules for time in reversed(timed) if time), ())
+    before = times[0].get(was["name"]) if was else None
+    after = times[1].get(now["name"]) if now else None
+    instructions = (was["instructions"] if was else None, now["instructions"] if now else None)
+    ms = (before.ms if before else None, after.ms if after else None)
+    modules = next((time.modules for time in (after, before) if time), ())
     if was is None or now is None:
         side, kind = (now, NEW) if was is None else (was, GONE)
         assert side is not None
