@@ -95,7 +95,8 @@ def _weights_as_arguments(ir, main) -> list[str]:
 
 
 def _within(ir, operation) -> list:
-    """An operation and those inside it, at any depth."""
+    """An operation and those inside it, at any depth, in the order of the text."""
     found: list = []
-    operation.walk(lambda op: found.append(op.operation) or ir.WalkResult.ADVANCE)
+    note = lambda op: found.append(op.operation) or ir.WalkResult.ADVANCE  # noqa: E731
+    operation.walk(note, ir.WalkOrder.PRE_ORDER)
     return found
