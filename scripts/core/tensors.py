@@ -73,7 +73,7 @@ class Signature:
     """What the reference stage fixed for a model: every later stage goes by it.
 
     `parameters`: names are archive keys. `aliases` maps further state_dict names (tied weights) to the key of their
-    data. `weights_bytes` is the size of the archive. `inputs_from` says what the inputs were made of. `generation` has
+    data. `weights_bytes` is the size of the archive. `inputs_from` says what the inputs were made of, `golden_from` what has made the golden results. `generation` has
     a language model's greedy tokens (greedy_tokens.Generation). `quantization` has the error of a quantised model
     (quantization.py). `resolved` has the arguments that the functions of the model file were called with, by name.
     `layers` and `vocab_size` come from the model's configuration. `work` has the FLOPs and bytes of a call
@@ -94,6 +94,7 @@ class Signature:
     deterministic: bool
     weights_bytes: int = 0
     inputs_from: str = ""
+    golden_from: str = ""
     generation: dict[str, Any] | None = None
     quantization: dict[str, Any] | None = None
     resolved: dict[str, Any] = field(default_factory=dict)

@@ -129,15 +129,17 @@ def _baseline_problems(
             f"{baseline.runtime} runs on {', '.join(runtime.devices)}"
         )
     for key in plugins.TAKES:
-        if getattr(baseline, key) not in ("", "none", {}) and key not in runtime.takes:
+        if getattr(baseline, key) not in ("", "none", {}, ()) and key not in runtime.takes:
             yield f"{where}.{key}: means nothing to {baseline.runtime}; leave it out"
     if {"mode", "options"} <= baseline.compile.keys():
         yield (
             f"{where}.compile: found mode and options, but torch.compile takes one of them; "
             "torch.compiler.list_mode_options() has the options of each mode"
         )
-    if "program" in runtime.takes and baseline.program not in frontends:
-        yield f"{where}.program: {reading.unknown('frontend', baseline.program, frontends)}"
+    if "program" in runtime.takes:
+        for name in baseline.program or ("",):
+            if name not in frontends:
+                yield f"{where}.program: {reading.unknown('frontend', name, frontends)}"
 
 
 def _reserved_problems(known: Mapping[str, Collection[str]]) -> Iterator[str]:

@@ -31,5 +31,5 @@ PROFILES = ("profiler", "operators", "dynamo_counters")
 """Possible values of `measure.collect`: profiles of a baseline, taken by one more call after the timing."""
 BASES = ("eager", "inductor")
 """The runtimes with which every latency is compared; each has a column."""
-BASES_OF: dict[ModelKind, tuple[str, ...]] = {"module": BASES, "onnx": ("onnxruntime",), "mlir": ()}
+BASES_OF: dict[ModelKind, tuple[str, ...]] = {"module": BASES, "onnx": ("onnxruntime",), "mlir": ("xla-stablehlo",)}  # fmt: skip
 """Those of each kind of model. The first one is the anchor of its groups."""

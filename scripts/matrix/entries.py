@@ -231,7 +231,7 @@ def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> di
 @dataclass(frozen=True)
 class Baseline:
     """A runtime on a device, in a precision (precision.PRECISIONS, or the policy `torchbench`), under
-    XLA flags. It runs models of these sources, or the program that the frontend `program` exports.
+    XLA flags. It runs models of these sources; with `program`, what the first of these frontends that takes a model's source exports.
 
     `compile`: arguments of torch.compile that differ from this project's defaults.
     `rewrites`: "speed" for the captured graph of the model, rewritten for speed; "" for the model as it is.
@@ -243,7 +243,7 @@ class Baseline:
     env: str
     precision: str = "none"
     xla_flags: str = ""
-    program: str = ""
+    program: tuple[str, ...] = ()
     node: str = NODE
     compile: dict[str, Any] = field(default_factory=dict)
     rewrites: str = ""
@@ -253,6 +253,25 @@ class Baseline:
     def on_cpu(self) -> bool:
         """Whether it runs on a CPU, for which threads can be set."""
         return self.device == "cpu"
+
+    @property
+    def runtime_name(self) -> str:
+        """The name of its runtime in rows: that of the module, which has no dash."""
+        return self.runtime.replace("_", "-")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is its runtime without options of its own, with which rows are compared."""
+        return self.precision == "none" and not self.compile and not self.rewrites
+
+
+def programs(
+    baselines: Iterable[Baseline], models: Iterable[Model], frontends: Mapping[str, Frontend]
+) -> dict[str, Frontend]:
+    """The frontends whose programs these baselines run for these models."""
+    kinds = {model.source for model in models}
+    named = dict.fromkeys(name for one in baselines for name in one.program if name in frontends)
+    return {name: frontends[name] for name in named if kinds & {*frontends[name].sources}}
 
 
 Timed = TypeVar("Timed", Target, Baseline)

@@ -15,6 +15,7 @@ from scripts.matrix import (
     cell,
     checks,
     dynamic,
+    entries,
     feature,
     models,
     plugins,
@@ -38,7 +39,7 @@ from scripts.matrix.plugins import Exporter, Runtime
 from scripts.matrix.precision import TESTS
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.training import EVAL
-from scripts.sources.source import ModelKind
+from scripts.sources.source import MODEL_KINDS, ModelKind
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 
@@ -57,12 +58,9 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     for named in feature.hooks("named"):
         draft.named |= named(draft)
     named_by_remedies = _remedied_by(draft)
-    run = [baseline.program for baseline in chosen["baselines"].values()]
-    programs = {
-        name: known["frontends"][name]
-        for name in dict.fromkeys([*run, *named_by_remedies])
-        if name in known["frontends"]
-    }
+    there = known["frontends"]
+    programs = entries.programs(chosen["baselines"].values(), chosen["models"].values(), there)
+    programs |= {name: there[name] for name in named_by_remedies if name in there}
     problems += [*checks.problems(draft, programs)]
     taken = toolchains.pinned()
     for read in feature.hooks("toolchains"):
@@ -129,11 +127,12 @@ def with_absolute_paths(matrix: Matrix, root: Path) -> Matrix:
 def _declare(draft: Draft) -> None:
     """Add everything that the configuration declares to the known entries, selected or not."""
     config, problems = draft.config, draft.problems
+    frontends = {k: _frontend(k, v, draft) for k, v in config["frontends"].items()}
     draft.known = {
         "models": models.listed(config["models"], draft.root),
-        "frontends": {k: _frontend(k, v, draft) for k, v in config["frontends"].items()},
+        "frontends": frontends,
         "targets": {k: _target(k, v, config, problems) for k, v in config["targets"].items()},
-        "baselines": {k: _baseline(k, v, draft) for k, v in config["baselines"].items()},
+        "baselines": {k: _baseline(k, v, draft, frontends) for k, v in config["baselines"].items()},
     }
     for further in feature.hooks("models"):
         draft.known["models"] |= further(draft)
@@ -276,9 +275,17 @@ def _remedied_by(draft: Draft) -> tuple[str, ...]:
     )
 
 
-def _baseline(name: str, entry: Mapping[str, Any], draft: Draft) -> Baseline:
+def _baseline(
+    name: str, entry: Mapping[str, Any], draft: Draft, frontends: Mapping[str, Frontend]
+) -> Baseline:
+    """The baseline of an entry. One that runs programs takes the models that their frontends take."""
+    given = entry.get("program", ())
+    program = (given,) if isinstance(given, str) else tuple(given)
     sources = _sources(lambda: plugins.runtime(entry["runtime"], draft.root))
-    return Baseline(name=name, sources=sources, **_own(entry))
+    taken = {kind for one in program if one in frontends for kind in frontends[one].sources}
+    if taken:
+        sources = tuple(kind for kind in MODEL_KINDS if kind in taken)
+    return Baseline(name=name, sources=sources, **_own(entry) | {"program": program})
 
 
 def _sources(declared: Callable[[], Exporter | Runtime]) -> tuple[ModelKind, ...]:

@@ -182,8 +182,10 @@ class Matrix:
 
     def program(self, row: Cell) -> Cell:
         """The program that such a baseline's row runs."""
-        of = self.baselines[row.baseline].program
-        return Cell.of(Kind.PROGRAM, model=row.model, frontend=of)
+        source, run = self.models[row.model].source, self.baselines[row.baseline].program
+        taking = [name for name in self.programs if source in self.programs[name].sources]
+        frontend = next(name for name in run if name in taking)
+        return Cell.of(Kind.PROGRAM, model=row.model, frontend=frontend)
 
     def chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
         """The stages on which a row depends, each with its cell, in order."""

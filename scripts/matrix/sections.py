@@ -223,7 +223,7 @@ class Baseline(TypedDict, total=False):
     env: Required[Name]
     precision: Annotated[str, _one_of((*PRECISIONS, POLICY))]
     xla_flags: str
-    program: Name
+    program: Name | Annotated[list[Name], NOT_EMPTY]
     rewrites: Literal["speed"]
     compile: Compile
     node: Name

@@ -179,6 +179,7 @@ COLUMNS = (
     Field("versions.iree_build", TEXT, "Version and commit that iree-compile prints; null for a baseline, and where it was not recorded when the environment was made (by conda, or an older vmfbench).", column="iree_build", nullable=True, optional=True),
     Field("export.rewrites", LIST, "What the exporter changed in the program, or a baseline with `rewrites` in the captured graph ([list](configuration.md#rewrites)).", column="rewrites", optional=True, checks={"items": {"type": "string"}}),
     Field("reference.inputs_from", TEXT, "What the inputs were made of.", column="inputs_from", optional=True),
+    Field("reference.golden_from", TEXT, "What has made the golden results: `eager`, `onnxruntime`, `xla`, `iree-O0` with the reason why not `xla`, or the file that was given.", column="golden_from", optional=True),
     Field("reference.weights_bytes", INTEGER, "Size of the weights.", unit="bytes", column="weights_bytes", optional=True, checks=FROM_1),
     Field("reference.quantization.float_bytes", INTEGER, "Size of the weights of the float model that a quantized one approximates.", unit="bytes", column="float_weights_bytes", optional=True),
     Field("reference.quantization.sqnr_db", NUMBER, "Signal to quantization noise of the outputs, against that float model.", unit="dB", column="quantization_sqnr_db", nullable=True, optional=True),

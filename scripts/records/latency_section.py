@@ -115,7 +115,9 @@ def doubt(
 def anchor_text(cell: str, versions: Mapping[str, str]) -> str:
     """The name of an anchor with its version, such as `eager/eval, PyTorch 2.15.0`."""
     _, _, path = cell.partition("/")
-    package, name = (
-        ("onnxruntime", "ONNX Runtime") if "onnxruntime" in versions else ("torch", "PyTorch")
-    )
-    return f"{path}, {name} {versions.get(package, 'of unknown version')}"
+    package = next((name for name in _ANCHORS if name in versions), "torch")
+    return f"{path}, {_ANCHORS[package]} {versions.get(package, 'of unknown version')}"
+
+
+_ANCHORS = {"onnxruntime": "ONNX Runtime", "jaxlib": "jaxlib", "torch": "PyTorch"}
+"""The packages of the runtimes that anchor a group, and their names. torch is the last, because other rows report it too."""

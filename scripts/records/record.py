@@ -129,7 +129,8 @@ def baseline_record(
     versions.add(record, versions.pins(matrix, baseline.env), declared, record["versions"])
     if matrix.runs_program(row_cell):
         program = matrix.program(row_cell)
-        add_export(root, matrix, record, program, matrix.programs[baseline.program])
+        record["experiment"]["frontend"] = program.frontend
+        add_export(root, matrix, record, program, matrix.programs[program.frontend])
     return record
 
 
@@ -150,11 +151,11 @@ def of_target(row: Cell, target: Target) -> dict[str, Any]:
 
 def of_baseline(row: Cell, baseline: Baseline) -> dict[str, Any]:
     """The same of a cell of a baseline, by its entry."""
-    runtime = baseline.runtime.replace("_", "-")  # a module's name has no dash
+    runtime = baseline.runtime_name
     return row.columns() | {
         "xla_flags": baseline.xla_flags or None,
         "runtime": runtime,
-        "frontend": baseline.program or None,
+        "frontend": None,
         "target": baseline.name if baseline.name != runtime else None,
         "backend": None,
         "device_uri": baseline.device,

@@ -65,13 +65,11 @@ class Groups:
         return self._known.baselines[row.baseline]
 
     def _plain(self, rows: Sequence[Cell], runtime: str) -> str:
-        """The member that is a runtime of PyTorch without options of its own; "" if there is none."""
+        """The member that is a runtime without options of its own; "" if there is none."""
         for row in rows:
             entry = self.entry(row)
-            if isinstance(entry, Baseline) and entry.runtime == runtime:
-                own = entry.precision != "none" or entry.compile or entry.rewrites
-                if not own:
-                    return str(row)
+            if isinstance(entry, Baseline) and entry.runtime_name == runtime and entry.is_plain:
+                return str(row)
         return ""
 
 

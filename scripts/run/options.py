@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from scripts.matrix import stages, threads, training
-from scripts.matrix.cell import Cell, Kind, is_dynamic
+from scripts.matrix.cell import Cell, is_dynamic
 from scripts.matrix.entries import Target
 from scripts.matrix.matrix import Matrix, compact
 from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION
@@ -118,7 +118,7 @@ class Options:
         if baseline.rewrites:
             options["rewrites"] = baseline.rewrites
         if baseline.program:
-            program = Cell.of(Kind.PROGRAM, model=model.name, frontend=baseline.program)
+            program = self.matrix.program(cell)
             options["program"] = stages.STAGES["export"].path(program, "program.mlir")
         if cell.test == training.TRAIN:
             options["optimizer"] = self.matrix.train

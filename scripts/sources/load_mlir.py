@@ -1,11 +1,11 @@
-"""Loads a program of MLIR as a model whose calls are IREE's on the CPU, without optimization (O0)."""
+"""Loads a program of MLIR as a model whose calls are XLA's on the CPU, or IREE's without optimization (O0) if XLA does not take it."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,17 @@ from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
 from scripts.sources import mlir_file
-from scripts.torch_model import footprint
+from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError
 from scripts.torch_model.loading import LoadedModel
+from scripts.xla.client import Client, call
+from scripts.xla.unlink import UnlinkError, unlink
 
 LEAST_BYTES = 1024
 """Of a literal that becomes a parameter."""
-REFERENCE = "iree-O0"
+Call = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+"""A call of a compiled program, with its inputs in their order."""
 
 _TORCH = {mlir: name for name, (mlir, _) in reversed(DTYPES.items())} | {"ui8": "uint8", "si64": "int64", "si32": "int32", "si16": "int16", "si8": "int8"}  # fmt: skip
 _TENSOR = re.compile(
@@ -55,18 +58,23 @@ class Program:
 
 
 class MlirModule(torch.nn.Module):
-    """A program and its weights. A call returns the given results; without these, it compiles the program once at O0 and runs it
-    by IREE on the CPU."""
+    """A program and its weights. A call returns the given results; without these, it compiles the program once, by XLA or
+    else by IREE at O0, and runs it on the CPU.
+
+    `golden_from`: what has made the results; known after a call.
+    """
 
     def __init__(
         self,
         program: Program,
         weights: dict[str, torch.Tensor],
         results: list[torch.Tensor] | None = None,
+        golden_from: str = "",
     ) -> None:
         super().__init__()
         self.program, self._weights, self._results = program, weights, results
-        self._session: Session | None = None
+        self.golden_from = golden_from
+        self._call: Call | None = None
 
     def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
         """The weights: names of parameters may have dots, which those of buffers may not."""
@@ -76,10 +84,9 @@ class MlirModule(torch.nn.Module):
         """The results, of the inputs in their order."""
         if self._results is not None:
             return [result.clone() for result in self._results]
-        if self._session is None:
-            self._session = _session(self.program, self._weights)
-        outputs, _ = self._session.call([tensor.detach().contiguous().numpy() for tensor in inputs])
-        return [torch.from_numpy(np.array(output)) for output in outputs]
+        if self._call is None:
+            self._call, self.golden_from = _compiled(self.program, self._weights)
+        return [_tensor(output) for output in self._call([_array(tensor) for tensor in inputs])]
 
 
 def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
@@ -102,7 +109,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
             weights[kind.name] = _of_bytes(path, kind, stored[kind.name])
         else:
             seeded.append(kind.name)
-            weights[kind.name] = torch.from_numpy(_values(random, kind) * np.asarray(0.05, _numpy(kind)))  # fmt: skip
+            weights[kind.name] = _of_type(_values(random, kind) * np.asarray(0.05, _numpy(kind)), kind)  # fmt: skip
     given = options.get("inputs")
     arrays = _given(Path(str(given)).expanduser(), program.inputs) if given else [_values(random, kind) for kind in program.inputs]  # fmt: skip
     about = [f"inputs of {given}" if given else "seeded inputs"]
@@ -111,9 +118,8 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     results = None
     if golden := options.get("golden"):
         results = [torch.from_numpy(array) for array in tensors.load_npz(str(golden)).values()]
-    module = MlirModule(program, weights, results)
-    about.append(f"results of {golden}" if golden else f"results of {REFERENCE}")
-    inputs = tuple(torch.from_numpy(array) for array in arrays)
+    module = MlirModule(program, weights, results, str(golden or ""))
+    inputs = tuple(_of_type(array, kind) for array, kind in zip(arrays, program.inputs, strict=True))  # fmt: skip
     return LoadedModel(choice.name, module.eval(), inputs, {}, None, about="; ".join(about), opaque=True)  # fmt: skip
 
 
@@ -121,7 +127,7 @@ def read(path: Path, function: str = "") -> Program:
     """Parse a file. Raises ModelError with the first diagnostic, and for a program without a function that can be called."""
     with ir.Context(), ir.Location.unknown():
         try:
-            module = ir.Module.parse(path.read_bytes())
+            module = _parsed(path.read_bytes())
         except Exception as error:  # MLIRError is no subclass of a public class
             lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
             raise ModelError(f"{path}: IREE's compiler cannot parse it: {lines[0].strip()}", Fault.FILE) from error  # fmt: skip
@@ -129,6 +135,19 @@ def read(path: Path, function: str = "") -> Program:
         literals = _externalised(module)
         parameters = _named_parameters(path, module)
         return Program(f"{module}", entry, kinds, parameters, literals)
+
+
+def _parsed(data: bytes) -> ir.Module:
+    """A module of text or bytecode, also a portable artifact, whose dialect (VHLO) IREE parses and has no way out of."""
+    module = ir.Module.parse(data)
+    if not any(operation.operation.name.startswith("vhlo.") for operation in module.body.operations):  # fmt: skip
+        return module
+    from jaxlib.mlir import ir as jaxlib_ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    with jaxlib_ir.Context() as context:
+        stablehlo.register_dialect(context)
+        return ir.Module.parse(str(stablehlo.deserialize_portable_artifact(context, data)))
 
 
 def _entry(path: Path, module: ir.Module, wanted: str) -> tuple[str, tuple[TensorType, ...]]:
@@ -232,6 +251,25 @@ def _named_parameters(path: Path, module: ir.Module) -> tuple[TensorType, ...]:
     return tuple(parameters.values())
 
 
+def _compiled(program: Program, weights: dict[str, torch.Tensor]) -> tuple[Call, str]:
+    """The program on XLA or else on IREE at O0, and the name of what it runs on. IREE has faults that all of its levels and
+    targets share; XLA does not have these."""
+    try:
+        return _on_xla(program, weights), "xla"
+    except (UnlinkError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+    session = _session(program, weights)
+    return lambda arrays: session.call(arrays)[0], f"iree-O0 (not xla: {reason})"
+
+
+def _on_xla(program: Program, weights: dict[str, torch.Tensor]) -> Call:
+    unlinked = unlink(program.text, program.function)
+    client = Client(threads=1)
+    executable = client.compile(unlinked.text)
+    placed = client.place(_array(weights[name]) for name in unlinked.weights)
+    return lambda arrays: [np.asarray(result) for result in call(executable, [*client.place(arrays), *placed])]  # fmt: skip
+
+
 def _session(program: Program, weights: dict[str, torch.Tensor]) -> Session:
     with tempfile.TemporaryDirectory(prefix="mlir-") as folder:
         source, vmfb, stored = (Path(folder, name) for name in ("p.mlir", "m.vmfb", "w.irpa"))
@@ -242,7 +280,7 @@ def _session(program: Program, weights: dict[str, torch.Tensor]) -> Session:
         if done.returncode != 0:
             lines = [line for line in done.stderr.splitlines() if "error:" in line]
             raise ModelError(f"iree-compile at O0, which makes the results to compare with, ended with {done.returncode}: {lines[0] if lines else ''}", Fault.FILE)  # fmt: skip
-        archive.write(stored, ((name, np.ascontiguousarray(w.numpy()).reshape(-1).view(np.uint8)) for name, w in weights.items()))  # fmt: skip
+        archive.write(stored, ((name, convert.to_bytes(w)) for name, w in weights.items()))
         return Session(Module(vmfb, stored if weights else None, "local-sync", program.function), 1)
 
 
@@ -265,15 +303,37 @@ def _of_bytes(path: Path, kind: TensorType, data: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(data.copy()).view(dtype).reshape(kind.shape)
 
 
+def _of_type(array: np.ndarray, kind: TensorType) -> torch.Tensor:
+    """The array as a tensor of a type: numpy has no bfloat16."""
+    return torch.from_numpy(array).to(getattr(torch, kind.dtype))
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    """The tensor as a runtime takes it."""
+    kind = convert.tensor_type("", tensor)
+    return convert.to_bytes(tensor).view(tensors.native(kind.dtype)).reshape(kind.shape)
+
+
+def _tensor(array: np.ndarray) -> torch.Tensor:
+    """What a runtime has returned. Torch does not take bfloat16 from numpy."""
+    array = np.array(array)
+    if array.dtype.name != "bfloat16":
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+
+
 def _numpy(kind: TensorType) -> np.dtype:
     return np.dtype(DTYPES[kind.dtype][1])
 
 
 def _values(random: np.random.Generator, kind: TensorType) -> np.ndarray:
-    """Seeded values of a type: standard normal, integers 0 and 1, booleans."""
+    """Seeded values of a type: standard normal, booleans, 8-bit integers, and 0 and 1 for wider ones, which may be indices."""
     dtype = _numpy(kind)
     if dtype.kind == "f":
         return np.asarray(random.standard_normal(kind.shape)).astype(dtype)
+    if dtype.kind in "iu" and dtype.itemsize == 1:
+        limits = np.iinfo(dtype)
+        return random.integers(limits.min, limits.max, kind.shape, dtype, endpoint=True)
     return np.asarray(random.integers(0, 2, kind.shape)).astype(dtype)
 
 

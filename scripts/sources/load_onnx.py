@@ -34,6 +34,7 @@ class OnnxModule(torch.nn.Module):
         super().__init__()
         self.path, self.model, self._weights = path, model, weights
         self._session: onnxruntime.InferenceSession | None = None
+        self.golden_from = "onnxruntime"
 
     def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
         """The weights: names of initializers may have dots, which those of buffers may not."""

@@ -52,6 +52,7 @@ def make_reference(model: ModelChoice, files: Options) -> None:
     # The last use of the model, which may stay in float64 afterwards.
     observed = golden.observe(loaded, EvalStep, model.model_file, model.dtype)
     tensors.save_npz(files.out_golden, observed.arrays())
+    golden_from = loaded.golden_from
     loaded.module = torch.nn.Identity()  # a float model is as large again
     distance = quantization.report(loaded, observed.eager)
     tensors.Signature(
@@ -75,6 +76,7 @@ def make_reference(model: ModelChoice, files: Options) -> None:
         deterministic=observed.deterministic,
         weights_bytes=files.out_weights.stat().st_size,
         inputs_from=inputs_from,
+        golden_from=golden_from,
         generation=asdict(greedy) if greedy else None,
         quantization=distance,
         work=observed.work,

@@ -147,6 +147,11 @@ class LoadedModel:
         return flat_tensors((self.args, self.kwargs))
 
     @property
+    def golden_from(self) -> str:
+        """What has made the results of the model's last call: `eager`, or what a module that PyTorch sees nothing of says."""
+        return str(self.module.golden_from) if self.opaque else "eager"
+
+    @property
     def changing(self) -> frozenset[str]:
         """The keys of the weights that change from one call to the next: those of a training step."""
         return self.training.results_of(tensors.CHANGE) if self.training else frozenset()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.checkouts import ON_CPU, QUICK, Checkout, made_environments
+from tests.checkouts import ON_CPU, QUICK, ROOT, Checkout, made_environments
 
 FLOAT, LONG, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 DRAW = np.random.default_rng(1)
@@ -21,12 +23,19 @@ FRONTENDS = {
     },
     "mlir": {"exporter": "as_it_is", "env": "torch-mlir"},
 }
-BASELINES = {"onnxruntime": {"runtime": "onnxruntime", "device": "cpu", "env": "onnxruntime", "default": ["onnx"]}}  # fmt: skip
+BASELINES = {
+    "onnxruntime": {"runtime": "onnxruntime", "device": "cpu", "env": "onnxruntime", "default": ["onnx"]},
+    "xla-stablehlo": {"runtime": "xla_stablehlo", "device": "cpu", "env": "torch-mlir", "program": "mlir"},
+}  # fmt: skip
 
 LITERAL = ", ".join(f"[{row[0]:f}, {row[1]:f}]" for row in DRAW.standard_normal((200, 2)))
 STABLEHLO = f"""
 module @jit_f {{
   func.func public @main(%arg0: tensor<4x200xf32>) -> (tensor<4x2xf32>) {{
+    %0 = call @layer(%arg0) : (tensor<4x200xf32>) -> tensor<4x2xf32>
+    return %0 : tensor<4x2xf32>
+  }}
+  func.func private @layer(%arg0: tensor<4x200xf32>) -> tensor<4x2xf32> {{
     %c = stablehlo.constant dense<[{LITERAL}]> : tensor<200x2xf32>
     %0 = stablehlo.dot_general %arg0, %c, contracting_dims = [1] x [0] : (tensor<4x200xf32>, tensor<200x2xf32>) -> tensor<4x2xf32>
     return %0 : tensor<4x2xf32>
@@ -106,7 +115,7 @@ def refused(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
-    made_environments("onnxruntime")
+    python = made_environments("onnxruntime") / "torch-mlir/bin/python"
     made: Checkout = make_checkout(
         "programs",
         models={
@@ -128,17 +137,19 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     texts = {"stablehlo": STABLEHLO, "parameters": PARAMETERS, "broken": BROKEN}
     for name, text in texts.items():
         (files / f"{name}.mlir").write_text(text)
+    of_jax = made.path / "of-jax"
+    subprocess.run([python, "-m", "benchmarks.jax_programs", of_jax], check=True, cwd=ROOT)
+    shutil.copy(of_jax / "one-hot-artifact.stablehlo", files / "one-hot.stablehlo")
     made.snakemake(
-        "--cores", "2", "results/latency.csv", "--config", "file=files/*.onnx,files/*.mlir",
-        "models=branches,older,older-2,refused,stablehlo,parameters,broken",
+        "--cores", "2", "results/latency.csv", "--config", "file=files/*.onnx,files/*.mlir,files/*.stablehlo",
+        "models=branches,older,older-2,refused,stablehlo,parameters,broken,one-hot",
     )  # fmt: skip
     found = {}
     for row in made.rows():
         program = made.path / f"results/export/{row['model']}/{row['frontend']}/program.mlir"
         text = program.read_text() if program.is_file() else ""
-        found[row["model"], row["frontend"] or row["target"] or row["runtime"]] = row | {
-            "program": text
-        }
+        of_iree = row["runtime"] == "iree"
+        found[row["model"], row["frontend" if of_iree else "runtime"]] = row | {"program": text}
     return found
 
 
@@ -175,11 +186,25 @@ def test_a_reason_names_the_operators_that_are_not_converted(rows):
     assert row["detail"] == "torch-mlir does not convert onnx.GridSample"
 
 
-def test_a_program_of_mlir_is_compared_with_itself_at_o0(rows):
-    for model in ("stablehlo", "parameters"):
+def test_a_program_is_compared_with_xla_or_with_itself_at_o0_if_xla_does_not_take_it(rows):
+    of_linalg = "linalg.matmul is no operation of StableHLO"
+    expected = {"stablehlo": "xla", "parameters": f"iree-O0 (not xla: {of_linalg})"}
+    for model, golden_from in expected.items():
         row = rows[model, "mlir"]
         assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+        assert row["golden_from"] == golden_from
+    assert float(rows["stablehlo", "mlir"]["speedup_vs_xla-stablehlo"]) > 0
+    assert rows["stablehlo", "mlir"]["verdict"]
+    row = rows["parameters", "xla-stablehlo"]
+    assert (row["status"], row["detail"]) == ("unsupported", f"{of_linalg}, which XLA compiles")
     assert "dense<[[" not in rows["stablehlo", "mlir"]["program"], "its literal is a parameter"
     row = rows["broken", "mlir"]
     assert (row["status"], row["reason"]) == ("error", "model-file")
     assert "custom op 'stablehlo.nothing' is unknown" in row["detail"]
+
+
+def test_what_iree_computes_wrongly_at_every_level_is_a_wrong_result(rows):
+    """A portable artifact with a product of unsigned integers."""
+    row = rows["one-hot", "mlir"]
+    assert (row["reason"], row["golden_from"]) == ("wrong-result", "xla")
+    assert rows["one-hot", "xla-stablehlo"]["status"] == "ok"

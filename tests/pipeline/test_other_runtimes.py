@@ -69,7 +69,7 @@ def get_dummy_input(batch_size: int = 2):
 @pytest.fixture(scope="module")
 def with_runtimes(environments):
     """Environments of the stages, and the runtimes' own."""
-    return made_environments(*VERSIONS, "xla-stablehlo")
+    return made_environments(*VERSIONS)
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def baseline(stages: Stages, env: str, runtime: str, **more):
 
 def on_xla(stages: Stages):
     program = stages.folder / "program.mlir"
-    return baseline(stages, "xla-stablehlo", "xla_stablehlo", program=program)
+    return baseline(stages, "torch-mlir", "xla_stablehlo", program=program)
 
 
 def measured(stages: Stages) -> dict:

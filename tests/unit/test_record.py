@@ -344,7 +344,7 @@ def test_a_baseline_that_never_ran_is_of_the_torch_that_is_pinned_for_it(results
 @pytest.fixture
 def of_programs(results):
     """A tree with a baseline that runs the programs of the frontend mlir."""
-    on_xla = Baseline("xla-stablehlo", "xla_stablehlo", "cpu", "xla-stablehlo", program="mlir")
+    on_xla = Baseline("xla-stablehlo", "xla_stablehlo", "cpu", "torch-mlir", program=("mlir",))
     results.matrix = dataclasses.replace(
         results.matrix,
         baselines=results.matrix.baselines | {"xla-stablehlo": on_xla},

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from scripts.features.kernels import kernels
-from scripts.matrix import cell, checks, reading, threads, toolchains
+from scripts.matrix import cell, checks, entries, reading, threads, toolchains
 from scripts.matrix.entries import Model, by_threads
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
@@ -28,8 +28,7 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
         if kind in selections:
             names = reading.select(kind.removesuffix("s"), list(known[kind]), selections[kind])
         chosen[kind] = {name: known[kind][name] for name in names}
-    run = dict.fromkeys(baseline.program for baseline in chosen["baselines"].values())
-    programs = {name: known["frontends"][name] for name in run if name in known["frontends"]}
+    programs = entries.programs(chosen["baselines"].values(), declared.values(), known["frontends"])
     draft.problems += checks.entry_problems(chosen, programs, draft.root, False, known["frontends"])
     numbers = threads.numbers(matrix.measure)
     chosen |= {kind: by_threads(chosen[kind], numbers) for kind in ("targets", "baselines")}

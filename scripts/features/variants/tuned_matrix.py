@@ -95,8 +95,7 @@ def baselines(matrix: Matrix) -> Iterator[Cell]:
     without options of their own, on the devices that are tuned for."""
     devices = {BACKENDS[target.backend].torch_device for target in part(matrix).targets.values()}
     for model, baseline, test in matrix.baseline_cells():
-        plain = baseline.runtime in BASES_OF[model.source] and baseline.precision == "none"
-        plain = plain and not baseline.compile and not baseline.rewrites
+        plain = baseline.runtime_name in BASES_OF[model.source] and baseline.is_plain
         if plain and test == "eval" and baseline.device in devices:
             yield baseline_cell(model, baseline, test)
 

@@ -1,6 +1,6 @@
-"""Turns a linked StableHLO program into a function of its weights, for runtimes other than IREE.
+"""Turns a StableHLO program with named parameters into a function of its weights, for XLA.
 
-Linking (link.py) binds weights to IREE's named parameters. Here each becomes an argument again, after
+Linking (lowering/link.py) binds weights to IREE's named parameters. Here each becomes an argument again, after
 the inputs, so that no compiler can fold a weight into the program.
 """
 
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from scripts.core import archive
 from scripts.core.archive import SCOPE
-from scripts.lowering import locations
 
 _DIALECTS = ("func", "stablehlo", "chlo", "builtin")
 """The types that XLA accepts."""
@@ -31,27 +29,37 @@ class Unlinked:
     weights: tuple[str, ...]
 
 
-def unlink(program: Path) -> Unlinked:
-    """Read a linked program, text or bytecode. Raises UnlinkError."""
-    from iree.compiler import ir
+def unlink(program: str | bytes, function: str = "main") -> Unlinked:
+    """Read a program, text or bytecode, with a function to call. Raises UnlinkError."""
+    from iree.compiler import ir, passmanager
 
     with ir.Context(), ir.Location.unknown():
-        module = ir.Module.parse(program.read_bytes())
+        module = ir.Module.parse(program)
         keys: dict[str, str] = {}
+        for op in list(module.body.operations):
+            attributes = op.operation.attributes
+            if op.operation.name == "util.global":
+                value = str(attributes["initial_value"])
+                if (match := _PARAMETER.fullmatch(value)) is None:
+                    raise UnlinkError(f"a global is {value}, expected a parameter of the archive")
+                keys[attributes["sym_name"].value] = archive.name(match["key"])
+            elif op.operation.name == "func.func":
+                called = attributes["sym_name"].value == function
+                visibility = "public" if called else "private"
+                attributes["sym_visibility"] = ir.StringAttr.get(visibility)
+        # Only the function that is called can be given weights, and any function may load them.
+        passmanager.PassManager.parse("builtin.module(inline,symbol-dce)").run(module.operation)
         main = None
         for op in list(module.body.operations):
             if op.operation.name == "util.global":
-                value = str(op.attributes["initial_value"])
-                if (match := _PARAMETER.fullmatch(value)) is None:
-                    raise UnlinkError(f"a global is {value}, expected a parameter of the archive")
-                keys[op.attributes["sym_name"].value] = archive.name(match["key"])
                 op.operation.erase()
-            elif op.operation.name == "func.func" and op.attributes["sym_name"].value == "main":
+            elif op.attributes["sym_name"].value == function:
                 main = op.operation
         if main is None:
-            raise UnlinkError(f"{program} has no function @main")
+            raise UnlinkError(f"the program has no function @{function}")
+        main.attributes["sym_name"] = ir.StringAttr.get("main")
         loaded = _weights_as_arguments(ir, main)
-        for operation in locations.below(module.operation):
+        for operation in _within(ir, module.operation):
             if operation.name.split(".")[0] not in _DIALECTS:
                 raise UnlinkError(f"{operation.name} is no operation of StableHLO")
         return Unlinked(str(module), tuple(keys[symbol] for symbol in loaded))
@@ -61,8 +69,7 @@ def _weights_as_arguments(ir, main) -> list[str]:
     """Replace every load of a global by an argument of `main`; their symbols, in order."""
     block = main.regions[0].blocks[0]
     values: dict[str, object] = {}
-    for op in list(block.operations):
-        operation = op.operation
+    for operation in _within(ir, main):
         if operation.name == "util.global.load":
             symbol = ir.FlatSymbolRefAttr(operation.attributes["global"]).value
             kind = operation.results[0].type
@@ -82,4 +89,14 @@ def _weights_as_arguments(ir, main) -> list[str]:
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     inputs = [argument.type for argument in block.arguments]
     main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, kind.results))
+    if "arg_attrs" in main.attributes:  # it has one for each argument, and none for the weights
+        del main.attributes["arg_attrs"]
     return list(values)
+
+
+def _within(ir, operation) -> list:
+    """An operation and those inside it, at any depth, in the order of the text."""
+    found: list = []
+    note = lambda op: found.append(op.operation) or ir.WalkResult.ADVANCE  # noqa: E731
+    operation.walk(note, ir.WalkOrder.PRE_ORDER)
+    return found

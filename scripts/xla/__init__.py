@@ -1,0 +1,1 @@
+"""StableHLO programs on XLA's CPU client."""
