@@ -96,7 +96,11 @@ def _weights_as_arguments(ir, main) -> list[str]:
 
 def _within(ir, operation) -> list:
     """An operation and those inside it, at any depth, in the order of the text."""
-    found: list = []
-    note = lambda op: found.append(op.operation) or ir.WalkResult.ADVANCE  # noqa: E731
+    inside: list = []
+
+    def note(op) -> object:
+        inside.append(op.operation)
+        return ir.WalkResult.ADVANCE
+
     operation.walk(note, ir.WalkOrder.PRE_ORDER)
-    return found
+    return inside
