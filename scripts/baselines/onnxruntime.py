@@ -93,7 +93,11 @@ def _warm_up() -> None:
 
 def _convert(loaded: LoadedModel, folder: Path) -> None:
     if isinstance(loaded.module, OnnxModule):
-        (folder / _SOURCE).write_text(str(loaded.module.path.absolute()), encoding="utf-8")
+        runnable = loaded.module.runnable
+        if isinstance(runnable, bytes):
+            (folder / _FILE).write_bytes(runnable)
+        else:
+            (folder / _SOURCE).write_text(str(runnable.absolute()), encoding="utf-8")
         return
     inputs = tuple(tensor for _, tensor in loaded.inputs)
     try:

@@ -17,8 +17,8 @@ from scripts.lowering.capture import UnsupportedProgram, timed
 from scripts.lowering.link import Argument, Input, Lowered, Parameter
 from scripts.lowering.locations import Origin, Origins
 from scripts.lowering.stablehlo import for_iree
-from scripts.sources.load_onnx import OnnxModule, raised_opset
-from scripts.sources.onnx_graph import TYPES, inputs
+from scripts.sources.load_onnx import OnnxModule, raised_opset, set_type
+from scripts.sources.onnx_graph import inputs
 from scripts.torch_model import convert
 from scripts.torch_model.loading import LoadedModel
 
@@ -33,7 +33,6 @@ DYNAMIC = True
 
 ENTRY = "forward"
 _TO_BACKEND_IR = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
-_ELEMENT = {dtype: onnx.TensorProto.DataType.Value(name) for name, dtype in TYPES.items()}
 
 
 def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
@@ -45,7 +44,7 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
     assert isinstance(module, OnnxModule)
     seconds: dict[str, float] = {}
     with timed(seconds, "prepare"):
-        model = with_types(raised_opset(module.model), loaded)
+        model = raised_opset(with_types(module.model, loaded))
         weights = {name: convert.tensor_type(name, w) for name, w in module.named_buffers()}
         arguments = with_weights_as_inputs(model, loaded, weights)
         origins = name_nodes(model)
@@ -82,12 +81,12 @@ def with_types(model: onnx.ModelProto, loaded: LoadedModel) -> onnx.ModelProto:
     del graph.value_info[:]
     results = loaded.module(**loaded.kwargs)
     for value, kind in zip(inputs(typed), input_types(loaded), strict=True):
-        _set_type(value, kind)
+        set_type(value, kind)
     for value in graph.output:
         kind = convert.tensor_type(value.name, results[value.name])
         if loaded.dimensions:
             kind = dataclasses.replace(kind, shape=(OPEN,) * len(kind.shape))
-        _set_type(value, kind)
+        set_type(value, kind)
     return typed
 
 
@@ -110,17 +109,12 @@ def with_weights_as_inputs(
     for name, kind in weights.items():
         if name in there:  # onnx's conversion of the opset may have folded it
             values.append(onnx.ValueInfoProto(name=name))
-            _set_type(values[-1], kind)
+            set_type(values[-1], kind)
             arguments.append(Parameter(kind))
     del graph.initializer[:], graph.input[:]
     graph.initializer.extend(left)
     graph.input.extend(values)
     return arguments
-
-
-def _set_type(value: onnx.ValueInfoProto, kind: TensorType) -> None:
-    shape = [None if size == OPEN else size for size in kind.shape]
-    value.type.CopyFrom(onnx.helper.make_tensor_type_proto(_ELEMENT[kind.dtype], shape))
 
 
 def name_nodes(model: onnx.ModelProto) -> Origins:
@@ -155,15 +149,18 @@ def _run(module: ir.Module, pipeline: str) -> None:
 
 
 def unsupported(model: onnx.ModelProto) -> list[str]:
-    """The operators of a graph that torch-mlir does not convert, each once: every node is tried alone with its types."""
-    extractor = _types_of(model)
+    """The operators of a graph that torch-mlir does not convert, each once: every node is tried alone with its types, and one of
+    those that differ only in their names."""
+    types, literals = _types_of(model), _literals_of(model)
     refused: dict[str, None] = {}
+    tried: set[bytes] = set()
     for node in model.graph.node:
         if f"onnx.{node.op_type}" in refused:
             continue
-        alone = _alone(node, extractor, model)
-        if alone is None:
+        alone = _alone(node, types, literals, model)
+        if alone is None or (text := alone.SerializeToString(deterministic=True)) in tried:
             continue
+        tried.add(text)
         try:
             _run(_imported(alone), _TO_BACKEND_IR)
         except (compiler_utils.TorchMlirCompilerError, onnx_importer.OnnxImportError):
@@ -176,29 +173,41 @@ def _types_of(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     return {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
 
 
-def _alone(
-    node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], model: onnx.ModelProto
-) -> onnx.ModelProto | None:
-    """A model of one node; None if the type of a value is not known, so that nothing could be said about the node."""
+def _literals_of(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
     literals = {tensor.name: tensor for tensor in model.graph.initializer}
-    for other in model.graph.node:
-        if other.op_type == "Constant" and other.attribute[0].HasField("t"):
-            literals[other.output[0]] = other.attribute[0].t
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].HasField("t"):
+            literals[node.output[0]] = node.attribute[0].t
+    return literals
+
+
+def _alone(
+    node: onnx.NodeProto,
+    types: Mapping[str, onnx.TypeProto],
+    literals: Mapping[str, onnx.TensorProto],
+    model: onnx.ModelProto,
+) -> onnx.ModelProto | None:
+    """A model of one node, with numbers for names; None if the type of a value is not known, so that nothing could be said about
+    the node."""
     used = [name for name in node.input if name]
     if node.op_type == "Constant" or any(n not in types and n not in literals for n in used):
         return None
     if any(name and name not in types for name in node.output):
         return None
-    own = dict.fromkeys(name for name in used if name not in literals)
+    numbers = {name: f"v{i}" for i, name in enumerate(dict.fromkeys([*used, *filter(None, node.output)]))}  # fmt: skip
+    renamed = onnx.NodeProto.FromString(node.SerializeToString())
+    renamed.name = node.op_type
+    renamed.input[:] = [numbers.get(name, "") for name in node.input]
+    renamed.output[:] = [numbers.get(name, "") for name in node.output]
     graph = onnx.helper.make_graph(
-        [node],
+        [renamed],
         ENTRY,
-        [onnx.ValueInfoProto(name=name, type=types[name]) for name in own],
-        [onnx.ValueInfoProto(name=name, type=types[name]) for name in node.output if name],
-    )
+        [onnx.ValueInfoProto(name=numbers[name], type=types[name]) for name in dict.fromkeys(used) if name not in literals],
+        [onnx.ValueInfoProto(name=numbers[name], type=types[name]) for name in node.output if name],
+    )  # fmt: skip
     for name in dict.fromkeys(name for name in used if name in literals):
         graph.initializer.add().CopyFrom(literals[name])
-        graph.initializer[-1].name = name
+        graph.initializer[-1].name = numbers[name]
     alone = onnx.helper.make_model(graph, opset_imports=model.opset_import)
     alone.ir_version = model.ir_version
     return alone

@@ -12,7 +12,7 @@ import onnxruntime
 import torch
 
 from scripts.core import tensors
-from scripts.core.tensors import TensorType
+from scripts.core.tensors import OPEN, TensorType
 from scripts.sources import onnx_graph
 from scripts.torch_model import footprint
 from scripts.torch_model.arguments import ModelChoice
@@ -21,6 +21,10 @@ from scripts.torch_model.loading import LoadedModel
 
 LEAST_OPSET = 17
 """torch-mlir does not know some operators of earlier ones (BatchNormalization)."""
+_LEAST_OPSET_OF_ONNX_RUNTIME = 7
+_LEAST_IR_VERSION = 4
+"""In earlier ones, all initializers have to be inputs too: onnx's shape inference and version converter take the others for
+undefined."""
 LEAST_ELEMENTS = 100
 """Of an initializer that is a weight. Smaller ones are often shapes and axes, which have to be literals of the program."""
 
@@ -29,10 +33,11 @@ class OnnxModule(torch.nn.Module):
     """An ONNX graph. Its weights are its initializers, by name; a call is one of ONNX Runtime."""
 
     def __init__(
-        self, path: Path, model: onnx.ModelProto, weights: dict[str, torch.Tensor]
+        self, runnable: Path | bytes, model: onnx.ModelProto, weights: dict[str, torch.Tensor]
     ) -> None:
+        """`runnable`: what ONNX Runtime opens, a file or its content."""
         super().__init__()
-        self.path, self.model, self._weights = path, model, weights
+        self.runnable, self.model, self._weights = runnable, model, weights
         self._session: onnxruntime.InferenceSession | None = None
         self.golden_from = "onnxruntime"
 
@@ -45,7 +50,7 @@ class OnnxModule(torch.nn.Module):
         if self._session is None:
             options = onnxruntime.SessionOptions()
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-            self._session = open_session(self.path, options)
+            self._session = open_session(self.runnable, options)
         return self._session
 
     def forward(self, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -75,31 +80,49 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     footprint.require(footprint.Weights(size // 4, size, size, "as saved"), stage, memory_factor)
     model = with_all_initializers_outside(onnx.load(str(path)))
     types = onnx_graph.input_types(path, model, choice.options)
-    module = OnnxModule(path, model, dict(_weights(model)))
-    given = choice.options.get("inputs")
-    arrays = _given(Path(str(given)).expanduser(), types) if given else _seeded(model, types, choice.seed)  # fmt: skip
+    module = OnnxModule(_runnable(path, types), model, dict(_weights(model)))
+    arrays, about = _inputs(path, model, types, choice)
     inputs = {kind.name: torch.from_numpy(array) for kind, array in zip(types, arrays, strict=True)}
-    sizes = onnx_graph.sizes_of_open_dims(path, choice.options)
-    about = f"inputs of {given}" if given else "seeded inputs of the declared types"
+    said = [about]
+    if sizes := onnx_graph.sizes_of_open_dims(path, choice.options):
+        said.append(sizes)
+    if (opset := onnx_graph.opset(model)) < _LEAST_OPSET_OF_ONNX_RUNTIME:
+        said.append(f"ONNX Runtime runs it in opset {LEAST_OPSET}, because it has no opset {opset}")
     return LoadedModel(
-        choice.name,
-        module.eval(),
-        (),
-        inputs,
-        None,
-        about=f"{about}; {sizes}" if sizes else about,
-        opaque=True,
+        choice.name, module.eval(), (), inputs, None, about="; ".join(said), opaque=True
     )
 
 
-def open_session(path: Path, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
+def open_session(
+    runnable: Path | bytes, options: onnxruntime.SessionOptions
+) -> onnxruntime.InferenceSession:
     """A session of ONNX Runtime on the CPU. Raises ModelError with what it does not support."""
     options.log_severity_level = 3
+    source = runnable if isinstance(runnable, bytes) else str(runnable)
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its classes have no common base
         first = str(error).strip().splitlines()[0]
-        raise ModelError(f"{path}: ONNX Runtime {onnxruntime.__version__}: {first}", Fault.FILE) from error  # fmt: skip
+        raise ModelError(f"ONNX Runtime {onnxruntime.__version__}: {first}", Fault.FILE) from error
+
+
+def _runnable(path: Path, types: list[TensorType]) -> Path | bytes:
+    """A file, or its content in a later opset if ONNX Runtime does not have that of the file."""
+    if onnx_graph.opset(onnx_graph.read(path)) >= _LEAST_OPSET_OF_ONNX_RUNTIME:
+        return path
+    model = onnx.load(str(path))
+    for value, kind in zip(onnx_graph.inputs(model), types, strict=True):
+        set_type(value, kind)
+    return raised_opset(model).SerializeToString()
+
+
+_ELEMENT = {dtype: onnx.TensorProto.DataType.Value(name) for name, dtype in onnx_graph.TYPES.items()}  # fmt: skip
+
+
+def set_type(value: onnx.ValueInfoProto, kind: TensorType) -> None:
+    """Give a value of a graph this type, in place."""
+    shape = [None if size == OPEN else size for size in kind.shape]
+    value.type.CopyFrom(onnx.helper.make_tensor_type_proto(_ELEMENT[kind.dtype], shape))
 
 
 def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, torch.Tensor]]:
@@ -118,6 +141,7 @@ def is_weight(tensor: onnx.TensorProto) -> bool:
 def with_all_initializers_outside(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with the large literals of its nodes and of the graphs inside it as initializers of its outermost graph, which
     inner graphs can read. A name that is already in use keeps its literal."""
+    model.ir_version = max(model.ir_version, _LEAST_IR_VERSION)
     used = {tensor.name for tensor in model.graph.initializer} | {value.name for value in model.graph.input}  # fmt: skip
     for graph in onnx_graph.graphs(model.graph):
         literals = [node for node in graph.node if node.op_type == "Constant" and node.attribute[0].HasField("t")]  # fmt: skip
@@ -139,15 +163,37 @@ def with_all_initializers_outside(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def raised_opset(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model in an opset that torch-mlir knows. Raises ModelError if onnx cannot convert it."""
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)  # fmt: skip
-    if not opset or opset >= LEAST_OPSET:
+    """The model in an opset that torch-mlir knows. Its inputs have sizes, without which onnx does not convert all operators.
+    Raises ModelError if onnx cannot convert it."""
+    opset = onnx_graph.opset(model)
+    if opset >= LEAST_OPSET:
         return model
     try:
         return onnx.version_converter.convert_version(model, LEAST_OPSET)
     except Exception as error:  # ConvertError is a RuntimeError in some versions only
         first = str(error).strip().splitlines()[0]
         raise ModelError(f"onnx {onnx.__version__} cannot convert opset {opset} to {LEAST_OPSET}: {first}", Fault.FILE) from error  # fmt: skip
+
+
+def _inputs(
+    path: Path, model: onnx.ModelProto, types: list[TensorType], choice: ModelChoice
+) -> tuple[list[np.ndarray], str]:
+    """The inputs of a call, and where they are from: those of the entry, else those of onnx's test data beside the file if they
+    are of the types of this call, else seeded ones."""
+    if given := choice.options.get("inputs"):
+        return _given(Path(str(given)).expanduser(), types), f"inputs of {given}"
+    files = onnx_graph.test_inputs(path)
+    try:
+        arrays = [onnx.numpy_helper.to_array(onnx.load_tensor(str(file))) for file in files]
+    except Exception as error:  # of protobuf, whose class depends on its implementation
+        raise ModelError(f"{files[0].parent}: no tensors of ONNX: {error}", Fault.INPUTS) from error
+    expected = [(tensors.DTYPES[kind.dtype][1], kind.shape) for kind in types]
+    if arrays and [(str(array.dtype), array.shape) for array in arrays] == expected:
+        return [np.array(array) for array in arrays], f"inputs of {onnx_graph.TEST_DATA}"
+    about = "seeded inputs of the declared types"
+    if arrays:
+        about = f"{about}, because those of {onnx_graph.TEST_DATA} have others"
+    return _seeded(model, types, choice.seed), about
 
 
 def _given(path: Path, types: list[TensorType]) -> list[np.ndarray]:

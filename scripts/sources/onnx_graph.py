@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 OPTIONS = ("dims", "inputs", "seed")
 """Options of an entry. `dims`: sizes of open dimensions, by their names or as `<input>.<index>`. `inputs`: an .npz file with an
 array for each input, by name."""
+TEST_DATA = "test_data_set_0"
+"""The folder beside a file in which onnx's own tests and its model zoo have inputs, as input_0.pb, input_1.pb, …"""
 MOST_ELEMENTS = 2**31
 """Of an input: larger ones are refused."""
 
@@ -138,6 +141,12 @@ def _entries(tensor: onnx.TensorProto) -> Iterator[tuple[str, str]]:
     yield from ((entry.key, entry.value) for entry in tensor.external_data)
 
 
+def opset(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operators; the newest if the model does not use them."""
+    versions = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    return next(versions, onnx.defs.onnx_opset_version())
+
+
 def inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """The inputs of a model: older files list weights among them too."""
     weights = {tensor.name for tensor in model.graph.initializer}
@@ -217,8 +226,14 @@ def facts(path: Path, options: Options) -> Facts:
 
 
 def parts(path: Path, options: Options) -> list[Path]:
-    given = [Path(options["inputs"])] if options.get("inputs") else []
+    given = [Path(options["inputs"])] if options.get("inputs") else test_inputs(path)
     return [*external_files(path, read(path)), *given]
+
+
+def test_inputs(path: Path) -> list[Path]:
+    """The inputs that onnx's test data beside a file has, in their order."""
+    numbered = (path.parent / TEST_DATA / f"input_{number}.pb" for number in itertools.count())
+    return [*itertools.takewhile(Path.is_file, numbered)]
 
 
 @functools.cache

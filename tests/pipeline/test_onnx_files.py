@@ -65,9 +65,9 @@ def weight(name, *shape):
     return numpy_helper.from_array(DRAW.standard_normal(shape).astype(np.float32), name)
 
 
-def save(path: Path, nodes, inputs, outputs, weights=(), opset=17, **how) -> None:
+def save(path: Path, nodes, inputs, outputs, weights=(), opset=17, ir=8, **how) -> None:
     graph = helper.make_graph(nodes, "Model from a tool.", inputs, outputs, list(weights))
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
     onnx.checker.check_model(model)
     onnx.save(model, path, **how)
 
@@ -94,23 +94,30 @@ def branches(path: Path) -> None:
 
 
 def older(path: Path) -> None:
-    """An opset that has to be raised, and weights in a file of their own."""
+    """An opset that ONNX Runtime does not have, a large literal, weights in a file of their own, and inputs as onnx's tests have
+    them."""
     nodes = [
         helper.make_node("MatMul", ["x", "fc.w"], ["a"]),
-        helper.make_node("Softmax", ["a"], ["y"], axis=1),
+        helper.make_node("Constant", [], ["mix"], value=weight("", 32, 32)),
+        helper.make_node("MatMul", ["a", "mix"], ["b"]),
+        helper.make_node("Add", ["b", "bias"], ["y"], broadcast=1),
     ]
-    save(path, nodes, [value("x", "batch", 64)], [value("y", "batch", 32)], [weight("fc.w", 64, 32)],
-         opset=11, save_as_external_data=True, location="older.bin", size_threshold=0)  # fmt: skip
+    inputs = [value("x", "batch", 64), value("fc.w", 64, 32), value("bias", 32)]
+    save(path, nodes, inputs, [value("y", "batch", 32)], [weight("fc.w", 64, 32), weight("bias", 32)],
+         opset=6, ir=3, save_as_external_data=True, location="older.bin", size_threshold=0)  # fmt: skip
+    (path.parent / "test_data_set_0").mkdir()
+    onnx.save_tensor(weight("x", 1, 64), path.parent / "test_data_set_0" / "input_0.pb")
 
 
 def refused(path: Path) -> None:
-    """An operator that torch-mlir does not convert, after one that it does."""
+    """Two operators that torch-mlir does not convert, after one that it does."""
     nodes = [
         helper.make_node("Relu", ["image"], ["r"]),
         helper.make_node("GridSample", ["r", "grid"], ["y"], mode="bicubic"),
+        helper.make_node("LpPool", ["r"], ["z"], kernel_shape=[2, 2], p=3),
     ]
     inputs = [value("image", 1, 1, 4, 4), value("grid", 1, 2, 2, 2)]
-    save(path, nodes, inputs, [value("y", 1, 1, 2, 2)])
+    save(path, nodes, inputs, [value("y", 1, 1, 2, 2), value("z", 1, 1, 3, 3)])
 
 
 @pytest.fixture(scope="module")
@@ -180,10 +187,10 @@ def test_weights_are_parameters_also_those_of_branches_and_of_other_files(rows):
     assert "@main(%arg0: tensor<2x64xf32>)" in rows["older-2", "onnx-torch"]["program"]
 
 
-def test_a_reason_names_the_operators_that_are_not_converted(rows):
+def test_a_reason_names_all_operators_that_are_not_converted(rows):
     row = rows["refused", "onnx-torch"]
     assert (row["status"], row["stage"]) == ("unsupported", "export")
-    assert row["detail"] == "torch-mlir does not convert onnx.GridSample"
+    assert row["detail"] == "torch-mlir does not convert onnx.GridSample, onnx.LpPool"
 
 
 def test_a_program_is_compared_with_xla_or_with_itself_at_o0_if_xla_does_not_take_it(rows):
