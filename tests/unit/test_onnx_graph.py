@@ -178,3 +178,14 @@ def test_a_weight_among_the_inputs_of_an_older_file_is_no_input(saved):
     values = [helper.make_tensor_value_info(n, FLOAT, s) for n, s in (("x", (2, 4)), ("w", (4, 3)))]
     path = saved(model(inputs=values))
     assert [value.name for value in onnx_graph.inputs(onnx_graph.read(path))] == ["x"]
+
+
+def test_inputs_of_test_data_are_parts_of_the_model_unless_the_entry_names_others(saved, tmp_path):
+    path = saved(model())
+    (tmp_path / "test_data_set_0").mkdir()
+    files = [tmp_path / "test_data_set_0" / f"input_{number}.pb" for number in (0, 1)]
+    for file in files:
+        onnx.save_tensor(numpy_helper.from_array(np.ones((1, 4), np.float32)), file)
+    assert onnx_file.SOURCE.parts(path, {}) == files
+    given = tmp_path / "given.npz"
+    assert onnx_file.SOURCE.parts(path, {"inputs": str(given)}) == [given]
