@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,6 +62,8 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
             if refused := unsupported(model):
                 raise UnsupportedProgram(f"torch-mlir does not convert {', '.join(refused)}") from error  # fmt: skip
             raise
+        if left := _left(imported):
+            raise UnsupportedProgram(f"torch-mlir does not convert {', '.join(left)}")
         kind = compiler_utils.OutputType.get(options["dialect"])
         compiler_utils.lower_mlir_module(False, kind, imported)
     text = imported.operation.get_asm(enable_debug_info=True)
@@ -148,6 +151,11 @@ def _run(module: ir.Module, pipeline: str) -> None:
     compiler_utils.run_pipeline_with_repro_report(module, pipeline, "Lowering ONNX IR -> Torch Backend IR")  # fmt: skip
 
 
+def _left(module: ir.Module) -> list[str]:
+    """The operators of ONNX that are still in a module: the pipeline leaves those for which torch-mlir has no pattern."""
+    return [*dict.fromkeys(re.findall(r'torch\.operator "(onnx\.\w+)"', str(module)))]
+
+
 def unsupported(model: onnx.ModelProto) -> list[str]:
     """The operators of a graph that torch-mlir does not convert, each once: every node is tried alone with its types, and one of
     those that differ only in their names."""
@@ -162,9 +170,11 @@ def unsupported(model: onnx.ModelProto) -> list[str]:
             continue
         tried.add(text)
         try:
-            _run(_imported(alone), _TO_BACKEND_IR)
+            _run(imported := _imported(alone), _TO_BACKEND_IR)
         except (compiler_utils.TorchMlirCompilerError, onnx_importer.OnnxImportError):
             refused[f"onnx.{node.op_type}"] = None
+        else:
+            refused |= dict.fromkeys(_left(imported))
     return list(refused)
 
 

@@ -179,7 +179,7 @@ def _inputs(
     path: Path, model: onnx.ModelProto, types: list[TensorType], choice: ModelChoice
 ) -> tuple[list[np.ndarray], str]:
     """The inputs of a call, and where they are from: those of the entry, else those of onnx's test data beside the file if they
-    are of the types of this call, else seeded ones."""
+    are of the types of this call and not all zero, for which results may be too, else seeded ones."""
     if given := choice.options.get("inputs"):
         return _given(Path(str(given)).expanduser(), types), f"inputs of {given}"
     files = onnx_graph.test_inputs(path)
@@ -188,11 +188,12 @@ def _inputs(
     except Exception as error:  # of protobuf, whose class depends on its implementation
         raise ModelError(f"{files[0].parent}: no tensors of ONNX: {error}", Fault.INPUTS) from error
     expected = [(tensors.DTYPES[kind.dtype][1], kind.shape) for kind in types]
-    if arrays and [(str(array.dtype), array.shape) for array in arrays] == expected:
+    fit = [(str(array.dtype), array.shape) for array in arrays] == expected
+    if fit and any(array.any() for array in arrays):
         return [np.array(array) for array in arrays], f"inputs of {onnx_graph.TEST_DATA}"
     about = "seeded inputs of the declared types"
     if arrays:
-        about = f"{about}, because those of {onnx_graph.TEST_DATA} have others"
+        about = f"{about}, because those of {onnx_graph.TEST_DATA} {'are zero' if fit else 'have others'}"
     return _seeded(model, types, choice.seed), about
 
 

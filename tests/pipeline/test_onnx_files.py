@@ -94,7 +94,17 @@ def branches(path: Path) -> None:
 
 
 def older(path: Path) -> None:
-    """An opset that ONNX Runtime does not have, a large literal, weights in a file of their own, and inputs as onnx's tests have
+    """An opset that has to be raised, and weights in a file of their own."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "fc.w"], ["a"]),
+        helper.make_node("Softmax", ["a"], ["y"], axis=1),
+    ]
+    save(path, nodes, [value("x", "batch", 64)], [value("y", "batch", 32)], [weight("fc.w", 64, 32)],
+         opset=11, save_as_external_data=True, location="older.bin", size_threshold=0)  # fmt: skip
+
+
+def oldest(path: Path) -> None:
+    """An opset that ONNX Runtime does not have, a large literal, and inputs as onnx's tests have
     them."""
     nodes = [
         helper.make_node("MatMul", ["x", "fc.w"], ["a"]),
@@ -102,11 +112,11 @@ def older(path: Path) -> None:
         helper.make_node("MatMul", ["a", "mix"], ["b"]),
         helper.make_node("Add", ["b", "bias"], ["y"], broadcast=1),
     ]
-    inputs = [value("x", "batch", 64), value("fc.w", 64, 32), value("bias", 32)]
-    save(path, nodes, inputs, [value("y", "batch", 32)], [weight("fc.w", 64, 32), weight("bias", 32)],
-         opset=6, ir=3, save_as_external_data=True, location="older.bin", size_threshold=0)  # fmt: skip
+    inputs = [value("x", 2, 64), value("fc.w", 64, 32), value("bias", 32)]
+    save(path, nodes, inputs, [value("y", 2, 32)], [weight("fc.w", 64, 32), weight("bias", 32)],
+         opset=6, ir=3)  # fmt: skip
     (path.parent / "test_data_set_0").mkdir()
-    onnx.save_tensor(weight("x", 1, 64), path.parent / "test_data_set_0" / "input_0.pb")
+    onnx.save_tensor(weight("x", 2, 64), path.parent / "test_data_set_0" / "input_0.pb")
 
 
 def refused(path: Path) -> None:
@@ -118,6 +128,15 @@ def refused(path: Path) -> None:
     ]
     inputs = [value("image", 1, 1, 4, 4), value("grid", 1, 2, 2, 2)]
     save(path, nodes, inputs, [value("y", 1, 1, 2, 2), value("z", 1, 1, 3, 3)])
+
+
+def sequence(path: Path) -> None:
+    """An operator that torch-mlir leaves in the program without an error."""
+    nodes = [
+        helper.make_node("SequenceConstruct", ["a", "b"], ["s"]),
+        helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=0),
+    ]
+    save(path, nodes, [value("a", 2, 3), value("b", 2, 3)], [value("y", 4, 3)])
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +158,7 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     )
     files = made.path / "files"
     files.mkdir()
-    for make in (branches, older, refused):
+    for make in (branches, older, oldest, refused, sequence):
         make(files / f"{make.__name__}.onnx")
     texts = {"stablehlo": STABLEHLO, "parameters": PARAMETERS, "broken": BROKEN}
     for name, text in texts.items():
@@ -149,7 +168,7 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     shutil.copy(of_jax / "one-hot-artifact.stablehlo", files / "one-hot.stablehlo")
     made.snakemake(
         "--cores", "2", "results/latency.csv", "--config", "file=files/*.onnx,files/*.mlir,files/*.stablehlo",
-        "models=branches,older,older-2,refused,stablehlo,parameters,broken,one-hot",
+        "models=branches,older,older-2,oldest,refused,sequence,stablehlo,parameters,broken,one-hot",
     )  # fmt: skip
     found = {}
     for row in made.rows():
@@ -160,7 +179,7 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("model", ["branches", "older", "older-2"])
+@pytest.mark.parametrize("model", ["branches", "older", "older-2", "oldest"])
 def test_an_onnx_file_is_verified_against_onnx_runtime_and_compared_with_it(rows, model):
     row = rows[model, "onnx-torch"]
     assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
@@ -178,6 +197,12 @@ def test_a_program_for_all_sizes_of_a_dimension_that_the_file_leaves_open(rows):
         assert float(row["dynamic_cost"]) > 0
 
 
+def test_inputs_are_those_of_the_test_data_beside_the_file_if_they_fit(rows):
+    assert rows["oldest", "onnx-torch"]["inputs_from"].startswith("inputs of test_data_set_0; ")
+    about = rows["older-2", "onnx-torch"]["inputs_from"]
+    assert about.startswith("seeded inputs of the declared types, because"), about
+
+
 def test_weights_are_parameters_also_those_of_branches_and_of_other_files(rows):
     for name in ("table", "w_then", "w_else"):
         assert (
@@ -187,10 +212,14 @@ def test_weights_are_parameters_also_those_of_branches_and_of_other_files(rows):
     assert "@main(%arg0: tensor<2x64xf32>)" in rows["older-2", "onnx-torch"]["program"]
 
 
-def test_a_reason_names_all_operators_that_are_not_converted(rows):
-    row = rows["refused", "onnx-torch"]
+@pytest.mark.parametrize(
+    ("model", "operators"),
+    [("refused", "onnx.GridSample, onnx.LpPool"), ("sequence", "onnx.ConcatFromSequence")],
+)
+def test_a_reason_names_all_operators_that_are_not_converted(rows, model, operators):
+    row = rows[model, "onnx-torch"]
     assert (row["status"], row["stage"]) == ("unsupported", "export")
-    assert row["detail"] == "torch-mlir does not convert onnx.GridSample, onnx.LpPool"
+    assert row["detail"] == f"torch-mlir does not convert {operators}"
 
 
 def test_a_program_is_compared_with_xla_or_with_itself_at_o0_if_xla_does_not_take_it(rows):
