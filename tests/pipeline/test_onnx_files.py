@@ -112,11 +112,11 @@ def oldest(path: Path) -> None:
         helper.make_node("MatMul", ["a", "mix"], ["b"]),
         helper.make_node("Add", ["b", "bias"], ["y"], broadcast=1),
     ]
-    inputs = [value("x", 2, 64), value("fc.w", 64, 32), value("bias", 32)]
-    save(path, nodes, inputs, [value("y", 2, 32)], [weight("fc.w", 64, 32), weight("bias", 32)],
+    inputs = [value("x", 4, 64), value("fc.w", 64, 32), value("bias", 32)]
+    save(path, nodes, inputs, [value("y", 4, 32)], [weight("fc.w", 64, 32), weight("bias", 32)],
          opset=6, ir=3)  # fmt: skip
     (path.parent / "test_data_set_0").mkdir()
-    onnx.save_tensor(weight("x", 2, 64), path.parent / "test_data_set_0" / "input_0.pb")
+    onnx.save_tensor(weight("x", 4, 64), path.parent / "test_data_set_0" / "input_0.pb")
 
 
 def refused(path: Path) -> None:
