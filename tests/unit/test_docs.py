@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+import onnx
 import pytest
 import yaml
 from snakemake.cli import get_argument_parser, parse_config
@@ -158,8 +159,9 @@ def as_a_user(tmp_path, monkeypatch) -> Path:
 
 @pytest.mark.parametrize(("page", "command"), SNAKEMAKE)
 def test_every_snakemake_command_is_one_that_runs(page, command, as_a_user):
-    # Replace the variable of a loop, and the name that a user may have given the checkout.
+    # Replace variables, and the name that a user may have given the checkout.
     here = command.replace('"$models"', "'timm-*'").replace("~/vmfbench/", "")
+    here = here.replace("$D", f"{onnx.__path__[0]}/backend/test/data")
     words = shlex.split(here)
     # Snakemake's parser exits if an option is unknown.
     args = get_argument_parser().parse_args([w for word in words[1:] for w in with_braces(word)])
