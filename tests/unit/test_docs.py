@@ -153,6 +153,8 @@ def as_a_user(tmp_path, monkeypatch) -> Path:
     programs.write(tmp_path / "mine.pt2", programs.entries())
     programs.folder(tmp_path / "llama-1b")
     (tmp_path / "mine.txt").write_text("", encoding="utf-8")
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs/mine.mlir").write_text("func.func @main() { return }", encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
 
