@@ -140,7 +140,7 @@ COLUMNS = (
     Field("latency.generations", INTEGER, "Processes of this row that count, one after the other.", unit="count", column="generations", varies=True, checks=FROM_1),
     Field("latency.turns", INTEGER, "Slices of calls of these processes; the other rows of the model took turns with them.", unit="count", column="turns", varies=True, checks=FROM_1),
     *(field for base in BASES for field in speedup_over(base)),
-    Field("latency.verdict", TEXT, "What the interval of the ratio to the faster of eager and inductor says: `faster` or `slower` (it excludes 1), `same` (it is within ±5 %), or `undecided`; null without such a row.", column="verdict", nullable=True, varies=True, choices="verdict"),
+    Field("latency.verdict", TEXT, "What the interval of the ratio to the faster of eager and inductor (ONNX: ONNX Runtime; MLIR: XLA) says: `faster` or `slower` (it excludes 1), `same` (it is within ±5 %), or `undecided`; null without such a row.", column="verdict", nullable=True, varies=True, choices="verdict"),
     Field("latency.dynamic_cost", NUMBER, "Latency of a program for all sizes ([dynamic sizes](dynamic.md)) / latency of the program for this size alone, by the same path and target or of the same runtime; null for other rows, and without such a row.", unit="ratio", column="dynamic_cost", nullable=True, optional=True, varies=True),
     Field("latency.dynamic_cost_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="dynamic_cost_low", nullable=True, optional=True, varies=True),
     Field("latency.dynamic_cost_high", NUMBER, "Its upper end.", unit="ratio", column="dynamic_cost_high", nullable=True, optional=True, varies=True),

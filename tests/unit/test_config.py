@@ -84,6 +84,17 @@ def test_the_default_run_is_the_one_that_its_time_is_given_for(config):
     }  # fmt: skip
 
 
+def test_the_shipped_baseline_on_xla_runs_the_stablehlo_of_each_kind_of_model(config, tmp_path):
+    program = tmp_path / "program.mlir"
+    program.write_text("func.func @main() { return }")
+    declared = config | {"models": config["models"] | {"program": {"file": str(program)}}}
+    chosen = {"models": "conv,program", "baselines": "xla-stablehlo"}
+    matrix = expansion.expand(declared, chosen, ROOT)
+    rows = [row for row in matrix.rows() if row.kind is Kind.BASELINE]
+    run = {row.model: matrix.program(row).frontend for row in rows}
+    assert run == {"conv": "torchmlir-stablehlo", "program": "mlir"}
+
+
 def test_the_shipped_rule_of_timing_and_levels_are_the_defaults(config):
     found = expansion.expand(config, {}, ROOT)
     assert Plan(found, frozenset(), with_conda=False).groups.rule("resnet") == Rule()
