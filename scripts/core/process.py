@@ -198,11 +198,12 @@ def leave_no_core(pid: int) -> None:
 
 @dataclass(frozen=True)
 class ToolRun:
-    """A finished tool: exit code (negative: signal), wall seconds, peak RSS in MiB."""
+    """A finished tool: exit code (negative: signal), wall seconds, peak RSS in MiB, and CPU seconds of all of its threads."""
 
     returncode: int
     seconds: float
     max_rss_mb: float
+    cpu_s: float
 
 
 def run_tool(command: Sequence[str]) -> ToolRun:
@@ -214,7 +215,8 @@ def run_tool(command: Sequence[str]) -> ToolRun:
     child = subprocess.Popen(list(command), preexec_fn=child_setup(os.getpid()))
     _, wait_status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(wait_status)
-    return ToolRun(child.returncode, time.monotonic() - start, rss_mb(usage))
+    seconds, cpu_s = time.monotonic() - start, usage.ru_utime + usage.ru_stime
+    return ToolRun(child.returncode, seconds, rss_mb(usage), cpu_s)
 
 
 def reset_peak_rss() -> None:

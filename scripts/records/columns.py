@@ -164,6 +164,7 @@ COLUMNS = (
     Field("export.export_s", NUMBER, "Time to export the program, all steps together.", unit="s", column="export_s", optional=True, varies=True),
     Field("", NUMBER, "Cold run: time on the host, without compiling (PyTorch/XLA).", unit="s", column="trace_s", varies=True, value=_cold("trace_s")),
     Field("", NUMBER, "Time of iree-compile, or all that a baseline's runtime compiled before the first repetition.", unit="s", column="compile_s", varies=True, value=_compile_s),
+    Field("compile.cpu_s", NUMBER, "CPU time of iree-compile, all threads together. Other work on the machine changes it less than `compile_s`.", unit="s", column="compile_cpu_s", optional=True, varies=True),
     Field("", NUMBER, "Cold run: time of executions as counted by the runtime (PyTorch/XLA).", unit="s", column="execute_s", varies=True, value=_cold("execute_s")),
     Field("compile.vmfb_bytes", INTEGER, "Size of the compiled module, without weights.", unit="bytes", column="vmfb_bytes", optional=True),
     Field("compile.dispatch_count", INTEGER, "Dispatches in the compiled program.", unit="count", column="dispatch_count", optional=True),

@@ -45,6 +45,7 @@ def main() -> None:
         args.out_report,
         {
             "compile_s": round(run.seconds, 3),
+            "cpu_s": round(run.cpu_s, 3),
             "max_rss_mb": round(run.max_rss_mb, 1),
             "vmfb_bytes": args.out_vmfb.stat().st_size,
             "dispatch_count": planned["execution"]["dispatch-count"],

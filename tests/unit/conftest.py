@@ -171,7 +171,7 @@ class ResultsTree:
             report = {"export_s": 0.5, "frontend_version": "1", "rewrites": []}
             path.write_text(json.dumps(report))
         else:
-            numbers = {"compile_s": 2.0, "vmfb_bytes": 1234567890, "dispatch_count": 12, "transient_bytes": 4096, "constant_bytes": 40, "max_rss_mb": 300.5}  # fmt: skip
+            numbers = {"compile_s": 2.0, "cpu_s": 3.5, "vmfb_bytes": 1234567890, "dispatch_count": 12, "transient_bytes": 4096, "constant_bytes": 40, "max_rss_mb": 300.5}  # fmt: skip
             path.write_text(json.dumps(numbers))
 
     def _skip(self, stage: str, cell: str) -> str:

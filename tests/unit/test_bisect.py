@@ -115,8 +115,10 @@ def test_own_wheels_are_releases_by_their_versions(tmp_path):
         candidates.of_wheels([wheels[0], wheel(tmp_path / "w", candidates.RUNTIME, "9.0")], None, None)  # fmt: skip
 
 
-def ended(status: str = "ok", reason: str = "", detail: str = "", size: int = 100) -> Trial:
-    report = {"vmfb_bytes": size} if status == "ok" else {}
+def ended(
+    status: str = "ok", reason: str = "", detail: str = "", size: int = 100, **report: float
+) -> Trial:
+    report = {"vmfb_bytes": size} | report if status == "ok" else {}
     return Trial(Candidate("1", ()), Outcome(status, "compile", CELL, reason, detail), Path("log"), report=report)  # fmt: skip
 
 
@@ -171,6 +173,14 @@ def test_a_size_belongs_to_the_end_that_it_is_nearer_to():
     assert sides == [Side.GOOD, Side.GOOD, Side.BAD, Side.BAD]
     assert asked.side(good, bad, FAILS) is Side.NEITHER
     assert "ok, 1,005 bytes; the bad one must be at least 1.01 times as large" in asked.unlike(good, ended(size=1005))  # fmt: skip
+
+
+def test_a_release_that_compiles_as_long_as_the_bad_end_is_bad():
+    asked = question.QUESTIONS["compiles-slower"]
+    fast, slow, middle = (ended(cpu_s=seconds) for seconds in (10.0, 20.0, 15.0))
+    assert [asked.side(fast, slow, end) for end in (fast, middle, slow)] == [Side.GOOD, Side.BAD, Side.BAD]  # fmt: skip
+    assert asked.unlike(fast, slow) == ""
+    assert "compiled in 11 CPU s; the bad one must take at least 1.2" in asked.unlike(fast, ended(cpu_s=11.0))  # fmt: skip
 
 
 def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monkeypatch):

@@ -23,6 +23,8 @@ from scripts.timing.turns import Rule
 
 LEAST_GROWTH = 1.01
 """The least ratio of the sizes of two modules that counts as larger."""
+LEAST_CPU_TIME = 1.2
+"""The least ratio of the CPU times of two compilations that counts as slower: other work on the machine changes it by some percent."""
 LEAST_RATIO = 1.03
 """The least ratio of the latencies of the ends that can be bisected."""
 RULES = (Rule(), Rule(budget_s=80.0, generations=48))
@@ -127,11 +129,17 @@ def _another_reason(good: Trial, bad: Trial, trial: Trial) -> Side:
     return known.get(_failure(trial), Side.NEITHER)
 
 
-def _larger(good: Trial, bad: Trial, trial: Trial) -> Side:
-    if not (trial.bytes and good.bytes and bad.bytes) or bad.bytes / good.bytes < LEAST_GROWTH:
-        return Side.NEITHER
-    # A size between those of the ends belongs to the end whose ratio to it is smaller.
-    return Side.BAD if trial.bytes > math.sqrt(good.bytes * bad.bytes) else Side.GOOD
+def _more_of(key: str, least: float) -> Callable[[Trial, Trial, Trial], Side]:
+    """What a trial is by a value of its report, of which the bad end has at least `least` times as much as the good one."""
+
+    def side(good: Trial, bad: Trial, trial: Trial) -> Side:
+        before, after, own = (each.report.get(key) for each in (good, bad, trial))
+        if not (before and after and own) or after / before < least:
+            return Side.NEITHER
+        # A value between those of the ends belongs to the end whose ratio to it is smaller.
+        return Side.BAD if own > math.sqrt(before * after) else Side.GOOD
+
+    return side
 
 
 def _not_slower(good: Trial, bad: Trial) -> str:
@@ -190,7 +198,14 @@ QUESTIONS = {
     ),
     "wrong": Question(_wrong, "the good one must be right, and the bad one wrong", runs=True),
     "other-reason": Question(_another_reason, "both must fail, and not in the same way"),
-    "larger": Question(_larger, f"the bad one must be at least {LEAST_GROWTH:g} times as large"),
+    "larger": Question(
+        _more_of("vmfb_bytes", LEAST_GROWTH),
+        f"the bad one must be at least {LEAST_GROWTH:g} times as large",
+    ),
+    "compiles-slower": Question(
+        _more_of("cpu_s", LEAST_CPU_TIME),
+        f"the bad one must take at least {LEAST_CPU_TIME:g} times as much CPU time to compile",
+    ),
     "slower": Question(_slower, "both must have a latency", runs=True, timed=True),
 }
 """By the value of --if."""

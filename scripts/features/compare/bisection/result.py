@@ -92,7 +92,7 @@ def write(result: Result, folder: Path, bundle: Path) -> None:
                 "version": trial.version,
                 "compiler": trial.said,
                 **{key: getattr(trial.outcome, key) for key in ("status", "stage", "reason", "detail")},
-                **{key: trial.report.get(key) for key in ("vmfb_bytes", "dispatch_count", "compile_s", "latency_ms")},
+                **{key: trial.report.get(key) for key in ("vmfb_bytes", "dispatch_count", "compile_s", "cpu_s", "latency_ms")},
             }
             for trial in result.by_version
         ],

@@ -89,8 +89,9 @@ class Trial:
         """How it ended, in a few words."""
         if self.is_ok:
             size = f"{self.bytes:,} bytes" if self.bytes else ""
-            ms = self.report.get("latency_ms")
-            return ", ".join(filter(None, ("ok", size, f"{ms:.3g} ms" if ms else "")))
+            cpu_s, ms = (self.report.get(key) for key in ("cpu_s", "latency_ms"))
+            compiled = f"compiled in {cpu_s:.3g} CPU s" if cpu_s else ""
+            return ", ".join(filter(None, ("ok", size, compiled, f"{ms:.3g} ms" if ms else "")))
         return f"{self.outcome.status} ({self.outcome.reason})"
 
     @property

@@ -56,7 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--bad", metavar="VERSION", help="an end where it is not")
     text = (
         "what is bad: it fails (broken, the default), has wrong results, fails for another reason, "
-        "its module is larger, or it is slower"
+        "its module is larger, it takes more CPU time to compile, or it is slower"
     )
     choices = tuple(question.QUESTIONS)
     parser.add_argument("--if", dest="question", choices=choices, default="broken", help=text)
