@@ -530,7 +530,7 @@ def test_what_tuning_finds_is_verified_and_used_where_a_target_asks_for_it(ran):
     assert rows.keys() == {"tuned", "default", "eager"}
     for row in rows.values():
         assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
-        assert float(row["speedup_vs_eager_low"]) > 0, "timed in turns"
+        assert float(row["latency_ms"]) > 0
     report = json.loads((ran.path / "results/tune/conv/cpu/report.json").read_text())
     passed = [one for one in report["candidates"] if one["timing"]]
     assert {one["frontend"] for one in passed} == {"torchmlir-torch"}

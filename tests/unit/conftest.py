@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +24,6 @@ from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.measurement import Run, Verification, Verified
 
 StageCell = tuple[str, str]
-PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 MATRIX = Matrix(
     models={
@@ -208,13 +206,6 @@ class ResultsTree:
 def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test writes need not outlive a power cut."""
     monkeypatch.setattr("os.fsync", lambda _: None)
-
-
-@pytest.fixture(autouse=True)
-def orphans_go_to_init() -> Iterator[None]:
-    """A test that supervises makes this process adopt orphans; those of the pipelines that it runs later are none of its own."""
-    yield
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @pytest.fixture
