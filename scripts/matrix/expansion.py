@@ -282,9 +282,11 @@ def _baseline(
     given = entry.get("program", ())
     program = (given,) if isinstance(given, str) else tuple(given)
     sources = _sources(lambda: plugins.runtime(entry["runtime"], draft.root))
-    taken = {kind for one in program if one in frontends for kind in frontends[one].sources}
-    if taken:
-        sources = tuple(kind for kind in MODEL_KINDS if kind in taken)
+    of_frontends = {
+        kind for path in program if path in frontends for kind in frontends[path].sources
+    }
+    if of_frontends:
+        sources = tuple(kind for kind in MODEL_KINDS if kind in of_frontends)
     return Baseline(name=name, sources=sources, **_own(entry) | {"program": program})
 
 

@@ -44,6 +44,7 @@ ELSEWHERE = {"n": 14, "name": "main$async_dispatch_9_conv_8x8", "folder": "/othe
 
 PTX = """\
 .version 7.6
+.global .align 4 .b8 table_{n}[4] = {{{table}}};
 	// .globl	{name}
 .visible .entry {name}(
 	.param .u64 .ptr .global .align 16 {name}_param_0
@@ -53,6 +54,7 @@ PTX = """\
 	.reg .b32 	%r<8>;
 	@%p1 bra 	$L__BB{n}_2;
 	{instruction}
+	mov.b64 	%rd1, table_{n};
 $L__BB{n}_2:
 	ret;
 }}
@@ -85,12 +87,14 @@ def test_instructions_are_lines_that_are_no_labels_and_no_directives():
     assert (function.instructions, helper.instructions) == (6, 2)
 
 
-def test_ptx_is_told_apart_by_its_instructions_alone():
+def test_ptx_is_told_apart_by_its_instructions_and_tables():
     add, other = "add.s32 	%r3, %r2, -9;", "add.s32 	%r3, %r2, 9;"
-    here = {"name": "main_dispatch_1_conv", "n": 1}
-    there = {"name": "main_dispatch_22_conv", "n": 22}
+    here = {"name": "main_dispatch_1_conv", "n": 1, "table": "1, 2"}
+    there = {"name": "main_dispatch_22_conv", "n": 22, "table": "1, 2"}
     assert digest(PTX, **here, instruction=add) == digest(PTX, **there, instruction=add)
     assert digest(PTX, **here, instruction=add) != digest(PTX, **here, instruction=other)
+    changed = here | {"table": "1, 3"}
+    assert digest(PTX, **here, instruction=add) != digest(PTX, **changed, instruction=add)
 
 
 def test_only_dispatches_are_listed(tmp_path):

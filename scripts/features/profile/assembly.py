@@ -22,6 +22,9 @@ _BEGIN = re.compile(
     r'\s*\.type\s+"?(?P<name>[^\s",]+)"?,@function|\.visible \.entry (?P<entry>[^\s(]+)\('
 )
 _LABEL = re.compile(r'"?(?P<label>[.\w$]+)"?:\s*$')
+_PTX_DATA = re.compile(
+    r"(?:\.visible |\.extern )?\.(?:global|const)\b.*?(?P<label>[\w$]+)\[\d+\] = (?P<data>\{.*\});"
+)
 _TOKEN = re.compile(r"\.?[\w$][\w$.]*")
 _NUMBERED = re.compile(r"(\.L|\$L__)(BB|JTI|tmp)(\d+)_(\d+)")
 _COMMENT = re.compile(r"\s*(#(?!\w)|//|;).*$")
@@ -124,7 +127,7 @@ def _bodies(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
         yield name, body
 
 
-def _data(lines: Iterable[str]) -> Mapping[str, str]:
+def _data(lines: Sequence[str]) -> Mapping[str, str]:
     """The data at each label that is not of code, such as constants and tables of jumps."""
     values: dict[str, list[str]] = {}
     current: list[str] | None = None
@@ -136,7 +139,8 @@ def _data(lines: Iterable[str]) -> Mapping[str, str]:
             current.append(_NUMBERED.sub(r"\1\2_\4", words))
         elif words and not words.startswith((".size", ".p2align")):
             current = None
-    return {label: "{" + "; ".join(data) + "}" for label, data in values.items() if data}
+    known = {label: "{" + "; ".join(data) + "}" for label, data in values.items() if data}
+    return known | {m["label"]: m["data"] for line in lines if (m := _PTX_DATA.match(line))}
 
 
 def _normal(body: Iterable[str], name: str, data: Mapping[str, str]) -> Iterator[str]:
