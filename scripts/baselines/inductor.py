@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch._dynamo.utils
 import torch._inductor.async_compile
 import torch._inductor.cpu_vec_isa
 
+from scripts.core import process
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
@@ -53,10 +55,13 @@ def prepare(loaded: LoadedModel, arguments: Mapping[str, Any] = DEFAULTS) -> tor
 
 
 def _know_vector_instructions() -> None:
-    own = os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)
+    own, own_tempdir = os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None), tempfile.tempdir
+    # Torch's cache of the machine. A process that times has a TMPDIR of its own, which is empty.
+    tempfile.tempdir = os.environ.get(process.MACHINE_TMPDIR, own_tempdir)
     try:
         torch._inductor.cpu_vec_isa.valid_vec_isa_list()  # kept by torch for this process
     finally:
+        tempfile.tempdir = own_tempdir
         if own is not None:
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = own
 

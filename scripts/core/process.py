@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KILL_GRACE_SECONDS = 10.0
+MACHINE_TMPDIR = "VMFBENCH_MACHINE_TMPDIR"
+"""The environment variable with the machine's folder for temporary files, of a process whose TMPDIR is its own."""
 
 # linux/prctl.h. There is no maintained library for these two calls on Python 3.11.
 _PR_SET_PDEATHSIG = 1

@@ -123,6 +123,7 @@ class Process:
             "PYTHONUNBUFFERED": "1",
             channel.VARIABLE: str(theirs.fileno()),
             "TMPDIR": self._temporary.name,
+            process.MACHINE_TMPDIR: tempfile.gettempdir(),
             **(member.env or {}),
         }
         member.log.parent.mkdir(parents=True, exist_ok=True)

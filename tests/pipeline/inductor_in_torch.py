@@ -4,17 +4,35 @@ import json
 import os
 import sys
 import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 
 from scripts.baselines import inductor
+from scripts.core import process
 
 
 def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
+def asks_the_compiler() -> bool:
+    """Whether a process with a TMPDIR of its own asks the compiler about vector instructions, though the machine's
+    folder has the answer."""
+    with tempfile.TemporaryDirectory() as machine, tempfile.TemporaryDirectory() as own:
+        for folder in (machine, own):
+            if not os.fork():
+                os.environ |= {"TMPDIR": folder, process.MACHINE_TMPDIR: machine}
+                tempfile.tempdir = None
+                inductor.prepare(SimpleNamespace(module=torch.nn.Identity()))
+                os._exit(0)
+            os.wait()
+        assert any(Path(machine).rglob("*.so"))
+        return any(Path(own).rglob("*.so"))
+
+
+asks = asks_the_compiler()
 torch.manual_seed(0)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Tanh()).eval()
@@ -48,7 +66,7 @@ if not os.fork():
         "compilations": inductor.compile_count(),
         "equal": torch.allclose(result, expected, atol=1e-5),
     }
-    json.dump({"before": before, "after": after}, sys.stdout)
+    json.dump({"asks": asks, "before": before, "after": after}, sys.stdout)
     sys.stdout.flush()
     os._exit(0)
 os.wait()
