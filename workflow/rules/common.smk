@@ -26,7 +26,10 @@ from scripts.run.jobs import artifact, beside_outputs, of_cell
 from scripts.snakemake import terminal
 from scripts.snakemake.apply import Patches
 
-IS_MODULE = not os.path.samefile(workflow.basedir, checkout.ROOT)
+IS_MODULE = not any(
+    os.path.samefile(workflow.basedir, folder)
+    for folder in (checkout.ROOT, checkout.ROOT / "workflow")
+)
 registry.load()
 WITH_CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
 
