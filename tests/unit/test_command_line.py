@@ -134,6 +134,13 @@ def test_tuning_results_are_not_used_where_jobs_may_go_to_a_cluster(tmp_path):
     assert "targets.llvm-cpu.tuned: auto is for runs on one machine" in done.stdout
 
 
+def test_the_snakefile_of_the_workflow_catalog_is_the_same_workflow():
+    line = ("-n", "results/latency.csv", "--config", "models=conv", "targets=llvm-cpu")
+    done = snakemake("--snakefile", "workflow/Snakefile", *line)
+    assert done.returncode == 0, done.stdout
+    assert "rule time_group" in done.stdout
+
+
 def test_the_workflow_is_lint_clean():
     done = snakemake("--lint")
     assert done.returncode == 0, done.stdout
