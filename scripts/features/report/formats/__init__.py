@@ -18,6 +18,8 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+from scripts.records import fields
+from scripts.records.columns import COLUMNS
 from scripts.records.results_file import BadRecords, Record
 
 CELL_KEYS = (
@@ -74,6 +76,19 @@ def named(records: Iterable[Record]) -> str:
     """Cells for a message: a few of them, and how many more."""
     cells = list(dict.fromkeys(record["cell"] for record in records))
     return ", ".join(cells[:5]) + (f" and {len(cells) - 5} more" if len(cells) > 5 else "")
+
+
+METRICS = (
+    "latency_ms", "compile_s", "compile_rss_mb", "run_rss_mb", "vmfb_bytes", "dispatch_count",
+    "transient_bytes", "constant_bytes",
+)  # fmt: skip
+"""Columns of which less is better, for formats with an entry per value."""
+
+
+def metrics(record: Record) -> dict[str, float]:
+    """The values of METRICS that a record has, by column."""
+    row = fields.row(record.data, COLUMNS)
+    return {name: row[name] for name in METRICS if row[name] is not None}
 
 
 def as_text(value: Any) -> str:
