@@ -141,10 +141,11 @@ def _said(change: Change, codes: Sequence[CodeChange]) -> str:
 def _blamed(code: CodeChange) -> str:
     """The dispatches that make the largest difference, in a line."""
     said = []
-    for change in code.changed[:BLAMED]:
+    slowest = sorted(code.changed, key=lambda change: -(change.difference_ms or 0.0))
+    for change in slowest[:BLAMED]:
         share = code.share(change.difference_ms)
         modules = f" ({', '.join(change.modules)})" if change.modules else ""
-        said.append(f"{change.name}{modules} {change.kind}{'' if share is None else f' {share:+.1%}'}")
+        said.append(f"{change.name}{modules} {change.words}{'' if share is None else f' {share:+.1%}'}")
     return f"dispatches: {', '.join(said)}" if said else "" if code.unknown else _code_said(code)
 
 
@@ -266,7 +267,7 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
     """What differs in the code, by cell and by dispatch."""
     cells = [(code.cell, _code_said(code)) for code in codes]
     dispatches = [
-        (code.cell, change.kind, change.name, *_dispatch(code, change))
+        (code.cell, change.words, change.name, *_dispatch(code, change))
         for code in codes
         for change in code.changed[: None if with_all else SHOWN]
     ]
@@ -275,8 +276,8 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
         Section("Code", ("cell", "code"), _by_path(cells, with_all)),
         Section(
             *("Dispatches whose code differs", head, dispatches, (6, 7)),
-            "Latency: what the dispatch adds to it, as a share of the latency before. Milliseconds: its share in a profile, of the "
-            "latency of the row. Both need `snakemake profile`.",
+            "Latency: what the dispatch adds to it, as a share of the latency before. Milliseconds: its share in a profile, of a latency "
+            "that can be compared with that of the other side. Both need `snakemake profile`.",
         ),
     ]
 

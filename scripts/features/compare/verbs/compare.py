@@ -58,6 +58,7 @@ def main() -> int:
         comparison = compare(chosen, before, after, thresholds, codes=codes)
         if args.remeasure:
             again = _again(args, comparison.measurable, chosen)
+            codes = [code_changes.of_pair(p, _folders(args), again.get(p.cell)) for p in compiled]
             comparison = compare(chosen, before, after, thresholds, again, codes)
     except (BadRecords, ConfigError, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
