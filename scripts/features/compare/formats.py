@@ -132,17 +132,19 @@ def _said(change: Change, codes: Sequence[CodeChange]) -> str:
         case LatencyChange():
             if change.verdict not in (SLOWER, FASTER):
                 return ""
-            code = [_blamed(code) for code in codes if code.cell == change.cell]
-            return "; ".join([f"{change.verdict}: {_ratio(change)}", *filter(None, code)])
+            said = f"{change.verdict}: {_ratio(change)}"
         case AmountChange():
-            return f"{AMOUNTS[change.key].words}: {_amount(change)}"
+            said = f"{AMOUNTS[change.key].words}: {_amount(change)}"
+    # A slower cell, or one with more dispatches.
+    is_explained = isinstance(change, LatencyChange) or change.key == "dispatch_count"
+    code = [_blamed(code) for code in codes if code.cell == change.cell and is_explained]
+    return "; ".join([said, *filter(None, code)])
 
 
 def _blamed(code: CodeChange) -> str:
     """The dispatches that make the largest difference, in a line."""
     said = []
-    slowest = sorted(code.changed, key=lambda change: -(change.difference_ms or 0.0))
-    for change in slowest[:BLAMED]:
+    for change in code.changed[:BLAMED]:
         share = code.share(change.difference_ms)
         modules = f" ({', '.join(change.modules)})" if change.modules else ""
         said.append(f"{change.name}{modules} {change.words}{'' if share is None else f' {share:+.1%}'}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from scripts.features.report.formats import Export, metrics
+from scripts.features.report.formats import Export, distinct, metrics
 from scripts.records.columns import COLUMNS
 from scripts.records.results_file import BadRecords
 
@@ -19,14 +19,15 @@ def add_options(group: argparse._ArgumentGroup) -> None:
 
 def render(export: Export, args: argparse.Namespace) -> str:
     """A list with an entry per metric of each row that has a latency. Raises BadRecords if no row has one."""
+    distinct(export.records, lambda record: record["cell"], "one benchmark of a chart")
     entries = []
     for record in export.records:
         if record.latency is None:
             continue
         for name, value in metrics(record).items():
             entry = {"name": f"{record['cell']} {name}", "unit": _UNITS[name], "value": value}
-            if name == "latency_ms":
-                low, high = record.latency["low_ms"], record.latency["high_ms"]
+            low, high = (record.latency.get(key) for key in ("low_ms", "high_ms"))
+            if name == "latency_ms" and low and high:
                 entry["extra"] = f"99 % interval {low:.4g} to {high:.4g} ms"
             entries.append(entry)
     if not entries:

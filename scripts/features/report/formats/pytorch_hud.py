@@ -9,9 +9,7 @@ import argparse
 import json
 from typing import Any
 
-from scripts.features.report.formats import Export, as_text, metrics
-from scripts.records import fields
-from scripts.records.columns import COLUMNS
+from scripts.features.report.formats import Export, as_text, distinct, metrics
 from scripts.records.results_file import Record
 from scripts.supervise import outcome
 
@@ -27,15 +25,16 @@ def add_options(group: argparse._ArgumentGroup) -> None:
 
 def render(export: Export, args: argparse.Namespace) -> str:
     """A list with a record per metric of each row. Values of `extra_info` are texts, as in the database."""
+    distinct(export.records, lambda record: (record["cell"], record["dtype"]), "one series")
     entries = [entry for record in export.records for entry in _entries(record, args.benchmark)]
     export.note("a row that failed has only the metric `ok`, with the value 0")
     return json.dumps(entries, indent=1, allow_nan=False) + "\n"
 
 
 def _entries(record: Record, benchmark: str) -> list[dict[str, Any]]:
-    row = fields.row(record.data, COLUMNS)
+    ended, options = record.data["outcome"], record.data["model"].get("options") or {}
     versions = record.data["versions"]
-    is_ok = row["status"] == outcome.OK
+    is_ok = ended["status"] == outcome.OK
     about = ("cell", "target", "device", "batch_size", "toolchain")
     common = {
         "benchmark": {
@@ -43,14 +42,15 @@ def _entries(record: Record, benchmark: str) -> list[dict[str, Any]]:
             "mode": _MODES[record["test"]],
             "dtype": record["dtype"],
             "extra_info": {key: as_text(record[key]) for key in about}
-            | {key: as_text(row[key]) for key in ("device_name", "status", "reason")},
+            | {key: as_text(ended.get(key)) for key in ("status", "reason")}
+            | {"device_name": as_text(record.data["run"].get("device_name"))},
         },
         "model": {
             "name": record["model"],
             "type": "OSS model",
             "backend": "/".join(record.parts),
             "origins": [record["suite"]],
-            "extra_info": {key: as_text(row[key]) for key in ("size", "seq_len", "phase")},
+            "extra_info": {key: as_text(value) for key, value in options.items()},
         },
         "dependencies": {
             name: {
