@@ -72,7 +72,9 @@ class Steps:
     ) -> subprocess.CompletedProcess[str]:
         files = {word: self.temp / word.lower() for word in ("GITHUB_OUTPUT", "GITHUB_PATH")}
         files["GITHUB_OUTPUT"].write_text("")
-        path = files["GITHUB_PATH"].read_text().splitlines() if files["GITHUB_PATH"].exists() else []
+        path = (
+            files["GITHUB_PATH"].read_text().splitlines() if files["GITHUB_PATH"].exists() else []
+        )
         env = {
             **os.environ,
             **{word: str(file) for word, file in files.items()},

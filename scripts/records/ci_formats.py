@@ -30,8 +30,9 @@ class Case:
     output: str = ""
 
 
-def junit(suite: str, cases: Sequence[Case]) -> str:
-    """JUnit XML, as Jenkins, GitLab and others read it: a suite with a test per cell."""
+def junit(suite: str, title: str, cases: Sequence[Case]) -> str:
+    """JUnit XML, as Jenkins, GitLab and others read it: a suite with a test per cell. `suite`: what its tests are known by from run to run.
+    `title`: what this run is about."""
     counts = {
         "tests": len(cases),
         "failures": sum(bool(case.failure) for case in cases),
@@ -39,7 +40,7 @@ def junit(suite: str, cases: Sequence[Case]) -> str:
         "skipped": sum(bool(case.skipped) for case in cases),
     }
     numbers = {name: str(count) for name, count in counts.items()}
-    root = ElementTree.Element("testsuites")
+    root = ElementTree.Element("testsuites", {"name": title})
     element = ElementTree.SubElement(root, "testsuite", {"name": suite} | numbers)
     for case in cases:
         words = {"classname": f"{suite}.{case.name.partition('/')[0]}", "name": case.name}
@@ -56,7 +57,9 @@ def junit(suite: str, cases: Sequence[Case]) -> str:
 
 def _xml_text(text: str) -> str:
     """Text without the characters that XML cannot have, such as the colours of a compiler's message."""
-    return re.sub(r"\x1b\[[0-9;]*m|[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", text)
+    return re.sub(
+        r"\x1b\[[0-9;]*m|[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", text
+    )
 
 
 def annotation(kind: str, message: str, title: str) -> str:

@@ -80,7 +80,9 @@ def _checked(
     row[AS_ASKED] = not remedied.is_remedied(record)
     violations = []
     is_ok = row["status"] == outcome.OK
-    allowed = {key: _listed(value) for key, value in wanted.items() if key not in (VERDICT, AT_MOST)}
+    allowed = {
+        key: _listed(value) for key, value in wanted.items() if key not in (VERDICT, AT_MOST)
+    }
     if any(row[key] not in values for key, values in allowed.items()):
         shown = ["status"]
         if not is_ok:
@@ -167,7 +169,9 @@ def updated(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
             break
     expect = document["expect"]
     for cell in check(records, expect):
-        if lacks := [each.line for each in cell.violations if each.key and cell.row[each.key] is None]:
+        if lacks := [
+            each.line for each in cell.violations if each.key and cell.row[each.key] is None
+        ]:
             raise BadRecords(f"{cell.cell}: {lacks[0]}, so there is nothing to write")
         new = _as_found(cell)
         if cell.pattern == cell.cell:

@@ -32,7 +32,9 @@ def main() -> int:
         if args.as_config:
             print("expect:")
             for record in chosen:
-                print(f"  {json.dumps(str(cell_of(record)))}: {json.dumps(expectations.entry(record))}")
+                print(
+                    f"  {json.dumps(str(cell_of(record)))}: {json.dumps(expectations.entry(record))}"
+                )
             return 0
         if args.file:
             text = args.file.read_text()
@@ -41,7 +43,9 @@ def main() -> int:
             expect = atomic.read_json(rows.parent / "logs" / "matrix.json")["expect"]
         checked = expectations.check(chosen, expect)
         if not checked:
-            raise BadRecords(f"none of {len(chosen)} cells has an expectation, so nothing is checked")
+            raise BadRecords(
+                f"none of {len(chosen)} cells has an expectation, so nothing is checked"
+            )
         if args.update:
             new, difference = expectations.updated(text, chosen)
             atomic.write_text(args.file, new)
@@ -59,7 +63,9 @@ def main() -> int:
             f"{ci_formats.annotation('error', violation.line, violation.cell)}\n"
             for violation in violations
         ),
-        "junit": lambda: ci_formats.junit("expectations", [*map(_case, checked)]),
+        "junit": lambda: ci_formats.junit(
+            "expectations", _summary(violations, checked, len(chosen)), [*map(_case, checked)]
+        ),
     }
     ci_formats.write(args.format, formats)
     return 1 if violations else 0
@@ -82,7 +88,9 @@ def _arguments() -> argparse.Namespace:
     cell.add_arguments(parser)
     args = parser.parse_args()
     if args.update and not args.file:
-        parser.error("--update: name the file that is to be changed: vmfbench check gate.yaml --update")
+        parser.error(
+            "--update: name the file that is to be changed: vmfbench check gate.yaml --update"
+        )
     return args
 
 
@@ -101,7 +109,12 @@ def _markdown(violations: Sequence[Violation], checked: Sequence[Checked], rows:
     table = markdown.table(
         ("cell", "expected", "found", "detail"),
         (
-            tuple(map(markdown.text, (each.cell, f"{each.key} {each.expected}", each.found, each.detail)))
+            tuple(
+                map(
+                    markdown.text,
+                    (each.cell, f"{each.key} {each.expected}", each.found, each.detail),
+                )
+            )
             for each in violations
         ),
     )

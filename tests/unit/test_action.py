@@ -176,6 +176,8 @@ def test_the_comment_of_a_pull_request_is_written_once_and_then_changed(tmp_path
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     env = {"CALLS": str(tmp_path / "calls"), "NUMBER": number, "COMMENT": comment, "GITHUB_REPOSITORY": "me/it"}  # fmt: skip
     event = {"workflow_run": {"id": 1, "head_branch": "a;b", "head_repository": {"owner": {"login": "you"}}}}  # fmt: skip
-    action = Steps(ROOT / "comment", tmp_path, tmp_path / "temp", {}, "workflow_run", event, env=env)
+    action = Steps(
+        ROOT / "comment", tmp_path, tmp_path / "temp", {}, "workflow_run", event, env=env
+    )
     assert action.run() == 0
     assert (tmp_path / "calls").read_text().splitlines()[-1].startswith(f"api {last}")

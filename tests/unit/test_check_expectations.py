@@ -118,7 +118,7 @@ def test_the_exit_code_says_whether_all_is_as_expected(check, expect, code):
         ({}, "none of 6 cells has an expectation, so nothing is checked"),
         ("expect: {a/b/c: ok}", "none of 6 cells has an expectation"),
         ("models: {}", "gate.yaml: found no mapping `expect:`"),
-        ("expect: {'*': fine}", "gate.yaml: expect.*: found \"fine\""),
+        ("expect: {'*': fine}", 'gate.yaml: expect.*: found "fine"'),
         ("expect: {'*': {status: ok, at_most: {speed: 1}}}", "gate.yaml: expect.*.at_most.speed: "),
         ("expect: [", "gate.yaml: not YAML"),
     ],
@@ -176,7 +176,10 @@ def test_what_was_found_is_written_and_the_rest_of_the_file_stays(check, found, 
     lines = text.splitlines()
     kept = [line for line in FILE.splitlines() if "vulkan" not in line and "error" not in line and "99 " not in line]  # fmt: skip
     assert [line for line in kept if line not in lines] == []
-    assert "    conv/mlir/vulkan: {status: error, stage: compile, reason: bufferization} # known" in lines
+    assert (
+        "    conv/mlir/vulkan: {status: error, stage: compile, reason: bufferization} # known"
+        in lines
+    )
     assert "    'conv/eager/eval': ok" in lines
     # What does not vary is lowered; what varies is not.
     assert "            dispatch_count: 3    # fewer would be better" in lines

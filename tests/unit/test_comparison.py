@@ -475,7 +475,10 @@ def test_a_slower_cell_is_explained_by_its_dispatches(before, after):
 def test_a_format_that_there_is_not_is_refused(monkeypatch, capsys, runs, words):
     with pytest.raises(SystemExit):
         run(monkeypatch, *runs(), "--format", *words)
-    assert "is not a format or FORMAT=FILE; formats: text, markdown, comment, json" in capsys.readouterr().err
+    assert (
+        "is not a format or FORMAT=FILE; formats: text, markdown, comment, json"
+        in capsys.readouterr().err
+    )
 
 
 def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, before, after):

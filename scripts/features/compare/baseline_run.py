@@ -59,7 +59,9 @@ def find(against: str, base: str, history: str, results: Path) -> BaselineRun:
             what = f"{what}, {commit[:SHOWN]}"
             runs = [run for run in kept if any(map(commit.startswith, _commits(run.entry)))]
         if not runs:
-            known = dict.fromkeys(name[:SHOWN] for run in kept[::-1] for name in _commits(run.entry))
+            known = dict.fromkeys(
+                name[:SHOWN] for run in kept[::-1] for name in _commits(run.entry)
+            )
             problems = "".join(f"; {problem}" for problem in wrong)
             raise BadRecords(
                 f"{history}: no run of {what}, so nothing was compared; commits with a run: "
@@ -99,7 +101,9 @@ def commit_of(against: str, base: str) -> str:
         for words, rest in ((["merge-base"], [branch]), (["rev-parse"], []))
     )
     if shared == head:
-        raise BadRecords(f"HEAD, {head[:SHOWN]}, is a commit of {branch} itself; use --against parent")
+        raise BadRecords(
+            f"HEAD, {head[:SHOWN]}, is a commit of {branch} itself; use --against parent"
+        )
     return shared
 
 

@@ -48,7 +48,11 @@ class DispatchChange:
     @property
     def words(self) -> str:
         """What has changed."""
-        return f"same code, {self.calls[0]} → {self.calls[1]} calls" if self.kind == CALLS else self.kind
+        return (
+            f"same code, {self.calls[0]} → {self.calls[1]} calls"
+            if self.kind == CALLS
+            else self.kind
+        )
 
     @property
     def difference_ms(self) -> float | None:
@@ -89,9 +93,7 @@ def has_code(pair: Pair) -> bool:
     return pair.both is not None and pair.both[0]["experiment"]["runtime"] == "iree"
 
 
-def of_pair(
-    pair: Pair, folders: tuple[Path, Path], in_turns: Estimate | None = None
-) -> CodeChange:
+def of_pair(pair: Pair, folders: tuple[Path, Path], in_turns: Estimate | None = None) -> CodeChange:
     """What differs in the code of a cell. `folders`: those in which the runs before and after were started. `in_turns`: the change of its
     latency, if it was timed again; otherwise that by its rows, if they can be compared."""
     assert pair.both is not None
@@ -138,31 +140,33 @@ def _code(row: Record, folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Time:
-    """The milliseconds of a function in a call of the program, the nn.Modules that it computes, and how often it is called there."""
+    """The milliseconds of a function in a call of the program, if they are known, the nn.Modules that it computes, and how often it is
+    called there."""
 
-    ms: float
+    ms: float | None
     modules: tuple[str, ...]
     calls: int
 
 
 def _times(row: Record, folder: Path, latency: float | None) -> Mapping[str, _Time]:
-    """The functions of a profile by name; {} if there is none, or no latency.
+    """The functions of a profile by name; {} if there is none.
 
     All dispatches of a profile ran in the same seconds, but those of two profiles did not. So a dispatch has its share of its profile,
     of a latency that can be compared with that of the other side.
     """
     path = _file(row, folder, "profile_iree", "profile.json")
-    if latency is None or not path.is_file() or not path.stat().st_size:
+    if not path.is_file() or not path.stat().st_size:
         return {}
     dispatches = atomic.read_json(path)["dispatches"]
     whole = sum(dispatch["ms"] for dispatch in dispatches)
     by_function: dict[str, _Time] = {}
     for dispatch in dispatches:
         name = dispatch["function"]
-        known = by_function.get(name, _Time(0.0, (), 0))
+        known = by_function.get(name, _Time(None, (), 0))
+        own = None if latency is None else dispatch["ms"] / whole * latency
         modules = (*known.modules, *(module for _, _, module in dispatch["nodes"] if module))
         by_function[name] = _Time(
-            known.ms + dispatch["ms"] / whole * latency,
+            own if own is None else (known.ms or 0.0) + own,
             tuple(dict.fromkeys(modules)),
             known.calls + 1,
         )

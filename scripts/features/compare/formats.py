@@ -119,7 +119,7 @@ def as_junit(comparison: Comparison, with_all: bool = False) -> str:
         )
         for name in (*comparison.names, *(cell for cell in alarms if cell not in comparison.names))
     ]
-    return ci_formats.junit(f"{comparison.before} → {comparison.after}", cases)
+    return ci_formats.junit("comparison", f"{comparison.before} → {comparison.after}", cases)
 
 
 def _said(change: Change, codes: Sequence[CodeChange]) -> str:
@@ -147,7 +147,9 @@ def _blamed(code: CodeChange) -> str:
     for change in code.changed[:BLAMED]:
         share = code.share(change.difference_ms)
         modules = f" ({', '.join(change.modules)})" if change.modules else ""
-        said.append(f"{change.name}{modules} {change.words}{'' if share is None else f' {share:+.1%}'}")
+        said.append(
+            f"{change.name}{modules} {change.words}{'' if share is None else f' {share:+.1%}'}"
+        )
     return f"dispatches: {', '.join(said)}" if said else "" if code.unknown else _code_said(code)
 
 

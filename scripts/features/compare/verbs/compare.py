@@ -78,8 +78,17 @@ def _arguments() -> argparse.Namespace:
     names = ("BEFORE", "AFTER")
     option("--toolchain", nargs=2, metavar=names, help="two toolchains of one run")
     commits = "; ".join(f"{name}: {what}" for name, what in baseline_run.AGAINST.items())
-    option("--against", choices=baseline_run.AGAINST, help=f"compare one folder with the run of a commit. {commits}")
-    option("--base", default="", metavar="BRANCH", help="for fork-point; default: that of the pull request, or origin/HEAD")
+    option(
+        "--against",
+        choices=baseline_run.AGAINST,
+        help=f"compare one folder with the run of a commit. {commits}",
+    )
+    option(
+        "--base",
+        default="",
+        metavar="BRANCH",
+        help="for fork-point; default: that of the pull request, or origin/HEAD",
+    )
     option("--commit", action="store_true", help="only print the commit that --against names")
     where = "a folder with runs, or a branch with its files; default: RESULTS/history"
     option("--history", default="", metavar="DIR|BRANCH", help=where)
