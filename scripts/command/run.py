@@ -46,11 +46,6 @@ def main() -> None:
     snakemake([*words(args), *further])
 
 
-def check() -> None:
-    """Compare the rows with `expect:` of the configuration; exits with 1 if they differ."""
-    _short(check.__doc__, lambda _: ["check"])
-
-
 def report() -> None:
     """Make results/report.html, the page with all rows."""
     _short(report.__doc__, lambda _: ["results/report.html"])

@@ -15,7 +15,7 @@ from scripts.matrix.feature import Verb
 VERBS = (
     Verb("run", "scripts.command.run", "make rows: all, or those of a model file or of models by name"),
     Verb("doctor", "scripts.command.doctor", "what this machine can do, and what to do about what it lacks"),
-    Verb("check", "scripts.command.run", "compare the rows with `expect:` of the configuration", "check"),
+    Verb("check", "scripts.stages.check_expectations", "what differs from `expect:` of the configuration or of a file"),
     Verb("clean", "scripts.command.run", "delete what a later run makes again", "clean"),
     Verb("lock", "scripts.command.lock", "resolve the pins of environments again"),
     Verb("completion", "scripts.command.verbs", "completion for bash: eval \"$(vmfbench completion)\"", "completion"),

@@ -336,6 +336,20 @@ class Compare(TypedDict, total=False):
     rate: Annotated[Number, Field(gt=0, lt=1)]
 
 
+class AtMost(TypedDict, total=False):
+    """The largest values of columns of a row."""
+
+    compile_s: NotNegative
+    compile_cpu_s: NotNegative
+    compile_rss_mb: NotNegative
+    run_rss_mb: NotNegative
+    vmfb_bytes: NotNegative
+    dispatch_count: NotNegative
+    transient_bytes: NotNegative
+    constant_bytes: NotNegative
+    rmse_vs_fp64: NotNegative
+
+
 class Expected(TypedDict, total=False):
     """`as_asked`: whether it compiled without a remedy."""
 
@@ -343,6 +357,15 @@ class Expected(TypedDict, total=False):
     stage: str
     reason: str
     as_asked: Bool
+    verdict: OneOrMore[Literal["faster", "same", "slower"]]
+    at_most: AtMost
+
+
+@with_config(STRICT)
+class Expectations(TypedDict):
+    """What a file for `vmfbench check` has."""
+
+    expect: dict[str, OneOrMore[Status] | Expected]
 
 
 class Reference(TypedDict):
@@ -394,15 +417,16 @@ class Configuration(TypedDict, total=False):
 
 
 CONFIGURATION = TypeAdapter(Configuration)
+EXPECTATIONS = TypeAdapter(Expectations)
 
 
-def check(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with texts of the command line as numbers and booleans where these are wanted.
+def check(config: Mapping[str, Any], form: TypeAdapter[Any] = CONFIGURATION) -> dict[str, Any]:
+    """The configuration (or a part of it: `form`) with texts of the command line as numbers and booleans where these are wanted.
 
     Raises ConfigError naming, for each problem, the key, what was found and what is allowed.
     """
     try:
-        return dict(CONFIGURATION.validate_python(config))
+        return dict(form.validate_python(config))
     except ValidationError as error:
         details = error.errors(include_url=False)
     raise ConfigError("\n".join(_problems(config, details)))

@@ -1,99 +1,130 @@
-"""Compare the rows with what `expect:` of the configuration states; exit with 1 if any differs."""
+"""Compare the rows of the last run with `expect:`, of the configuration or of a file; exit with 1 if any differs.
+
+A status, stage or reason that is expected must be the one that was found, so an expected failure that works now differs too. A verdict
+that is not decided never does.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from scripts.core import atomic, commands, exits, options
-from scripts.core.options import option
+from scripts.core import atomic, commands, exits
 from scripts.features import registry
-from scripts.matrix import cell, threads
-from scripts.records import remedied
+from scripts.matrix import cell
+from scripts.records import ci_formats, expectations, markdown
+from scripts.records.ci_formats import BAD_INPUT, Case
+from scripts.records.expectations import Checked, Violation
 from scripts.records.results_file import BadRecords, cell_of, read
-
-AS_ASKED = "as_asked"
-"""The key of an expectation that demands, or refuses, that a cell compiles without a remedy."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    matrix: Path = Path("results/logs/matrix.json")
-    results: Path = Path("results/results.jsonl")
-    as_config: bool = option(False, help="print `expect:` entries for the rows as they are")
-    cell: list[str] = option(factory=list, **cell.CELL)
 
 
 def main() -> int:
     registry.load()
-    args = options.parse(Options)
+    args = _arguments()
     try:
-        records = [record.data for record in read(args.results)]
-        expect = {} if args.as_config else atomic.read_json(args.matrix)["expect"]
-    except (BadRecords, OSError, ValueError) as error:
-        exits.fail(str(error))
-    selected = [record for record in records if cell.selects(args.cell, str(cell_of(record)))]
-    if records and not selected:
-        exits.fail(
-            f"{args.results}: no cell of {len(records)} matches --cell {' '.join(args.cell)}"
-        )
-    if args.as_config:
-        print("expect:")
-        for record in selected:
-            print(f"  {json.dumps(str(cell_of(record)))}: {_entry(record)}")
-        return 0
-    differences, checked = compare(selected, expect)
-    if not differences:
-        print(f"{checked} of {len(selected)} cells have an expectation, and all meet it")
-        return 0
-    table = Table("cell", "expected", "found", "detail", title=f"{len(differences)} differ")
-    for line in differences:
-        table.add_row(*line)
-    Console(width=160).print(table)
-    return 1
-
-
-def compare(
-    records: list[dict], expect: dict[str, Any]
-) -> tuple[list[tuple[str, str, str, str]], int]:
-    """(cell, expected, found, detail) for every record that differs, and the number of records checked."""
-    differences, checked = [], 0
-    for record in records:
-        name, outcome = str(cell_of(record)), record["outcome"]
-        # An expectation may leave out the number of threads.
-        names = (name, threads.shared(name))
-        matching = (p for p in reversed(expect) if any(fnmatchcase(name, p) for name in names))
-        wanted = next((expect[p] for p in matching), None)
-        if wanted is None:
-            continue
-        checked += 1
-        wanted = wanted if isinstance(wanted, dict) else {"status": wanted}
-        allowed = {k: v if isinstance(v, list) else [v] for k, v in wanted.items()}
-        here = outcome | {AS_ASKED: not remedied.is_remedied(record)}
-        if any(here[key] not in values for key, values in allowed.items()):
-            said = {(AS_ASKED, True): "as asked", (AS_ASKED, False): "by remedy"}
-            expected = " ".join(
-                " or ".join(said.get((key, value), str(value)) for value in values)
-                for key, values in allowed.items()
+        rows = args.results / "results.jsonl" if args.results.is_dir() else args.results
+        records = [record.data for record in read(rows)]
+        chosen = [one for one in records if cell.selects(args.cell, str(cell_of(one)))]
+        if records and not chosen:
+            raise BadRecords(f"no cell of {len(records)} matches --cell {' '.join(args.cell)}")
+        if args.as_config:
+            print("expect:")
+            for record in chosen:
+                print(
+                    f"  {json.dumps(str(cell_of(record)))}: {json.dumps(expectations.entry(record))}"
+                )
+            return 0
+        if args.file:
+            text = args.file.read_text()
+            expect = expectations.parsed(text, str(args.file))
+        else:
+            expect = atomic.read_json(rows.parent / "logs" / "matrix.json")["expect"]
+        checked = expectations.check(chosen, expect)
+        if not checked:
+            raise BadRecords(
+                f"none of {len(chosen)} cells has an expectation, so nothing is checked"
             )
-            found_here = " ".join(said.get((key, here[key]), str(here[key])) for key in allowed)
-            detail = remedied.first_error(record) or outcome["detail"]
-            differences.append((name, expected, found_here, detail))
-    return differences, checked
+        if args.update:
+            new, difference = expectations.updated(text, chosen)
+            atomic.write_text(args.file, new)
+            print(difference or f"{args.file}: nothing to change", end="" if difference else "\n")
+            return 0
+    except (BadRecords, OSError, ValueError) as error:
+        exits.fail(str(error), BAD_INPUT)
+    violations = [violation for one in checked for violation in one.violations]
+    whole = _markdown(violations, checked, len(chosen))
+    formats = {
+        "text": lambda: _text(violations, checked, len(chosen)),
+        "markdown": lambda: ci_formats.cut(whole, ci_formats.SUMMARY_BYTES),
+        "comment": lambda: ci_formats.cut(whole, ci_formats.COMMENT_BYTES),
+        "github": lambda: "".join(
+            f"{ci_formats.annotation('error', violation.line, violation.cell)}\n"
+            for violation in violations
+        ),
+        "junit": lambda: ci_formats.junit(
+            "expectations", _summary(violations, checked, len(chosen)), [*map(_case, checked)]
+        ),
+    }
+    ci_formats.write(args.format, formats)
+    return 1 if violations else 0
 
 
-def _entry(record: Mapping[str, Any]) -> str:
-    outcome = record["outcome"]
-    if outcome["status"] == "ok":
-        return "ok"
-    return json.dumps({key: outcome[key] for key in ("status", "stage", "reason")})
+FORMATS = ("text", "markdown", "comment", "github", "junit")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    file = "a YAML file with `expect:`; default: the configuration of the last run"
+    parser.add_argument("file", nargs="?", type=Path, help=file)
+    changes = "write what was found into the file, and print the difference"
+    parser.add_argument("--update", action="store_true", help=changes)
+    ci_formats.add_option(parser, FORMATS)
+    entries = "print `expect:` entries for the rows as they are"
+    parser.add_argument("--as-config", action="store_true", help=entries)
+    where = "folder, or a file of rows; default: results"
+    parser.add_argument("--results", type=Path, default=Path("results"), help=where)
+    cell.add_arguments(parser)
+    args = parser.parse_args()
+    if args.update and not args.file:
+        parser.error(
+            "--update: name the file that is to be changed: vmfbench check gate.yaml --update"
+        )
+    return args
+
+
+def _summary(violations: Sequence[Violation], checked: Sequence[Checked], rows: int) -> str:
+    undecided = sum(one.undecided for one in checked)
+    said = f"{len(checked)} of {rows} cells have an expectation: {len(violations)} violations"
+    return f"{said}, {undecided} verdicts undecided" if undecided else said
+
+
+def _text(violations: Sequence[Violation], checked: Sequence[Checked], rows: int) -> str:
+    lines = [f"{violation.cell}: {violation.line}" for violation in violations]
+    return "".join(f"{line}\n" for line in (*lines, _summary(violations, checked, rows)))
+
+
+def _markdown(violations: Sequence[Violation], checked: Sequence[Checked], rows: int) -> str:
+    table = markdown.table(
+        ("cell", "expected", "found", "detail"),
+        (
+            tuple(
+                map(
+                    markdown.text,
+                    (each.cell, f"{each.key} {each.expected}", each.found, each.detail),
+                )
+            )
+            for each in violations
+        ),
+    )
+    said = f"### Expectations\n\n- {markdown.text(_summary(violations, checked, rows))}\n"
+    return f"{said}\n{table}" if violations else said
+
+
+def _case(checked: Checked) -> Case:
+    failure = "\n".join(violation.line for violation in checked.violations)
+    return Case(checked.cell, failure, output="undecided" if checked.undecided else "")
 
 
 if __name__ == "__main__":

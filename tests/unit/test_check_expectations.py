@@ -1,64 +1,104 @@
-"""check_expectations: rows against what the configuration expects of them."""
+"""`vmfbench check`: rows against what is expected of them, and the file that says so."""
+
+from __future__ import annotations
 
 import dataclasses
 import json
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
 
 from scripts.core import atomic
 from scripts.matrix.entries import Baseline
-from scripts.records import record
+from scripts.matrix.sections import AtMost
+from scripts.records import ci_formats, expectations, record
+from scripts.records.columns import COLUMNS
 from scripts.records.results_file import cell_of
 from scripts.stages import check_expectations
-from scripts.stages.check_expectations import compare
+
+CPU, VULKAN, EAGER = "conv/mlir/llvm-cpu", "conv/mlir/vulkan", "conv/eager/eval"
 
 
 @pytest.fixture
 def found(results, ended):
-    results.write(ended("error", "compile", "conv/mlir/vulkan", "bufferization"))
+    results.write(ended("error", "compile", VULKAN, "bufferization"))
     return record.records(results.matrix)
+
+
+def row(records, name):
+    return next(one for one in records if str(cell_of(one)) == name)
+
+
+def violated(records, expect) -> tuple[list[str], int]:
+    checked = expectations.check(records, expect)
+    return [one.cell for one in checked if one.violations], len(checked)
 
 
 @pytest.mark.parametrize(
     ("expect", "differing", "checked"),
     [
         ({}, [], 0),
-        pytest.param({"*/*/llvm-cpu": "ok", "*/eager/eval": "ok"}, [], 4),
-        ({"*": "ok"}, ["conv/mlir/vulkan"], 6),
-        ({"*": "ok", "conv/mlir/vulkan": "error"}, [], 6),
-        ({"conv/mlir/vulkan": "error", "*": "ok"}, ["conv/mlir/vulkan"], 6),  # the last counts
+        ({"*/*/llvm-cpu": "ok", "*/eager/eval": "ok"}, [], 4),
+        ({"*": "ok"}, [VULKAN], 6),
+        ({"*": "ok", VULKAN: "error"}, [], 6),
+        ({VULKAN: "error", "*": "ok"}, [VULKAN], 6),  # the last counts
         ({"conv/*/vulkan": {"status": "error", "stage": "compile", "reason": "bufferization"}}, [], 1),
-        ({"conv/*/vulkan": {"status": "error", "stage": "export"}}, ["conv/mlir/vulkan"], 1),
+        ({"conv/*/vulkan": {"status": "error", "stage": "export"}}, [VULKAN], 1),
         ({"conv/*/vulkan": ["oom", "error"], "conv/*/llvm-cpu": ["ok", "unavailable"]}, [], 2),
-        ({"conv/*/vulkan": ["ok", "unavailable"]}, ["conv/mlir/vulkan"], 1),
-        pytest.param({"tiny/eager/*": "oom"}, ["tiny/eager/eval"], 1),
-        pytest.param({"*/eager": "oom"}, [], 0),
+        ({"conv/*/vulkan": ["ok", "unavailable"]}, [VULKAN], 1),
+        ({CPU: "error"}, [CPU], 1),  # a failure that is expected, and is none
+        ({"*/eager": "oom"}, [], 0),
     ],
 )  # fmt: skip
 def test_cells_that_differ_from_their_last_match_are_listed(found, expect, differing, checked):
-    differences, count = compare(found, expect)
-    assert [line[0] for line in differences] == differing
-    assert count == checked
+    assert violated(found, expect) == (differing, checked)
 
 
-def test_a_difference_shows_both_sides_and_the_detail(found):
-    expect = {"conv/mlir/vulkan": {"status": "error", "reason": "stack"}}
-    differences, _ = compare(found, expect)
-    assert differences == [("conv/mlir/vulkan", "error stack", "error bufferization", "what")]
-    differences, _ = compare(found, {"conv/mlir/vulkan": ["ok", "unavailable"]})
-    assert differences == [("conv/mlir/vulkan", "ok or unavailable", "error", "what")]
+@pytest.mark.parametrize(
+    ("name", "wanted", "line"),
+    [
+        (VULKAN, {"status": "error", "reason": "stack"}, "expected error stack, found error compile bufferization: what"),
+        (VULKAN, ["ok", "unavailable"], "expected ok or unavailable, found error compile bufferization: what"),
+        (CPU, "error", "expected error, found ok"),
+        (CPU, {"status": "ok", "as_asked": False}, "expected ok by remedy, found ok as asked"),
+        (CPU, {"status": "ok", "verdict": ["faster", "same"]}, "expected verdict faster or same, found slower"),
+        (CPU, {"status": "ok", "at_most": {"dispatch_count": 2}}, "expected dispatch_count of at most 2, found 3"),
+        (CPU, {"status": "ok", "at_most": {"transient_bytes": 2}}, "expected transient_bytes of at most 2, found none"),
+        (EAGER, {"status": "ok", "verdict": "same"}, "expected verdict same, found none: it was not compared with a baseline"),
+    ],
+)  # fmt: skip
+def test_a_violation_is_a_line_with_both_sides(found, name, wanted, line):
+    of_cpu = row(found, CPU)
+    of_cpu["latency"]["verdict"] = "slower"
+    of_cpu["compile"]["dispatch_count"] = 3
+    of_cpu["compile"]["transient_bytes"] = None
+    (checked,) = expectations.check(found, {name: wanted})
+    assert [violation.line for violation in checked.violations] == [line]
+
+
+def test_what_is_undecided_is_no_violation_and_is_said(found, check, capsys):
+    row(found, CPU)["latency"]["verdict"] = "undecided"
+    assert check({CPU: {"status": "ok", "verdict": "faster"}}) == 0
+    assert "0 violations, 1 verdicts undecided" in capsys.readouterr().out
 
 
 @pytest.fixture
-def check(found, monkeypatch):
-    def run(expect: dict, *arguments: str) -> int:
-        Path("r.jsonl").write_text("".join(json.dumps(one) + "\n" for one in found))
-        atomic.write_json("matrix.json", {"expect": expect})
-        words = ["x", "--matrix", "matrix.json", "--results", "r.jsonl", *arguments]
-        monkeypatch.setattr(sys, "argv", words)
+def check(found, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(expect: dict | str, *arguments: str) -> int:
+        lines = "".join(json.dumps(one) + "\n" for one in found)
+        Path("results/logs").mkdir(parents=True, exist_ok=True)
+        Path("results/results.jsonl").write_text(lines)
+        if isinstance(expect, dict):
+            atomic.write_json("results/logs/matrix.json", {"expect": expect})
+        else:
+            Path("gate.yaml").write_text(expect)
+            arguments = ("gate.yaml", *arguments)
+        monkeypatch.setattr(sys, "argv", ["x", *arguments])
         return check_expectations.main()
 
     return run
@@ -66,14 +106,28 @@ def check(found, monkeypatch):
 
 @pytest.mark.parametrize(
     ("expect", "code"),
-    [
-        ({"*/eager/eval": "ok"}, 0),
-        ({"*": "ok"}, 1),
-        pytest.param({"*/eager/*": "oom"}, 1),
-    ],
+    [({"*/eager/eval": "ok"}, 0), ({"*": "ok"}, 1), ({"*/eager/*": "oom"}, 1)],
 )
 def test_the_exit_code_says_whether_all_is_as_expected(check, expect, code):
     assert check(expect) == code
+
+
+@pytest.mark.parametrize(
+    ("expect", "said"),
+    [
+        ({}, "none of 6 cells has an expectation, so nothing is checked"),
+        ("expect: {a/b/c: ok}", "none of 6 cells has an expectation"),
+        ("models: {}", "gate.yaml: found no mapping `expect:`"),
+        ("expect: {'*': fine}", 'gate.yaml: expect.*: found "fine"'),
+        ("expect: {'*': {status: ok, at_most: {speed: 1}}}", "gate.yaml: expect.*.at_most.speed: "),
+        ("expect: [", "gate.yaml: not YAML"),
+    ],
+)
+def test_a_check_of_nothing_is_no_pass(check, capsys, expect, said):
+    with pytest.raises(SystemExit) as ended:
+        check(expect)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_only_the_cells_selected_are_checked(check, capsys):
@@ -83,6 +137,70 @@ def test_only_the_cells_selected_are_checked(check, capsys):
     with pytest.raises(SystemExit):
         check({"*": "ok"}, "--cell", "none/*")
     assert "no cell of 6 matches --cell none/*" in capsys.readouterr().err
+
+
+def test_every_format_names_the_violation(check, capsys):
+    words = [f"--format={name}" for name in check_expectations.FORMATS]
+    assert check({"*": "ok"}, *words, "--format", "junit=junit.xml") == 1
+    said = capsys.readouterr().out
+    assert f"{VULKAN}: expected ok, found error compile bufferization: what\n" in said
+    assert f"::error title={VULKAN}::expected ok, found error" in said
+    assert said.count(f"| {VULKAN} |  ok | error compile bufferization | what |") == 2
+    (suite,) = ElementTree.fromstring(Path("junit.xml").read_bytes())
+    assert (suite.get("tests"), suite.get("failures"), len(suite)) == ("6", "1", 6)
+    assert [test.get("name") for test in suite if len(test)] == [VULKAN]
+
+
+FILE = """\
+# What is promised.
+expect:
+    # All of it compiles.
+    "*/*/llvm-cpu":  # the CPU
+        status: [ok]
+        at_most: {dispatch_count: 0, compile_s: 0.001}
+    conv/mlir/vulkan: {status: error, stage: export, reason: x}  # known
+    'conv/eager/eval': error
+    tiny/mlir/llvm-cpu:
+        status: ok
+        at_most:
+            dispatch_count: 99   # fewer would be better
+            compile_s: 99
+"""
+
+
+def test_what_was_found_is_written_and_the_rest_of_the_file_stays(check, found, capsys):
+    for name in (CPU, "tiny/mlir/llvm-cpu"):
+        row(found, name)["compile"] |= {"dispatch_count": 3, "compile_s": 2.0}
+    assert check(FILE, "--update") == 0
+    text = Path("gate.yaml").read_text()
+    lines = text.splitlines()
+    kept = [line for line in FILE.splitlines() if "vulkan" not in line and "error" not in line and "99 " not in line]  # fmt: skip
+    assert [line for line in kept if line not in lines] == []
+    assert (
+        "    conv/mlir/vulkan: {status: error, stage: compile, reason: bufferization} # known"
+        in lines
+    )
+    assert "    'conv/eager/eval': ok" in lines
+    # What does not vary is lowered; what varies is not.
+    assert "            dispatch_count: 3    # fewer would be better" in lines
+    added = yaml.safe_load(text)["expect"][CPU]
+    assert added == {"status": ["ok"], "at_most": {"dispatch_count": 3, "compile_s": 3.0}}
+    said = capsys.readouterr().out
+    assert "\n-    'conv/eager/eval': error\n" in said
+    assert "\n+    'conv/eager/eval': ok\n" in said
+    assert said.count("\n-") == 3  # and the dispatches
+    assert check(text) == 0
+    assert check(text, "--update") == 0
+    assert "gate.yaml: nothing to change" in capsys.readouterr().out
+    assert Path("gate.yaml").read_text() == text
+
+
+def test_an_update_that_says_nothing_is_refused(check, found, capsys):
+    text = "expect: {conv/eager/eval: {status: ok, verdict: faster}}\n"
+    with pytest.raises(SystemExit):
+        check(text, "--update")
+    assert "conv/eager/eval: expected verdict faster, found none" in capsys.readouterr().err
+    assert Path("gate.yaml").read_text() == text
 
 
 def test_what_was_found_printed_as_configuration_is_what_is_then_expected(check, capsys):
@@ -96,9 +214,8 @@ def test_each_test_of_a_baseline_is_held_to_its_own_expectation(results, ended):
     results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
     results.write(ended("error", "gradients", "conv"))
     expect = {"*/eager/*": "ok", "conv/eager/train": {"status": "error", "stage": "gradients"}}
-    assert compare(record.records(results.matrix), expect) == ([], 4)
-    differences, count = compare(record.records(results.matrix), {"*/train": "ok"})
-    assert ([line[0] for line in differences], count) == (["conv/eager/train"], 2)
+    assert violated(record.records(results.matrix), expect) == ([], 4)
+    assert violated(record.records(results.matrix), {"*/train": "ok"}) == (["conv/eager/train"], 2)
 
 
 def test_the_cells_are_named_as_the_matrix_names_them(results):
@@ -112,3 +229,17 @@ def test_the_cells_are_named_as_the_matrix_names_them(results):
     )
     results.write()
     assert list(map(cell_of, record.records(results.matrix))) == list(results.matrix.rows())
+
+
+def test_what_has_a_largest_value_is_a_column():
+    assert set(AtMost.__annotations__) <= {column.column for column in COLUMNS}
+
+
+def test_markdown_is_cut_at_a_line_and_says_so():
+    text = "".join(f"| {number} é |\n" for number in range(1000))
+    assert ci_formats.cut(text, 100_000) == text
+    cut = ci_formats.cut(text, 2000)
+    assert len(cut.encode()) <= 2000
+    *lines, _, note, end = cut.split("\n")
+    assert text.startswith("\n".join(lines))
+    assert (note, end) == (f"*The rest of {1000 - len(lines)} lines is left out here. The files of the run have all.*", "")  # fmt: skip

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import code_changes, formats, pairs
-from scripts.features.compare.code_changes import CHANGED, GONE, NEW
+from scripts.features.compare import code_changes, formats, latencies, pairs
+from scripts.features.compare.code_changes import CALLS, CHANGED, GONE, NEW
 from scripts.features.compare.comparing import Settings, compare
 from scripts.records.results_file import cell_of
 from tests.report_records import records
@@ -114,6 +114,39 @@ def test_the_difference_is_divided_by_the_shares_of_both_profiles(pair, sides):
     assert change.share(change.rest_ms) == pytest.approx(0, abs=1e-12)
 
 
+def test_the_latency_is_that_of_turns_if_there_were_any(pair, sides):
+    names = list(DISPATCHES)
+    sides[0].code(DISPATCHES)
+    sides[1].code(DISPATCHES | {names[1]: "cc"})
+    for side in sides:
+        side.profile({names[0]: 1.0, names[1]: 3.0})
+    # The machine was twice as fast in the second run, which proves nothing.
+    pair.after["latency"]["values_ms"] = [0.5 * ms for ms in pair.before["latency"]["values_ms"]]
+    pair.after["latency"]["group"] = "later"
+    logs = latencies.term("again", (10.0, 10.0, 10.0), (12.0, 12.0, 12.0))
+    again = latencies.Estimate(pair, latencies.TURNS, 10.0, 12.0, (logs,))
+    folders = (sides[0].folder, sides[1].folder)
+    (slower,) = code_changes.of_pair(pair, folders, again).changed
+    assert slower.ms == (pytest.approx(7.5), pytest.approx(9.0))
+    pair.after["latency"]["anchor"] = "another"
+    assert code_changes.of_pair(pair, folders).changed[0].ms == (None, None)
+
+
+def test_a_function_that_is_called_more_often_is_named(pair, sides):
+    names = list(DISPATCHES)
+    for side, host in zip(sides, "ab", strict=True):
+        side.code(DISPATCHES, host)
+    sides[0].profile({names[0]: 2.0})
+    twice = [
+        {"function": names[0], "ms": 2.0, "nodes": [["node", "aten.mm", module]]}
+        for module in ("layer.0", "layer.1")
+    ]
+    sides[1].write("profile", "profile.json", {"dispatches": twice})
+    change = change_of(pair, sides)
+    (more,) = change.changed
+    assert (more.kind, more.modules, more.words) == (CALLS, ("layer.1",), "same code, 1 → 2 calls")
+
+
 def test_code_that_was_not_read_is_named_with_the_command(pair, sides):
     sides[0].code(DISPATCHES)
     assert "snakemake code" in change_of(pair, sides).unknown
@@ -125,5 +158,5 @@ def test_every_format_has_the_account(pair, sides):
     comparison = compare([pair], "before", "after", Settings(), codes=[change_of(pair, sides)])
     for form in formats.FORMATS.values():
         text = form(comparison, False)
-        assert "0 the same code, 1 changed" in text
+        assert "0 the same code, 1 changed" in text or "1 changed of 3 functions" in text
     assert "main_dispatch_1_softmax_8" in formats.as_markdown(comparison)

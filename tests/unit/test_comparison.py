@@ -9,13 +9,15 @@ import math
 import random
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from pydantic import TypeAdapter
 
 from scripts.features.compare import formats, latencies, outcome_changes, pairs, remeasuring
-from scripts.features.compare.comparing import Settings, compare
-from scripts.features.compare.latencies import FASTER, SAME, SLOWER
+from scripts.features.compare.code_changes import CodeChange, DispatchChange
+from scripts.features.compare.comparing import SAME_PROGRAM, Settings, compare
+from scripts.features.compare.latencies import FASTER, SAME, SLOWER, UNDECIDED
 from scripts.features.compare.verbs import compare as command
 from scripts.matrix import sections
 from scripts.records import speedups
@@ -391,7 +393,8 @@ def test_all_formats_name_the_broken_cell(monkeypatch, capsys, runs, after, tmp_
     saved = tmp_path / "comparison.json"
     said = {}
     for name in formats.FORMATS:
-        assert run(monkeypatch, *runs(), "--format", name, "--save", str(saved)) == 1
+        more = ("--format", f"json={saved}")
+        assert run(monkeypatch, *runs(), "--format", name, *more) == 1
         said[name] = capsys.readouterr().out
         assert BERT in said[name]
     assert json.loads(said["json"]) == json.loads(saved.read_text())
@@ -400,6 +403,82 @@ def test_all_formats_name_the_broken_cell(monkeypatch, capsys, runs, after, tmp_
     (error,) = [line for line in said["github"].splitlines() if line.startswith("::error")]
     assert error.startswith(f"::error title={BERT}::broken")
     assert error.endswith("100 %25 of <b>|%0Aline")
+
+
+def test_a_junit_test_fails_for_a_change_for_the_worse_and_not_for_what_is_undecided(before, after):
+    fail(cell(after, BERT))
+    cell(after, BERT)["outcome"]["detail"] = "\x1b[31mred\x1b[0m \x00 & <b>"
+    for row in after:
+        if row["latency"]:
+            row["latency"]["group"] = "later"
+    found = compared(before, after)
+    (suite,) = ElementTree.fromstring(formats.as_junit(found))
+    tests = {test.get("name"): test for test in suite}
+    assert set(tests) == {str(cell_of(row)) for row in before}
+    assert [name for name, test in tests.items() if test.find("failure") is not None] == [BERT]
+    assert "red  & <b>" in tests[BERT].find("failure").text
+    assert suite.get("failures") == "1"
+    undecided = [change.cell for change in found.latencies if change.verdict == UNDECIDED]
+    assert "latency undecided" in tests[undecided[0]].find("system-out").text
+
+
+def test_a_changed_model_is_compared_in_turns_alone_and_its_amounts_are(before, after):
+    for rows, code in ((before, "a"), (after, "b")):
+        cell(rows, BERT)["reference"]["digests"] = {"code": code, "weights": code}
+    for rows, count in ((before, 50), (after, 500)):
+        cell(rows, BERT)["compile"]["dispatch_count"] = count
+    found = compared(before, after)
+    (line,) = [each for each in found.not_compared if each.cell == BERT]
+    assert line.is_measurable
+    assert line.why == "weights: a before, b after"
+    assert ("dispatch_count", BERT) in {(each.key, each.cell) for each in found.amounts}
+    assert ("code of the model", "a", "b") in {(v.name, v.before, v.after) for v in found.versions}
+    pair = next(pair for pair in pairs.of_files(before, after) if pair.cell == BERT)
+    logs = latencies.term("again", (10.0, 10.0, 10.0), (13.0, 13.1, 13.0))
+    again = latencies.Estimate(pair, latencies.TURNS, 10.0, 13.0, (logs,))
+    found = compare([pair], "before", "after", Settings(), {BERT: again})
+    assert [change.verdict for change in found.latencies] == [SLOWER]
+    cell(after, BERT)["experiment"]["batch_size"] = 64
+    found = compare([pair], "before", "after", Settings(), {BERT: again})
+    assert [each.is_measurable for each in found.not_compared] == [False]
+
+
+def test_the_same_program_has_no_latency_to_compare(before, after):
+    slower = cell(after, BERT)["latency"]
+    slower["values_ms"] = [2 * ms for ms in slower["values_ms"]]
+    pair = next(pair for pair in pairs.of_files(before, after) if pair.cell == BERT)
+    code = CodeChange(BERT, functions=3)
+    found = compare([pair], "before", "after", Settings(), codes=[code])
+    assert (found.latencies, found.measurable, found.alarms) == ((), [], [])
+    assert [(each.cell, each.why) for each in found.not_compared] == [(BERT, SAME_PROGRAM)]
+    assert "same code" in formats.as_junit(found)
+    pair.after["versions"]["iree"] = "9.9"
+    found = compare([pair], "before", "after", Settings(), codes=[code])
+    assert [change.cell for change in found.latencies] == [BERT]
+
+
+def test_a_slower_cell_is_explained_by_its_dispatches(before, after):
+    quiet(before, 1), quiet(after, 2)
+    slower = cell(after, BERT)["latency"]
+    slower["values_ms"] = [2 * ms for ms in slower["values_ms"]]
+    pair = next(pair for pair in pairs.of_files(before, after) if pair.cell == BERT)
+    change = DispatchChange("changed", "dispatch_7_matmul", (10, 20), ms=(1.0, 3.0), modules=("layer.3.mlp",))  # fmt: skip
+    code = CodeChange(BERT, functions=3, changed=(change,), before_ms=10.0)
+    found = compare([pair], "before", "after", Settings(), codes=[code])
+    assert [change.cell for change in found.alarms] == [BERT]
+    named = "dispatches: dispatch_7_matmul (layer.3.mlp) changed +20.0%"
+    for form in (formats.as_text, formats.as_markdown, formats.as_annotations, formats.as_junit):
+        assert named in form(found)
+
+
+@pytest.mark.parametrize("words", [["markdown="], ["x"], ["text=a", "--format", "nope=b"]])
+def test_a_format_that_there_is_not_is_refused(monkeypatch, capsys, runs, words):
+    with pytest.raises(SystemExit):
+        run(monkeypatch, *runs(), "--format", *words)
+    assert (
+        "is not a format or FORMAT=FILE; formats: text, markdown, comment, json"
+        in capsys.readouterr().err
+    )
 
 
 def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, before, after):

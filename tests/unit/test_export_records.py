@@ -131,7 +131,7 @@ def export(tmp_path, monkeypatch, capsys):
     return Exporter(tmp_path, monkeypatch, capsys)
 
 
-FORMATS = ("torchbench-xla", "google-benchmark", "dynamo-csv")
+FORMATS = ("torchbench-xla", "google-benchmark", "dynamo-csv", "pytorch-hud", "github-action-benchmark")  # fmt: skip
 
 
 # The command line
@@ -779,3 +779,64 @@ def test_the_profilers_totals_are_lists_of_one_number_and_nothing_else_of_a_prof
     metrics = export.xla(row)[0]["metrics"]
     assert (metrics["total_cpu_time_s"], metrics["total_cuda_time_s"]) == ([0.25], [0.0])
     assert not {"operators", "dynamo_counters", "profiler"} & metrics.keys()
+
+
+# pytorch-hud and github-action-benchmark
+
+
+TEXTS = {"name", "mode", "dtype", "type", "backend", "repo", "branch", "sha", "version"}
+
+
+def texts(value: dict) -> None:
+    """The columns of the database's table: texts, and maps from texts to texts."""
+    for key, inner in value.items():
+        if key == "extra_info":
+            assert all(isinstance(part, str) for pair in inner.items() for part in pair), inner
+        elif key in TEXTS:
+            assert isinstance(inner, str), value
+
+
+def test_the_database_of_pytorch_gets_a_record_per_value(export):
+    made = complete(record("iree", detail=""))
+    export.write(made, complete(failed("iree", model="bad")))
+    [path] = export("pytorch-hud", "--benchmark", "mine")
+    entries = json.loads(path.read_text(), parse_constant=pytest.fail)
+    for entry in entries:
+        assert set(entry) == {"benchmark", "model", "dependencies", "metric"}
+        assert entry["benchmark"]["name"] == "mine"
+        for part in (entry["benchmark"], entry["model"], entry["metric"], *entry["dependencies"].values()):  # fmt: skip
+            texts(part)
+        assert entry["model"]["origins"] == ["zoo"]
+    metrics = {(e["model"]["name"], e["metric"]["name"]): e["metric"]["benchmark_values"] for e in entries}  # fmt: skip
+    assert metrics["net", "ok"] == [1.0]
+    assert metrics["net", "latency_ms"] == made["latency"]["values_ms"]
+    assert metrics["net", "compile_s"] == [7.5]
+    assert [key for key in metrics if key[0] == "bad"] == [("bad", "ok")]
+    assert metrics["bad", "ok"] == [0.0]
+    assert entries[0]["dependencies"]["iree"]["version"] == "3.13.0"
+    assert entries[0]["dependencies"]["iree"]["extra_info"] == {"build": "rc1"}
+
+
+def test_the_charts_of_a_branch_get_what_was_measured(export):
+    export.write(complete(record("iree")), complete(failed("iree", model="bad")))
+    [path] = export("github-action-benchmark")
+    entries = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert entries[0] == {
+        "name": "net/mlir/llvm-cpu latency_ms",
+        "unit": "ms",
+        "value": 40.0,
+        "extra": "99 % interval 38 to 42 ms",
+    }
+    assert {"name": "net/mlir/llvm-cpu compile_s", "unit": "s", "value": 7.5} in entries
+    assert not [entry for entry in entries if entry["name"].startswith("bad")]
+    assert "1 cells that were not measured are left out" in export.notes
+    export.write(complete(failed("iree")))
+    assert "no cell was measured" in export.refuses("github-action-benchmark")
+
+
+def complete(made: dict) -> dict:
+    """A record with versions and an interval."""
+    made["versions"] = {"iree": "3.13.0", "iree_build": "rc1", "torch": None}
+    if made["latency"]:
+        made["latency"] |= {"low_ms": 38.0, "high_ms": 42.0}
+    return made

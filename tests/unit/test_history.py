@@ -28,7 +28,7 @@ FOLDER = Path("results/history")
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(store, "commit", lambda: "c0ffee")
+    monkeypatch.setattr(store, "commit", lambda folder: "c0ffee")
 
 
 @pytest.fixture
@@ -54,6 +54,15 @@ def aggregate(results, monkeypatch):
         aggregate_results.main()
 
     return call
+
+
+def test_the_same_rows_at_another_commit_are_of_both(aggregate, run, monkeypatch):
+    aggregate()
+    monkeypatch.setattr(store, "commit", lambda folder: "beef")
+    run("--keep")
+    run("--keep")
+    (kept,), wrong = store.read(FOLDER)
+    assert (kept.entry.commits, wrong) == (["c0ffee", "beef"], [])
 
 
 def listed() -> list[str]:

@@ -14,23 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic
+from scripts.features.compare import latencies
+from scripts.features.compare.latencies import Estimate
 from scripts.features.compare.pairs import Pair, Record
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.stage import STATUS
 from scripts.records.results_file import cell_of
 from scripts.supervise import outcome
-from scripts.timing import ratios
 
 SAME, CHANGED, NEW, GONE = "same code", "changed", "new", "gone"
+CALLS = "other number of calls"
 
 
 @dataclass(frozen=True)
 class DispatchChange:
-    """A dispatch (or another function of a program) before and after. `kind`: SAME, CHANGED, NEW or GONE.
+    """A dispatch (or another function of a program) before and after. `kind`: SAME, CHANGED, NEW, GONE, or CALLS: the same code, which is
+    called more or less often.
 
     `instructions`, `ms`: before and after; None on the side that lacks it, and `ms` where there is no profile. `tiling`: what of its
-    pipeline and tile sizes only one side has. `modules`: the nn.Modules that it computes.
+    pipeline and tile sizes only one side has. `modules`: the nn.Modules that it computes; of CALLS those that only one side has. `calls`:
+    its calls in a profile, before and after.
     """
 
     kind: str
@@ -39,6 +43,16 @@ class DispatchChange:
     tiling: tuple[str, str] = ("", "")
     ms: tuple[float | None, float | None] = (None, None)
     modules: tuple[str, ...] = ()
+    calls: tuple[int, int] = (0, 0)
+
+    @property
+    def words(self) -> str:
+        """What has changed."""
+        return (
+            f"same code, {self.calls[0]} → {self.calls[1]} calls"
+            if self.kind == CALLS
+            else self.kind
+        )
 
     @property
     def difference_ms(self) -> float | None:
@@ -79,15 +93,20 @@ def has_code(pair: Pair) -> bool:
     return pair.both is not None and pair.both[0]["experiment"]["runtime"] == "iree"
 
 
-def of_pair(pair: Pair, folders: tuple[Path, Path]) -> CodeChange:
-    """What differs in the code of a cell. `folders`: those in which the runs before and after were started."""
+def of_pair(pair: Pair, folders: tuple[Path, Path], in_turns: Estimate | None = None) -> CodeChange:
+    """What differs in the code of a cell. `folders`: those in which the runs before and after were started. `in_turns`: the change of its
+    latency, if it was timed again; otherwise that by its rows, if they can be compared."""
     assert pair.both is not None
+    estimate = in_turns or latencies.of_pair(pair)
+    ms: tuple[float | None, float | None] = (None, None)
+    if isinstance(estimate, Estimate):
+        ms = estimate.before_ms, estimate.before_ms * math.exp(estimate.difference.value)
     sides = list(zip(pair.both, folders, strict=True))
     try:
         before, after = (_code(row, folder) for row, folder in sides)
     except LookupError as error:
         return CodeChange(pair.cell, unknown=str(error.args[0]))
-    times = [_times(row, folder) for row, folder in sides]
+    times = [_times(row, folder, known) for (row, folder), known in zip(sides, ms, strict=True)]
     functions = list(_matched(before["functions"], after["functions"], times))
     changed = [function for function in functions if function.kind != SAME]
     rest = [f.difference_ms for f in functions if f.kind == SAME and f.difference_ms is not None]
@@ -97,7 +116,7 @@ def of_pair(pair: Pair, folders: tuple[Path, Path]) -> CodeChange:
         len(functions),
         tuple(sorted(changed, key=lambda function: -abs(function.difference_ms or 0.0))),
         sum(rest) if rest else None,
-        _latency(pair.both[0]),
+        ms[0],
     )
 
 
@@ -119,38 +138,37 @@ def _code(row: Record, folder: Path) -> dict[str, Any]:
     raise LookupError(f"{path.parent} ended with {ended.status} ({ended.reason}): {ended.detail}")
 
 
-def _latency(row: Record) -> float | None:
-    values = (row["latency"] or {}).get("values_ms") or ()
-    return math.exp(ratios.log_mean(values)) if values else None
-
-
 @dataclass(frozen=True)
 class _Time:
-    """The milliseconds of a function per call, and the nn.Modules that it computes."""
+    """The milliseconds of a function in a call of the program, if they are known, the nn.Modules that it computes, and how often it is
+    called there."""
 
-    ms: float
+    ms: float | None
     modules: tuple[str, ...]
+    calls: int
 
 
-def _times(row: Record, folder: Path) -> Mapping[str, _Time]:
+def _times(row: Record, folder: Path, latency: float | None) -> Mapping[str, _Time]:
     """The functions of a profile by name; {} if there is none.
 
     All dispatches of a profile ran in the same seconds, but those of two profiles did not. So a dispatch has its share of its profile,
-    of the latency that its row was timed with, in turns with the other one.
+    of a latency that can be compared with that of the other side.
     """
     path = _file(row, folder, "profile_iree", "profile.json")
-    latency = _latency(row)
-    if latency is None or not path.is_file() or not path.stat().st_size:
+    if not path.is_file() or not path.stat().st_size:
         return {}
     dispatches = atomic.read_json(path)["dispatches"]
     whole = sum(dispatch["ms"] for dispatch in dispatches)
     by_function: dict[str, _Time] = {}
     for dispatch in dispatches:
         name = dispatch["function"]
-        known = by_function.get(name, _Time(0.0, ()))
+        known = by_function.get(name, _Time(None, (), 0))
+        own = None if latency is None else dispatch["ms"] / whole * latency
         modules = (*known.modules, *(module for _, _, module in dispatch["nodes"] if module))
         by_function[name] = _Time(
-            known.ms + dispatch["ms"] / whole * latency, tuple(dict.fromkeys(modules))
+            own if own is None else (known.ms or 0.0) + own,
+            tuple(dict.fromkeys(modules)),
+            known.calls + 1,
         )
     return by_function
 
@@ -195,9 +213,13 @@ def _change(
         assert side is not None
         return DispatchChange(kind, side["name"], instructions, ms=ms, modules=modules)
     kind = SAME if was["digest"] == now["digest"] else CHANGED
+    calls = (before.calls, after.calls) if before and after else (0, 0)
+    if kind == SAME and before and after and before.calls != after.calls:
+        kind = CALLS
+        modules = tuple(sorted(set(before.modules) ^ set(after.modules)))
     only = [
         [text for text in a["tiling"] if text not in b["tiling"]]
         for a, b in ((was, now), (now, was))
     ]
     tiling = ("; ".join(only[0]), "; ".join(only[1]))
-    return DispatchChange(kind, now["name"], instructions, tiling, ms, modules)
+    return DispatchChange(kind, now["name"], instructions, tiling, ms, modules, calls)

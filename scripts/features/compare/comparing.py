@@ -25,11 +25,20 @@ from scripts.features.compare.outcome_changes import (
     Ending,
     OutcomeChange,
 )
-from scripts.features.compare.pairs import Pair, Record, changed, difference, options_of
+from scripts.features.compare.pairs import (
+    OF_MODEL,
+    Pair,
+    Record,
+    changed,
+    difference,
+    options_of,
+    versions_of,
+)
 from scripts.records.fields import lookup
 
 MATTERS = 1.05
 """The default of the ratio of latencies from which a change matters."""
+SAME_PROGRAM = "same code and versions, so the same program"
 
 
 @dataclass(frozen=True)
@@ -107,12 +116,12 @@ Change = OutcomeChange | LatencyChange | AmountChange
 
 @dataclass(frozen=True)
 class Comparison:
-    """`before`, `after`: what was compared. `cells`: in both. `unchanged`: those of them with the same outcome."""
+    """`before`, `after`: what was compared. `names`: of the cells in both. `unchanged`: those of them with the same outcome."""
 
     before: str
     after: str
     settings: Settings
-    cells: int
+    names: tuple[str, ...]
     unchanged: int
     versions: tuple[VersionChange, ...]
     outcomes: tuple[OutcomeChange, ...]
@@ -121,6 +130,11 @@ class Comparison:
     amounts: tuple[AmountChange, ...]
     means: tuple[MeanChange, ...]
     codes: tuple[CodeChange, ...] = ()
+
+    @property
+    def cells(self) -> int:
+        """Number of cells in both."""
+        return len(self.names)
 
     @property
     def measurable(self) -> list[str]:
@@ -145,7 +159,8 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as JSON, with the cells of the alarms."""
-        return asdict(self) | {"alarms": [change.cell for change in self.alarms]}
+        alarms = [change.cell for change in self.alarms]
+        return asdict(self) | {"cells": self.cells, "alarms": alarms}
 
 
 def compare(
@@ -154,11 +169,18 @@ def compare(
     after: str,
     settings: Settings,
     in_turns: Mapping[str, Estimate] | None = None,
-    codes: Iterable[CodeChange] = (),
+    codes: Sequence[CodeChange] = (),
 ) -> Comparison:
     """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
-    those by their rows. `codes`: what differs in the code, if that was asked for."""
-    by_pair = [latencies.of_pair(pair, (in_turns or {}).get(pair.cell)) for pair in pairs]
+    those by their rows. `codes`: what differs in the code, if that was asked for; a latency of the same code with the same versions
+    cannot have changed, and is not compared."""
+    same_code = {code.cell for code in codes if code.is_same}
+    by_pair = [
+        NotCompared(pair.cell, SAME_PROGRAM)
+        if pair.cell in same_code and _same_versions(pair)
+        else latencies.of_pair(pair, (in_turns or {}).get(pair.cell))
+        for pair in pairs
+    ]
     estimates = [estimate for estimate in by_pair if isinstance(estimate, Estimate)]
     outcomes = [change for pair in pairs if (change := _outcome(pair))]
     in_both = {pair.cell: pair.both for pair in pairs if pair.both}
@@ -166,7 +188,7 @@ def compare(
         before,
         after,
         settings,
-        cells=len(in_both),
+        names=tuple(in_both),
         unchanged=len(in_both) - sum(change.cell in in_both for change in outcomes),
         versions=_versions(in_both.values()),
         outcomes=tuple(sorted(outcomes, key=lambda change: [*KINDS].index(change.kind))),
@@ -175,6 +197,12 @@ def compare(
         amounts=tuple(_amounts(in_both, settings)),
         means=tuple(latencies.means(estimates)),
         codes=tuple(codes),
+    )
+
+
+def _same_versions(pair: Pair) -> bool:
+    return pair.measured is not None and versions_of(pair.measured[0]) == versions_of(
+        pair.measured[1]
     )
 
 
@@ -187,8 +215,8 @@ def _amounts(
     in_both: Mapping[str, tuple[Record, Record]], settings: Settings
 ) -> Iterator[AmountChange]:
     """The values that are larger, or smaller, than before by more than their thresholds, of rows that are the same
-    measurement."""
-    same = {cell: rows for cell, rows in in_both.items() if not difference(*rows)}
+    measurement, but for the model's own code and weights."""
+    same = {cell: rows for cell, rows in in_both.items() if not difference(*rows, but=OF_MODEL)}
     for key, amount in AMOUNTS.items():
         threshold = getattr(settings, key)
         for cell, rows in same.items() if threshold is not None else ():

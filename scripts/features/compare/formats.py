@@ -1,4 +1,4 @@
-"""A comparison as text, Markdown, JSON, or annotations of GitHub Actions."""
+"""A comparison as text, Markdown, JSON, JUnit XML, or annotations of GitHub Actions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from scripts.features.compare.latencies import (
     MeanChange,
 )
 from scripts.features.compare.outcome_changes import GONE, KINDS, NEW, OutcomeChange
-from scripts.records import markdown
+from scripts.records import ci_formats, markdown
+from scripts.records.ci_formats import Case
 from scripts.records.wording import milliseconds
 
 WIDTH = 160
 BY_ANCHOR = "By anchor: the ratio is that of the speed-ups over the anchor; the milliseconds are of different times."
 SHOWN = 40
-"""Rows of a table of undecided or unchanged latencies."""
+"""Rows of a table of undecided or unchanged latencies, and changes for the worse in the summary."""
+BLAMED = 3
+"""Dispatches that are named in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -88,42 +91,75 @@ def as_annotations(comparison: Comparison, with_all: bool = False) -> str:
     alarms, lines = comparison.alarms, []
     changes: list[Change] = [*comparison.outcomes, *comparison.latencies, *comparison.amounts]
     for change in changes:
-        said = _said(change)
-        if change in alarms or said:
-            lines.append(_command("error" if change in alarms else "notice", said, change.cell))
+        if said := _said(change, comparison.codes):
+            kind = "error" if change in alarms else "notice"
+            lines.append(ci_formats.annotation(kind, said, change.cell))
     title = f"{comparison.before} → {comparison.after}"
-    lines.append(_command("notice", "\n".join(summary(comparison)), title))
+    lines.append(ci_formats.annotation("notice", "\n".join(summary(comparison)), title))
     return "".join(f"{line}\n" for line in lines)
 
 
-def _said(change: Change) -> str:
-    """A change in one line; "" for a latency of which no change was found."""
+def as_junit(comparison: Comparison, with_all: bool = False) -> str:
+    """Return JUnit XML with a test per cell of both sides. Only changes for the worse that count are failures."""
+    alarms: dict[str, list[str]] = {}
+    for change in comparison.alarms:
+        alarms.setdefault(change.cell, []).append(_said(change, comparison.codes))
+    skipped = {each.cell: f"latencies not compared: {each.why}" for each in comparison.not_compared}
+    outputs: dict[str, list[str]] = {}
+    for change in comparison.latencies:
+        outputs.setdefault(change.cell, []).append(f"latency {change.verdict}: {_ratio(change)}")
+    for code in comparison.codes:
+        outputs.setdefault(code.cell, []).append(_code_said(code))
+    cases = [
+        Case(
+            name,
+            "\n".join(alarms.get(name, ())),
+            "" if name in alarms else skipped.get(name, ""),
+            "\n".join(outputs.get(name, ())),
+        )
+        for name in (*comparison.names, *(cell for cell in alarms if cell not in comparison.names))
+    ]
+    return ci_formats.junit("comparison", f"{comparison.before} → {comparison.after}", cases)
+
+
+def _said(change: Change, codes: Sequence[CodeChange]) -> str:
+    """A change in one line, a slower cell with the dispatches that explain it; "" for a latency of which no change was found."""
     match change:
         case OutcomeChange():
             detail = f": {change.detail}" if change.detail else ""
             outcomes = f"{change.before or '–'} → {change.after or '–'}"
             return f"{change.kind} ({KINDS[change.kind]}): {outcomes}{detail}"
         case LatencyChange():
-            is_change = change.verdict in (SLOWER, FASTER)
-            return f"{change.verdict}: {_ratio(change)}" if is_change else ""
+            if change.verdict not in (SLOWER, FASTER):
+                return ""
+            said = f"{change.verdict}: {_ratio(change)}"
         case AmountChange():
-            return f"{AMOUNTS[change.key].words}: {_amount(change)}"
+            said = f"{AMOUNTS[change.key].words}: {_amount(change)}"
+    # A slower cell, or one with more dispatches.
+    is_explained = isinstance(change, LatencyChange) or change.key == "dispatch_count"
+    code = [_blamed(code) for code in codes if code.cell == change.cell and is_explained]
+    return "; ".join([said, *filter(None, code)])
 
 
-def _command(kind: str, message: str, title: str) -> str:
-    """A workflow command. Its parts are escaped as @actions/core does it."""
-    body, head = (
-        text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-        for text in (message, title)
-    )
-    return f"::{kind} title={head.replace(':', '%3A').replace(',', '%2C')}::{body}"
+def _blamed(code: CodeChange) -> str:
+    """The dispatches that make the largest difference, in a line."""
+    said = []
+    for change in code.changed[:BLAMED]:
+        share = code.share(change.difference_ms)
+        modules = f" ({', '.join(change.modules)})" if change.modules else ""
+        said.append(
+            f"{change.name}{modules} {change.words}{'' if share is None else f' {share:+.1%}'}"
+        )
+    return f"dispatches: {', '.join(said)}" if said else "" if code.unknown else _code_said(code)
 
 
 FORMATS: dict[str, Callable[[Comparison, bool], str]] = {
     "text": as_text,
-    "markdown": as_markdown,
+    "markdown": lambda *args: ci_formats.cut(as_markdown(*args), ci_formats.SUMMARY_BYTES),
+    "comment": lambda *args: ci_formats.cut(as_markdown(*args), ci_formats.COMMENT_BYTES),
     "json": as_json,
     "github": as_annotations,
+    "junit": as_junit,
 }
 
 
@@ -147,8 +183,11 @@ def summary(comparison: Comparison) -> list[str]:
     for mean in comparison.means:
         if mean.by == ALL:
             said.append(f"geometric mean of the ratios after / before: {_ratio(mean)}")
-    worse = len(comparison.alarms)
-    return [*said, f"{worse} changes for the worse" if worse else "no change for the worse"]
+    alarms = comparison.alarms
+    if not alarms:
+        return [*said, "no change for the worse"]
+    shown = [f"{each.cell}: {_said(each, comparison.codes)}" for each in alarms[:SHOWN]]
+    return [*said, f"{len(alarms)} changes for the worse", *shown]
 
 
 def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
@@ -232,7 +271,7 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
     """What differs in the code, by cell and by dispatch."""
     cells = [(code.cell, _code_said(code)) for code in codes]
     dispatches = [
-        (code.cell, change.kind, change.name, *_dispatch(code, change))
+        (code.cell, change.words, change.name, *_dispatch(code, change))
         for code in codes
         for change in code.changed[: None if with_all else SHOWN]
     ]
@@ -241,8 +280,8 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
         Section("Code", ("cell", "code"), _by_path(cells, with_all)),
         Section(
             *("Dispatches whose code differs", head, dispatches, (6, 7)),
-            "Latency: what the dispatch adds to it, as a share of the latency before. Milliseconds: its share in a profile, of the "
-            "latency of the row. Both need `snakemake profile`.",
+            "Latency: what the dispatch adds to it, as a share of the latency before. Milliseconds: its share in a profile, of a latency "
+            "that can be compared with that of the other side. Both need `snakemake profile`.",
         ),
     ]
 

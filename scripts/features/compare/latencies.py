@@ -96,14 +96,18 @@ class NotCompared:
 
 def of_pair(pair: Pair, in_turns: Estimate | None = None) -> Estimate | NotCompared | None:
     """Return the change of a cell: `in_turns`, if both were timed again, or else that by their rows; None if not both
-    rows have a latency. Rows that are not the same measurement are not compared, however they were timed."""
+    rows have a latency. Rows that are not the same measurement are not compared, however they were timed, but for rows of which only the
+    model's own code or weights differ: these are compared in turns."""
     if pair.measured is None:
         return None
-    if why := pairs.difference(*pair.measured):
+    if why := pairs.difference(*pair.measured, but=pairs.OF_MODEL):
         return NotCompared(pair.cell, why)
     if in_turns:
         return in_turns
     before, after = (row["latency"] for row in pair.measured)
+    if why := pairs.difference(*pair.measured):
+        # Its anchor has changed with it, so only turns of both can compare them.
+        return NotCompared(pair.cell, why, before["anchor_ms"] != before["values_ms"])
     shared = before["group"] == after["group"]
     if not shared:
         was, now = (latency["anchor"] or "none" for latency in (before, after))
@@ -112,10 +116,11 @@ def of_pair(pair: Pair, in_turns: Estimate | None = None) -> Estimate | NotCompa
         if before["anchor_ms"] == before["values_ms"]:
             return NotCompared(pair.cell, IS_ANCHOR)
     counts = [latency["generations"] for latency in (before, after)]
-    if min(counts) < ratios.LEAST and not (shared and before["values_ms"] == after["values_ms"]):
+    is_same = shared and before["values_ms"] == after["values_ms"]
+    if min(counts) < ratios.LEAST and not is_same:
         why = f"{counts[0]} generations before, {counts[1]} after; an interval needs {ratios.LEAST}"
         return NotCompared(pair.cell, why, True)
-    noises = [speedups.noise(latency) for latency in (before, after)]
+    noises = [None if is_same else speedups.noise(latency) for latency in (before, after)]
     terms = [term(before["group"], before["values_ms"], after["values_ms"], noises[0])] if shared else [
         term(before["group"], before["values_ms"], before["anchor_ms"], noises[0]),
         term(after["group"], after["anchor_ms"], after["values_ms"], noises[1]),

@@ -18,7 +18,7 @@ _OF_COMPARISON = ("before", "after", "summary", "tables", "latencies")
 
 
 def comparison(source: Source) -> dict[str, Any] | None:
-    """Return what `vmfbench compare --save results/comparison.json` has found. Raises ValueError or KeyError for a file of
+    """Return what `vmfbench compare --format json=results/comparison.json` has found. Raises ValueError or KeyError for a file of
     another form."""
     path = source.results / "comparison.json"
     if not path.is_file():
@@ -87,5 +87,5 @@ def _series(rows: dict[str, int], places: dict[str, int], of_cell: Series) -> di
 
 VIEWS = (
     View("history", "History", history, f"results/history/ has fewer than two runs. Every run that changes a row adds one; {AGAIN}snakemake --cores 8 results/report.html"),
-    View("comparison", "Comparison", comparison, f"Nothing was compared. Compare with an earlier run, {AGAIN}vmfbench compare BEFORE/results results --save results/comparison.json"),
+    View("comparison", "Comparison", comparison, f"Nothing was compared. Compare with an earlier run, {AGAIN}vmfbench compare BEFORE/results results --format json=results/comparison.json"),
 )  # fmt: skip

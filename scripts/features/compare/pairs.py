@@ -3,7 +3,7 @@ compared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,12 @@ def options_of(record: Record) -> dict[str, str | None]:
         "opt level": experiment.get("opt_level"),
         "flags": " ".join(experiment.get("flags") or ()) or None,
         "rewrites": ", ".join((record.get("export") or {}).get("rewrites") or ()) or None,
+        "code of the model": _digests(record).get("code"),
     }
+
+
+def _digests(record: Record) -> Mapping[str, str]:
+    return record["reference"].get("digests") or {}
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -95,13 +100,17 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[s
     return [(name, was, now) for name, was, now in values if was != now]
 
 
-def difference(before: Record, after: Record) -> str:
-    """Return what differs between two rows that would have to be the same, or "".
+OF_MODEL = ("bytes of the weights", "weights", "code of the model")
+"""What a change of a model's code changes, which two commits of a project may differ in."""
+
+
+def difference(before: Record, after: Record, but: Collection[str] = ()) -> str:
+    """Return what differs between two rows that would have to be the same, or "". `but`: names of what may differ.
 
     A value that one of the rows does not have (older records lack some) is not compared.
     """
     for name, was, now in changed(_conditions(before), _conditions(after)):
-        if was is None or now is None:
+        if was is None or now is None or name in but:
             continue
         parts = changed(was, now) if isinstance(was, Mapping) else [("", was, now)]
         said = [f"{part} {old} before, {new} after".strip() for part, old, new in parts]
@@ -112,7 +121,7 @@ def difference(before: Record, after: Record) -> str:
 def _conditions(record: Record) -> dict[str, Any]:
     """What both rows of a pair must share, by its name."""
     experiment, reference = record["experiment"], record["reference"]
-    digests = reference.get("digests") or {}
+    digests = _digests(record)
     return {
         "device": " ".join(map(str, speedups.device_of(record)[:2])),
         "threads": record["run"]["threads"],

@@ -35,7 +35,7 @@ def measure(pair: Pair, folders: tuple[Path, Path], rule: Rule) -> Estimate:
     """
     if pair.measured is None:
         raise NotMeasured("it has no latency on both sides")
-    if why := pairs.difference(*pair.measured):
+    if why := pairs.difference(*pair.measured, but=pairs.OF_MODEL):
         raise NotMeasured(why)
     sides = [*zip((BEFORE, AFTER), pair.measured, folders, strict=True)]
     with tempfile.TemporaryDirectory(prefix="compare-") as logs:

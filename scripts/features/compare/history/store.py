@@ -43,7 +43,8 @@ class Entry(msgspec.Struct, frozen=True):
     """One aggregate. `made`: when it was aggregated, in seconds since the epoch. `measured`: when the timing of its
     first and of its last group began; None if nothing was timed. `commit`: of the checkout, with `-dirty` if files
     differed from it; "" if it is not known. `toolchains`: versions by package, by toolchain. `statuses`: number of
-    rows by status."""
+    rows by status. `commits`: of the repository in which the run was started, which is the checkout's or your own; several if
+    the same rows were kept at several commits."""
 
     id: str
     kind: str
@@ -53,6 +54,7 @@ class Entry(msgspec.Struct, frozen=True):
     machine: Machine
     toolchains: dict[str, dict[str, list[str]]]
     statuses: dict[str, int]
+    commits: list[str] = []
 
     @property
     def rows(self) -> int:
@@ -102,7 +104,7 @@ class Kept:
             text = zstandard.decompress(self.path.read_bytes())
         except (OSError, zstandard.ZstdError) as error:
             raise Damaged(f"{self.path}: cannot be read ({error})") from error
-        if _id(text) != self.entry.id:
+        if id_of(text) != self.entry.id:
             raise Damaged(f"{self.path}: its content is not the one that was kept")
         yield from _decoded(text)
 
@@ -110,7 +112,7 @@ class Kept:
 def keep(records: Path, kind: str) -> None:
     """Add an aggregate, a file of records, to the history beside it.
 
-    Nothing is written if the history has the same records already. An error is printed and does not stop the run: the
+    If the history has the same records already, only the commit is added. An error is printed and does not stop the run: the
     results themselves are complete.
     """
     folder = records.parent / FOLDER.name
@@ -118,11 +120,16 @@ def keep(records: Path, kind: str) -> None:
         import zstandard
 
         text = records.read_bytes()
-        name = _id(text)
+        name = id_of(text)
         about = folder / f"{name}.json"
         if about.exists():
+            known = msgspec.json.decode(about.read_bytes(), type=Entry)
+            here = commit(records.absolute().parent)
+            if here and here not in known.commits:
+                more = msgspec.structs.replace(known, commits=[*known.commits, here])
+                atomic.write_json(about, msgspec.to_builtins(more))
             return
-        entry = _described(name, kind, _decoded(text))
+        entry = _described(name, kind, _decoded(text), records.parent)
         # The description is last: an entry without one is not complete, and is written again.
         atomic.write_bytes(folder / f"{name}.jsonl.zst", zstandard.compress(text, LEVEL))
         atomic.write_json(about, msgspec.to_builtins(entry))
@@ -130,8 +137,11 @@ def keep(records: Path, kind: str) -> None:
         print(f"note: {records} was not added to the history: {error}", file=sys.stderr)
 
 
-def _described(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> Entry:
-    """The description of an aggregate that is made now, on this machine."""
+def _described(
+    name: str, kind: str, records: Iterable[Mapping[str, Any]], records_of: Path
+) -> Entry:
+    """The description of an aggregate that is made now, on this machine. `records_of`: the folder with its file."""
+    here = commit(records_of.absolute().parent)
     statuses: Counter[str] = Counter()
     versions: dict[str, dict[str, set[str]]] = {}
     started: list[float] = []
@@ -147,20 +157,21 @@ def _described(name: str, kind: str, records: Iterable[Mapping[str, Any]]) -> En
         kind,
         round(time.time(), 3),
         (min(started), max(started)) if started else None,
-        commit(),
+        commit(checkout.ROOT),
         Machine(platform.node(), machine.cpu_name(), machine.physical_cores()),
         {
             toolchain: {package: sorted(known) for package, known in sorted(packages.items())}
             for toolchain, packages in sorted(versions.items())
         },
         dict(sorted(statuses.items())),
+        [here] if here else [],
     )
 
 
-def commit() -> str:
-    """Return the commit of the checkout, with `-dirty` if its files differ from it; "" if it is not known."""
+def commit(folder: Path) -> str:
+    """Return the commit of the repository of a folder, with `-dirty` if its files differ from it; "" if it is not known."""
     words = ["describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
-    command = ["git", "-C", str(checkout.ROOT), *words]
+    command = ["git", "-C", str(folder), *words]
     # Without its locks, git does not disturb another git in the checkout.
     quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
     try:
@@ -193,6 +204,6 @@ def _decoded(text: bytes) -> Iterator[dict[str, Any]]:
     return (msgspec.json.decode(line) for line in text.split(b"\n") if line.strip())
 
 
-def _id(text: bytes) -> str:
+def id_of(text: bytes) -> str:
     """Return the id of records, given as lines of JSON."""
     return hashlib.sha256(text).hexdigest()[:16]

@@ -1,34 +1,53 @@
-"""Compare two runs, or two toolchains of one run; exit with 1 if something has become worse."""
+"""Compare two runs, a run with that of another commit, or two toolchains of one run; exit with 1 if something has become worse."""
 
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from scripts.core import atomic, checkout, exits
-from scripts.features.compare import code_changes, formats, pairs, remeasuring
+from scripts.core import checkout, exits
+from scripts.features.compare import baseline_run, code_changes, formats, pairs, remeasuring
 from scripts.features.compare.comparing import Settings, compare
+from scripts.features.compare.history import store
 from scripts.features.compare.latencies import Estimate
 from scripts.features.compare.pairs import Pair
 from scripts.matrix import cell, settings
 from scripts.matrix.reading import ConfigError
+from scripts.records import ci_formats
+from scripts.records.ci_formats import BAD_INPUT
 from scripts.records.results_file import BadRecords, read
 from scripts.timing.turns import Rule
 
 RESULTS = Path("results")
-ROWS = "results.jsonl"
-BAD_INPUT = 2
-"""The exit code for input that cannot be used: 1 means that something has become worse."""
 
 
 def main() -> int:
     args = _arguments()
-    before, after = args.toolchain or map(str, args.rows)
+    if args.commit:
+        try:
+            print(baseline_run.commit_of(args.against, args.base))
+        except BadRecords as error:
+            exits.fail(str(error), BAD_INPUT)
+        return 0
+    before, after = args.toolchain or map(str, (args.against or args.rows[0], args.rows[-1]))
     try:
         thresholds = _settings(args.configfile)
         rows = [[record.data for record in read(_rows_file(path))] for path in args.rows]
+        if args.against:
+            results = _rows_file(args.rows[0]).parent
+            history = args.history or str(results / store.FOLDER.name)
+            baseline = baseline_run.find(args.against, args.base, history, results)
+            before, rows = baseline.name, [baseline.rows, *rows]
+            if baseline.results and baseline.results.resolve() != results.resolve():
+                args.rows = [baseline.results, results]
+            elif args.why or args.remeasure:
+                raise BadRecords(
+                    f"{history}: the results of {before} are not beside it any more, so --why and --remeasure have nothing to read; "
+                    "--history BEFORE/results/history names that of another folder"
+                )
         chosen = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
         chosen = [pair for pair in chosen if cell.selects(args.cell, pair.cell)]
         if not chosen:
@@ -39,28 +58,43 @@ def main() -> int:
         comparison = compare(chosen, before, after, thresholds, codes=codes)
         if args.remeasure:
             again = _again(args, comparison.measurable, chosen)
+            codes = [code_changes.of_pair(p, _folders(args), again.get(p.cell)) for p in compiled]
             comparison = compare(chosen, before, after, thresholds, again, codes)
-        if args.save:
-            atomic.write_text(args.save, formats.as_json(comparison, args.all))
-        text = formats.FORMATS[args.format](comparison, args.all)
     except (BadRecords, ConfigError, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
-    print(text, end="")
+    made = {
+        name: functools.partial(form, comparison, args.all)
+        for name, form in formats.FORMATS.items()
+    }
+    ci_formats.write(args.format, made)
     return 1 if comparison.alarms else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     option = parser.add_argument
-    two = "two folders results/, or two files results.jsonl; with --toolchain one, or none for results/"
+    two = "two folders results/, or two files results.jsonl; with --toolchain or --against one, or none for results/"
     option("rows", nargs="*", type=Path, metavar="BEFORE AFTER", help=two)
     names = ("BEFORE", "AFTER")
     option("--toolchain", nargs=2, metavar=names, help="two toolchains of one run")
-    option("--format", choices=formats.FORMATS, default="text")
+    commits = "; ".join(f"{name}: {what}" for name, what in baseline_run.AGAINST.items())
+    option(
+        "--against",
+        choices=baseline_run.AGAINST,
+        help=f"compare one folder with the run of a commit. {commits}",
+    )
+    option(
+        "--base",
+        default="",
+        metavar="BRANCH",
+        help="for fork-point; default: that of the pull request, or origin/HEAD",
+    )
+    option("--commit", action="store_true", help="only print the commit that --against names")
+    where = "a folder with runs, or a branch with its files; default: RESULTS/history"
+    option("--history", default="", metavar="DIR|BRANCH", help=where)
+    ci_formats.add_option(parser, formats.FORMATS)
     shown = "show also latencies of which no change was found"
     option("--all", action="store_true", help=shown)
-    saved = f"also write the comparison as JSON, such as {RESULTS}/comparison.json for results/report.html"
-    option("--save", type=Path, metavar="FILE", help=saved)
     over = "files over config.yaml, for the thresholds in `compare`"
     option("--configfile", nargs="*", type=Path, default=[], help=over)
     again = "time undecided cells again, both programs in turns, on this machine"
@@ -71,10 +105,14 @@ def _arguments() -> argparse.Namespace:
     option("--budget", type=float, default=Rule.budget_s, metavar="SECONDS", help=seconds)
     cell.add_arguments(parser)
     args = parser.parse_args()
-    if len(args.rows) != 2 and not (args.toolchain and len(args.rows) < 2):
-        parser.error("name two folders or files; or --toolchain BEFORE AFTER and at most one")
+    if bool(args.toolchain) + bool(args.against) + (len(args.rows) == 2) != 1:
+        parser.error(
+            "name two folders or files; or --toolchain BEFORE AFTER, or --against, and at most one"
+        )
+    if args.commit and args.against in (None, baseline_run.LATEST):
+        parser.error("--commit: give --against fork-point or parent")
     args.rows = args.rows or [RESULTS]
-    if args.remeasure and not args.toolchain and len(set(_folders(args))) == 1:
+    if args.remeasure and not (args.toolchain or args.against) and len(set(_folders(args))) == 1:
         parser.error(
             "--remeasure: both runs are of the same folder, so the modules and the environment of the one "
             "before are gone; give the results of two checkouts, or --toolchain BEFORE AFTER"
@@ -92,7 +130,7 @@ def _settings(files: Sequence[Path]) -> Settings:
 
 
 def _rows_file(path: Path) -> Path:
-    return path / ROWS if path.is_dir() else path
+    return path / baseline_run.ROWS if path.is_dir() else path
 
 
 def _folders(args: argparse.Namespace) -> tuple[Path, Path]:

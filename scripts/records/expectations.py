@@ -1,0 +1,218 @@
+"""What `expect:` of a configuration says of cells, how rows differ from it, and what it would have to say."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from scripts.matrix import threads
+from scripts.records import fields, remedied
+from scripts.records.columns import COLUMNS
+from scripts.records.results_file import BadRecords, cell_of
+from scripts.supervise import outcome
+from scripts.timing.ratios import UNDECIDED
+
+AS_ASKED, VERDICT, AT_MOST = "as_asked", "verdict", "at_most"
+"""Keys of an expectation beside those of an outcome: whether a cell compiled without a remedy, the verdict, and the largest values of
+columns."""
+HEADROOM = 1.5
+"""What `updated` allows a value that varies from run to run, as a multiple of what was found."""
+_WORDS = {(AS_ASKED, True): "as asked", (AS_ASKED, False): "by remedy"}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A difference of a cell from what is expected. `key`: "" for its outcome, VERDICT, or a column. `detail`: the line of the log."""
+
+    cell: str
+    key: str
+    expected: str
+    found: str
+    detail: str = ""
+
+    @property
+    def line(self) -> str:
+        """The violation in one line."""
+        said = f"expected {self.key} {self.expected}, found {self.found}".replace("  ", " ")
+        detail = " ".join(self.detail.split())
+        return f"{said}: {detail}" if detail else said
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A cell that has an expectation. `pattern`: the one that counts. `wanted`: its value as a mapping. `undecided`: whether its timing
+    does not decide the verdict that is expected, which is no violation."""
+
+    cell: str
+    pattern: str
+    wanted: Mapping[str, Any]
+    violations: tuple[Violation, ...]
+    undecided: bool
+    row: Mapping[str, Any]
+
+
+def check(records: Iterable[Mapping[str, Any]], expect: Mapping[str, Any]) -> list[Checked]:
+    """Compare records with the last pattern of `expect` that matches each of them; those without one are left out."""
+    checked = []
+    for record in records:
+        name = str(cell_of(record))
+        # An expectation may leave out the number of threads.
+        names = (name, threads.shared(name))
+        matching = (p for p in reversed(expect) if any(fnmatchcase(name, p) for name in names))
+        pattern = next(matching, None)
+        if pattern is not None:
+            value = expect[pattern]
+            wanted = value if isinstance(value, Mapping) else {"status": value}
+            checked.append(_checked(name, pattern, wanted, record))
+    return checked
+
+
+def _checked(
+    name: str, pattern: str, wanted: Mapping[str, Any], record: Mapping[str, Any]
+) -> Checked:
+    row = fields.row(record, COLUMNS) | record["outcome"]
+    row[AS_ASKED] = not remedied.is_remedied(record)
+    violations = []
+    is_ok = row["status"] == outcome.OK
+    allowed = {
+        key: _listed(value) for key, value in wanted.items() if key not in (VERDICT, AT_MOST)
+    }
+    if any(row[key] not in values for key, values in allowed.items()):
+        shown = ["status"]
+        if not is_ok:
+            shown += [key for key in ("stage", "reason") if row[key]]
+        here = {key: row[key] for key in [*shown, *allowed]}
+        expected = " ".join(_said(key, values) for key, values in allowed.items())
+        found = " ".join(_said(key, [value]) for key, value in here.items())
+        detail = remedied.first_error(record) or row["detail"]
+        violations.append(Violation(name, "", expected, found, detail))
+    verdict, verdicts = row[VERDICT], _listed(wanted.get(VERDICT, []))
+    if verdicts and is_ok and verdict not in (*verdicts, UNDECIDED):
+        found = verdict or "none: it was not compared with a baseline"
+        violations.append(Violation(name, VERDICT, _said(VERDICT, verdicts), found))
+    for column, most in wanted.get(AT_MOST, {}).items():
+        value = row[column]
+        if value is None and is_ok:
+            violations.append(Violation(name, column, f"of at most {most:g}", "none"))
+        elif value is not None and value > most:
+            violations.append(Violation(name, column, f"of at most {most:.15g}", f"{value:.15g}"))
+    undecided = bool(verdicts) and verdict == UNDECIDED and UNDECIDED not in verdicts
+    return Checked(name, pattern, wanted, tuple(violations), undecided, row)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _said(key: str, values: Sequence[Any]) -> str:
+    return " or ".join(_WORDS.get((key, value), str(value)) for value in values)
+
+
+def entry(record: Mapping[str, Any]) -> str | dict[str, Any]:
+    """The expectation that a record meets."""
+    ended = record["outcome"]
+    if ended["status"] == outcome.OK:
+        return outcome.OK
+    return {key: ended[key] for key in ("status", "stage", "reason")}
+
+
+def _as_found(cell: Checked) -> Any:
+    """The expectation of a cell, changed to what was found where it is violated. A value that does not vary from run to run is also
+    lowered to what was found."""
+    violated = {violation.key for violation in cell.violations}
+    wanted = dict(cell.wanted)
+    if "" in violated:
+        kept = {AS_ASKED: cell.row[AS_ASKED]} if AS_ASKED in wanted else {}
+        kept |= {key: wanted[key] for key in (VERDICT, AT_MOST) if key in wanted}
+        wanted = {"status": cell.row["status"]}
+        if cell.row["status"] != outcome.OK:
+            wanted |= {"stage": cell.row["stage"], "reason": cell.row["reason"]}
+        wanted |= kept
+    if VERDICT in violated:
+        wanted[VERDICT] = cell.row[VERDICT]
+    if limits := wanted.get(AT_MOST):
+        wanted[AT_MOST] = {key: _limit(cell, key, limits[key], key in violated) for key in limits}
+    return wanted if len(wanted) > 1 else wanted["status"]
+
+
+def _limit(cell: Checked, column: str, most: float, is_violated: bool) -> float:
+    value = cell.row[column]
+    varies = next(field.varies for field in COLUMNS if field.column == column)
+    if value is None or (varies and not is_violated):
+        return most
+    return math.ceil(value * HEADROOM * 100) / 100 if varies else value
+
+
+def updated(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return a YAML file whose `expect:` says what was found, and the difference as a unified diff.
+
+    Comments, order and quotes stay. A cell that an entry with its own name stands for changes in place; one that a glob stands for gets
+    an entry of its own at the end. Raises BadRecords.
+    """
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes, yaml.width = True, 10_000
+    document = yaml.load(text)
+    for mapping, sequence, offset in ((2, 4, 2), (2, 2, 0), (4, 4, 2), (4, 6, 4)):
+        # The file's own way to indent, if it has one throughout.
+        yaml.indent(mapping=mapping, sequence=sequence, offset=offset)
+        out = io.StringIO()
+        yaml.dump(document, out)
+        if out.getvalue() == text:
+            break
+    expect = document["expect"]
+    for cell in check(records, expect):
+        if lacks := [
+            each.line for each in cell.violations if each.key and cell.row[each.key] is None
+        ]:
+            raise BadRecords(f"{cell.cell}: {lacks[0]}, so there is nothing to write")
+        new = _as_found(cell)
+        if cell.pattern == cell.cell:
+            _replace(expect, cell.cell, new)
+        elif cell.violations:
+            # A copy, or YAML would write an alias of the glob's value.
+            expect[cell.cell] = json.loads(json.dumps(new))
+    out = io.StringIO()
+    yaml.dump(document, out)
+    lines = (part.splitlines(keepends=True) for part in (text, out.getvalue()))
+    return out.getvalue(), "".join(difflib.unified_diff(*lines, "before", "after"))
+
+
+def _replace(mapping: Any, key: str, new: Any) -> None:
+    """Replace a value of a mapping. Inside a mapping, only values that differ are replaced, so that comments stay."""
+    old = mapping[key]
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in [name for name in old if name not in new]:
+            del mapping[key][name]
+        for name, value in new.items():
+            if name in old:
+                _replace(old, name, value)
+            else:
+                old[name] = value
+    elif old != new:
+        mapping[key] = new
+
+
+def parsed(text: str, name: str) -> dict[str, Any]:
+    """The entries of `expect:` of a YAML file. Raises BadRecords, which says what is wrong."""
+    # The environment of the rule `check` has no pydantic.
+    import yaml
+
+    from scripts.matrix import reading, sections
+
+    try:
+        document = yaml.safe_load(text)
+        if not isinstance(document, dict) or not isinstance(document.get("expect"), dict):
+            raise BadRecords(f"{name}: found no mapping `expect:` (docs/configuration.md#expect)")
+        return sections.check({"expect": document["expect"]}, sections.EXPECTATIONS)["expect"]
+    except yaml.YAMLError as error:
+        raise BadRecords(f"{name}: not YAML: {error}") from error
+    except reading.ConfigError as error:
+        raise BadRecords(f"{name}: {error}") from error

@@ -1,0 +1,149 @@
+"""`vmfbench compare --against`: the run of another commit, from a history or a branch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.features.compare import baseline_run
+from scripts.features.compare.history import store
+from scripts.features.compare.verbs import compare
+from tests.report_records import records
+
+RESULTS = Path("results")
+
+
+def git(*words: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    done = subprocess.run(["git", *who, *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit() -> str:
+    git("commit", "-q", "--allow-empty", "-m", "x")
+    return git("rev-parse", "HEAD")
+
+
+def measured(factor: float) -> None:
+    """A run at the present commit, in which compilation took `factor` as long."""
+    rows = records()
+    for row in rows:
+        if row.get("compile"):
+            row["compile"]["compile_s"] = 10.0 * factor
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store.keep(RESULTS / "results.jsonl", "latency")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A repository whose commits a (on main), b and c (on a branch) have runs; c takes four times as long to compile."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_BASE_REF", raising=False)
+    git("init", "-q", "-b", "main", ".")
+    hashes = [commit()]
+    measured(1)
+    git("checkout", "-q", "-b", "mine")
+    for factor in (1.5, 4):
+        hashes.append(commit())
+        measured(factor)
+    return hashes
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["vmfbench compare", *words])
+        try:
+            code = compare.main()
+        except SystemExit as ended:
+            code = ended.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "factor"),
+    [(["fork-point", "--base", "main"], 0, "4.00"), (["parent"], 1, "2.67"), (["latest"], 1, "2.67")],
+)  # fmt: skip
+def test_the_run_of_the_commit_is_what_is_compared_with(project, run, words, at, factor):
+    code, said, _ = run("--against", *words)
+    assert code == 1
+    assert said.startswith(f"{words[0]} {project[at][:12]} → results")
+    assert f"{factor} × (" in said
+
+
+def test_the_base_branch_is_that_of_the_pull_request(project, run, monkeypatch):
+    git("update-ref", "refs/remotes/origin/next", project[1])
+    monkeypatch.setenv("GITHUB_BASE_REF", "next")
+    assert run("--against", "fork-point", "--commit") == (0, f"{project[1]}\n", "")
+
+
+def test_a_commit_without_a_run_is_no_pass(project, run):
+    missing, _ = commit(), commit()
+    code, said, error = run("--against", "parent")
+    assert (code, said) == (2, "")
+    assert f"no run of the first parent of HEAD, {missing[:12]}" in error
+    assert f"commits with a run: {project[2][:12]}, {project[1][:12]}, {project[0][:12]}" in error
+
+
+def test_rows_with_files_that_were_changed_are_of_no_commit(project, run):
+    Path("model.py").write_text("1")
+    git("add", "model.py")
+    git("commit", "-q", "-m", "x")
+    Path("model.py").write_text("2")
+    measured(9)
+    git("commit", "-q", "-am", "x")
+    code, _, error = run("--against", "parent")
+    assert code == 2
+    assert "no run of the first parent" in error
+
+
+def test_a_commit_of_the_base_branch_itself_has_no_fork_point(project, run):
+    code, _, error = run("--against", "fork-point", "--base", "mine")
+    assert code == 2
+    assert "is a commit of mine itself; use --against parent" in error
+
+
+def test_a_shallow_clone_is_named(project, run):
+    code, _, error = run("--against", "fork-point", "--base", "origin/none")
+    assert code == 2
+    assert "fetch-depth: 0" in error
+
+
+def test_a_history_may_be_a_branch(project, run):
+    shutil.copytree(RESULTS / "history", "kept")
+    git("checkout", "-q", "--orphan", "runs")
+    git("--work-tree", "kept", "add", "--all")
+    git("commit", "-q", "-m", "runs")
+    git("checkout", "-qf", "mine")
+    shutil.rmtree(RESULTS / "history")
+    shutil.rmtree("kept")
+    code, said, _ = run("--against", "parent", "--history", "runs")
+    assert code == 1
+    assert said.startswith(f"parent {project[1][:12]} → results")
+    code, _, error = run("--against", "parent", "--history", "runs", "--why")
+    assert code == 2
+    assert "--why and --remeasure have nothing to read" in error
+
+
+def test_the_folder_of_the_run_is_found_beside_its_history(project, tmp_path):
+    shutil.copytree(RESULTS, "before/results")
+    git("checkout", "-q", project[2])
+    found = baseline_run.find("parent", "", "before/results/history", RESULTS)
+    assert found.results is None  # its rows are those of another commit
+    git("commit", "-q", "--allow-empty", "-m", "x")
+    found = baseline_run.find("parent", "", "before/results/history", RESULTS)
+    assert found.results == Path("before/results")
+
+
+@pytest.mark.parametrize("words", [["--against", "parent", "a", "b"], ["--against", "parent", "--toolchain", "a", "b"], ["--commit"], ["a"]])  # fmt: skip
+def test_what_is_compared_is_said_once(project, run, words):
+    assert run(*words)[0] == 2
