@@ -139,7 +139,7 @@ def said(tmp_path, monkeypatch, capsys):
 def test_the_page_names_what_hangs_with_its_modules(executables, said):
     write(Path(FOLDER), executables)
     text = said()
-    assert f"{CELL}: iree-compile on one thread: timeout: still running after 9 s\n" in text
+    assert f"{CELL}: iree-compile: timeout: still running after 9 s\n" in text
     [line] = [line for line in text.splitlines() if "timeout  " in line]
     assert line.endswith("timeout  main$slow_f32  layers.*.fc")
     assert "main$slow hangs when it is compiled alone: still running after 0.5 s" in text
@@ -153,7 +153,7 @@ def test_the_page_says_that_no_executable_hangs_and_where_the_compiler_stopped(e
     (Path(FOLDER) / "compile.json").unlink()
     Path(FOLDER).rmdir()
     write(Path(FOLDER), [])
-    assert "it stopped after flow, and has made no executables" in said()
+    assert "It stopped after flow, and has made no executables" in said()
 
 
 def test_the_parts_of_a_page_add_up(executables, said):

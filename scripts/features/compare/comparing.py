@@ -25,6 +25,7 @@ from scripts.features.compare.outcome_changes import (
     Ending,
     OutcomeChange,
 )
+from scripts.features.compare.pass_changes import PassChange
 from scripts.features.compare.pairs import Pair, Record, changed, difference, options_of
 from scripts.records.fields import lookup
 
@@ -121,6 +122,7 @@ class Comparison:
     amounts: tuple[AmountChange, ...]
     means: tuple[MeanChange, ...]
     codes: tuple[CodeChange, ...] = ()
+    passes: tuple[PassChange, ...] = ()
 
     @property
     def measurable(self) -> list[str]:
@@ -155,9 +157,10 @@ def compare(
     settings: Settings,
     in_turns: Mapping[str, Estimate] | None = None,
     codes: Iterable[CodeChange] = (),
+    passes: Iterable[PassChange] = (),
 ) -> Comparison:
     """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
-    those by their rows. `codes`: what differs in the code, if that was asked for."""
+    those by their rows. `codes`: what differs in the code, if that was asked for. `passes`: in the time of the compiler, where it is known."""
     by_pair = [latencies.of_pair(pair, (in_turns or {}).get(pair.cell)) for pair in pairs]
     estimates = [estimate for estimate in by_pair if isinstance(estimate, Estimate)]
     outcomes = [change for pair in pairs if (change := _outcome(pair))]
@@ -175,6 +178,7 @@ def compare(
         amounts=tuple(_amounts(in_both, settings)),
         means=tuple(latencies.means(estimates)),
         codes=tuple(codes),
+        passes=tuple(passes),
     )
 
 

@@ -66,14 +66,15 @@ def read(results: Path, name: str) -> CompileTime:
 def page(times: CompileTime) -> str:
     """What `vmfbench why --compile` prints."""
     data, program = times.data, times.data["program"]
-    head = f"{times.cell}: iree-compile on one thread: "
     if program["status"] == outcome.OK:
-        head += f"{data['total_s']:.2f} s, {program['max_rss_mb']:.0f} MiB"
+        ended = f"{data['total_s']:.2f} s on one thread, {program['max_rss_mb']:.0f} MiB"
     else:
-        head += f"{program['status']}: {program['detail']}"
-        if times.stopped_in:
-            head += f"; it stopped {times.stopped_in}, and has made no executables"
-    lines = [head, ""]
+        ended = f"{program['status']}: {program['detail']}"
+    lines = [f"{times.cell}: iree-compile: {ended}", ""]
+    if times.stopped_in:
+        lines[:1] += [f"It stopped {times.stopped_in}, and has made no executables."]
+    elif data["stopped_before_code"]:
+        lines[:1] += ["Phases and passes are those before the code of the executables."]
     if data["phases"]:
         lines += [*_shares("phase", [(p["name"], p["s"]) for p in data["phases"]]), ""]
     if data["passes"]:

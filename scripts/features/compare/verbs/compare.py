@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from scripts.core import atomic, checkout, exits
-from scripts.features.compare import code_changes, formats, pairs, remeasuring
+from scripts.features.compare import code_changes, formats, pairs, pass_changes, remeasuring
 from scripts.features.compare.comparing import Settings, compare
 from scripts.features.compare.latencies import Estimate
 from scripts.features.compare.pairs import Pair
@@ -36,10 +36,11 @@ def main() -> int:
             raise BadRecords(problem if args.cell else "there are no rows")
         compiled = [pair for pair in chosen if args.why and code_changes.has_code(pair)]
         codes = [code_changes.of_pair(pair, _folders(args)) for pair in compiled]
-        comparison = compare(chosen, before, after, thresholds, codes=codes)
+        passes = [one for pair in chosen for one in pass_changes.of_pair(pair, _folders(args))]
+        comparison = compare(chosen, before, after, thresholds, None, codes, passes)
         if args.remeasure:
             again = _again(args, comparison.measurable, chosen)
-            comparison = compare(chosen, before, after, thresholds, again, codes)
+            comparison = compare(chosen, before, after, thresholds, again, codes, passes)
         if args.save:
             atomic.write_text(args.save, formats.as_json(comparison, args.all))
         text = formats.FORMATS[args.format](comparison, args.all)
