@@ -276,5 +276,8 @@ def test_an_executable_that_hangs_is_in_the_bundle_by_itself(tree, run, ended):
     assert steps.startswith("iree-compile \\\n    --compile-mode=hal-executable")
     assert steps.endswith("executable.mlir \\\n    -o executable.bin")
     text = (folder / "ISSUE.md").read_text()
-    assert "The executable `main$d_3` (`executable.mlir`) does so when it is compiled alone. Others that do: `main$d_7`." in text
+    assert (
+        "The executable `main$d_3` (`executable.mlir`) does so when it is compiled alone. Others that do: `main$d_7`."
+        in text
+    )
     assert "`./run_executable.sh` in the attached folder" in text

@@ -25,8 +25,8 @@ from scripts.features.compare.outcome_changes import (
     Ending,
     OutcomeChange,
 )
-from scripts.features.compare.pass_changes import PassChange
 from scripts.features.compare.pairs import Pair, Record, changed, difference, options_of
+from scripts.features.compare.pass_changes import PassChange
 from scripts.records.fields import lookup
 
 MATTERS = 1.05

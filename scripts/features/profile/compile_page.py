@@ -87,9 +87,7 @@ def page(times: CompileTime) -> str:
     return "\n".join(lines).strip()
 
 
-def _shares(
-    what: str, parts: Sequence[tuple[str, float]], total: float | None = None
-) -> list[str]:
+def _shares(what: str, parts: Sequence[tuple[str, float]], total: float | None = None) -> list[str]:
     """A table of parts that add up to the total."""
     total = total or sum(s for _, s in parts) or 1.0
     large = [(name, s) for name, s in parts if abs(s) / total >= SHOWN]

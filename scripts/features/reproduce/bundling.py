@@ -142,7 +142,9 @@ def write_issue(case: Case, folder: Path) -> None:
         script, whole = REDUCED_SCRIPT, f" (`./{SCRIPT}`: with the whole program)"
     if case.hanging:
         first, *others = case.hanging
-        happened += f"\n\nThe executable `{first}` (`{EXECUTABLE}`) does so when it is compiled alone."
+        happened += (
+            f"\n\nThe executable `{first}` (`{EXECUTABLE}`) does so when it is compiled alone."
+        )
         if others:
             happened += f" Others that do: {', '.join(f'`{name}`' for name in others)}."
         script, whole = EXECUTABLE_SCRIPT, f" (`./{SCRIPT}`: with the whole program)"
@@ -262,7 +264,9 @@ def _add_hanging(root: Path, case: Case, folder: Path, budget_s: float) -> None:
             ]
             if compilation.run("scripts.stages.profile_compile", words) != 0:
                 raise NoCase("its executables were not compiled; the messages above say why")
-            times = compile_page.CompileTime(Cell.parse(case.cell, Kind.IREE), atomic.read_json(out))
+            times = compile_page.CompileTime(
+                Cell.parse(case.cell, Kind.IREE), atomic.read_json(out)
+            )
     except NoCase as error:
         print(f"note: {case.cell}: {error}")
         return
