@@ -39,7 +39,7 @@ def test_the_seconds_of_passes_are_their_own_and_add_up_to_less_than_the_total()
     )  # fmt: skip
     passes, total_s = compile_profile.passes(text)
     assert {one.name: one.s for one in passes} == {"CSE": 2.5, "InlinerPass": 1.5, "(A) CallGraph": 0.5}  # fmt: skip
-    assert [one.name for one in passes][0] == "CSE"
+    assert passes[0].name == "CSE"
     assert sum(one.s for one in passes) <= total_s == 5.5
 
 
