@@ -316,10 +316,10 @@ def test_a_run_compared_with_itself_has_the_same_code_on_each_target(ran):
 
 def test_the_parts_of_compile_time_add_up_on_each_target(ran):
     targets = ("llvm-cpu", "cuda", "rocm", "vulkan")
-    chosen = ("models=conv", "frontends=torchmlir-torch", f"targets={','.join(targets)}")
+    chosen = ("models=conv", "frontends=torchmlir-stablehlo", f"targets={','.join(targets)}")
     ran.snakemake("--cores", "8", "compile_time", "--config", *chosen)
     for target in targets:
-        command = ["why", "--compile", "--json", f"conv/torchmlir-torch/{target}"]
+        command = ["why", "--compile", "--json", f"conv/torchmlir-stablehlo/{target}"]
         done = subprocess.run([sys.executable, "-m", "scripts.command", *command], cwd=ran.path, capture_output=True, text=True)  # fmt: skip
         times = json.loads(done.stdout)
         assert times["program"]["status"] == "ok"
