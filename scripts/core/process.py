@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 KILL_GRACE_SECONDS = 10.0
 MACHINE_TMPDIR = "VMFBENCH_MACHINE_TMPDIR"
@@ -199,26 +200,52 @@ def leave_no_core(pid: int) -> None:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What a tool may use: wall seconds, and MiB of resident memory."""
+
+    seconds: float
+    memory_mb: float
+
+
+@dataclass(frozen=True)
 class ToolRun:
-    """A finished tool: exit code (negative: signal), wall seconds, peak RSS in MiB, and CPU seconds of all of its threads."""
+    """A finished tool: exit code (negative: signal), wall seconds, peak RSS in MiB, and CPU seconds of all of its threads.
+    `stopped_for`: "timeout" or "oom" if it was killed because it had reached a limit."""
 
     returncode: int
     seconds: float
     max_rss_mb: float
     cpu_s: float
+    stopped_for: str = ""
 
 
-def run_tool(command: Sequence[str]) -> ToolRun:
-    """Run a tool with its output passed through, and measure that process alone.
+def run_tool(
+    command: Sequence[str], limits: Limits | None = None, output: IO[str] | None = None
+) -> ToolRun:
+    """Run a tool, and measure that process alone. What it prints is passed through, or written to `output`.
 
     Peak RSS is the kernel's own `ru_maxrss` of the tool, which no polling can miss.
     """
     start = time.monotonic()
-    child = subprocess.Popen(list(command), preexec_fn=child_setup(os.getpid()))
+    child = subprocess.Popen(
+        list(command), stdout=output, stderr=output, preexec_fn=child_setup(os.getpid())
+    )
+    stopped_for = _stopped_for(child.pid, limits, start) if limits else ""
     _, wait_status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(wait_status)
     seconds, cpu_s = time.monotonic() - start, usage.ru_utime + usage.ru_stime
-    return ToolRun(child.returncode, seconds, rss_mb(usage), cpu_s)
+    return ToolRun(child.returncode, seconds, rss_mb(usage), cpu_s, stopped_for)
+
+
+def _stopped_for(pid: int, limits: Limits, start: float) -> str:
+    """Wait until a child has ended, or kill it at a limit; return which one, or ""."""
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        late = time.monotonic() - start > limits.seconds
+        if late or resident_mb([pid]) > limits.memory_mb:
+            os.kill(pid, signal.SIGKILL)
+            return "timeout" if late else "oom"
+        time.sleep(0.02)
+    return ""
 
 
 def reset_peak_rss() -> None:

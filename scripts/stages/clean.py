@@ -19,7 +19,12 @@ from scripts.matrix.toolchains import SEPARATOR
 from scripts.run import environments, progress
 
 FILES: dict[str, dict[str, tuple[str, ...]]] = {
-    "dumps": {"dump_iree": ("",), "profile_iree": ("",), "read_code": ("",)},
+    "dumps": {
+        "dump_iree": ("",),
+        "profile_iree": ("",),
+        "read_code": ("",),
+        "profile_compile": ("",),
+    },
     "inputs": {"verify": ("*/*/inputs",)},
     "weights": {
         "reference": ("weights.irpa", "inputs.npz", "golden.npz"),

@@ -314,6 +314,24 @@ def test_a_run_compared_with_itself_has_the_same_code_on_each_target(ran):
     ] * 2
 
 
+def test_the_parts_of_compile_time_add_up_on_each_target(ran):
+    targets = ("llvm-cpu", "cuda", "rocm", "vulkan")
+    chosen = ("models=conv", "frontends=torchmlir-stablehlo", f"targets={','.join(targets)}")
+    ran.snakemake("--cores", "8", "compile_time", "--config", *chosen)
+    for target in targets:
+        command = ["why", "--compile", "--json", f"conv/torchmlir-stablehlo/{target}"]
+        done = subprocess.run([sys.executable, "-m", "scripts.command", *command], cwd=ran.path, capture_output=True, text=True)  # fmt: skip
+        times = json.loads(done.stdout)
+        assert times["program"]["status"] == "ok"
+        passes = sum(part["s"] for part in times["passes"])
+        # A pass that runs others, and is not known to, would count twice.
+        assert times["total_s"] / 2 < passes <= times["total_s"], target
+        assert [part["name"] for part in times["phases"]][-2:] == ["hal", "vm"]
+        convolutions = [e for e in times["executables"] if "conv" in str(e["functions"])]
+        assert {node[2] for e in convolutions for node in e["nodes"]} >= {"0", "2"}
+        assert {e["status"] for e in times["executables"]} == {"ok"}
+
+
 @pytest.mark.full
 def test_a_final_file_that_is_cut_short_is_made_again(ran):
     csv_file = ran.path / "results/latency.csv"

@@ -256,3 +256,28 @@ def test_a_case_knows_its_flags(tree):
     case = cases.case_of(Path(), record)
     assert case.flags[-1] == "--x"
     assert case.exported == "conv/mlir"
+
+
+def test_an_executable_that_hangs_is_in_the_bundle_by_itself(tree, run, ended):
+    tree(ended("timeout", "compile", CELL, "time-limit", "still running after 600 s"))
+    run(CELL)
+    folder = Path("results/bundles/conv__mlir__llvm-cpu")
+    assert not (folder / "executable.mlir").exists()
+    executables = [
+        {"name": name, "status": status, "source": f"hal.executable @{name}"}
+        for name, status in (("main$d_3", "timeout"), ("main$d_1", "ok"), ("main$d_7", "oom"))
+    ]
+    place = Path("results/compile_time/conv/iree/mlir/llvm-cpu/compile.json")
+    atomic.write_json(place, {"executables": executables})
+    run(CELL)
+    assert (folder / "executable.mlir").read_text() == "hal.executable @main$d_3"
+    assert (folder / "executable_1.mlir").read_text() == "hal.executable @main$d_7"
+    steps = shell.steps(folder / "run_executable.sh")
+    assert steps.startswith("iree-compile \\\n    --compile-mode=hal-executable")
+    assert steps.endswith("executable.mlir \\\n    -o executable.bin")
+    text = (folder / "ISSUE.md").read_text()
+    assert (
+        "The executable `main$d_3` (`executable.mlir`) does so when it is compiled alone. Others that do: `main$d_7`."
+        in text
+    )
+    assert "`./run_executable.sh` in the attached folder" in text

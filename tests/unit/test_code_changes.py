@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import code_changes, formats, latencies, pairs
+from scripts.features.compare import code_changes, formats, latencies, pairs, pass_changes
 from scripts.features.compare.code_changes import CALLS, CHANGED, GONE, NEW
 from scripts.features.compare.comparing import Settings, compare
 from scripts.records.results_file import cell_of
@@ -160,3 +160,28 @@ def test_every_format_has_the_account(pair, sides):
         text = form(comparison, False)
         assert "0 the same code, 1 changed" in text or "1 changed of 3 functions" in text
     assert "main_dispatch_1_softmax_8" in formats.as_markdown(comparison)
+
+
+def compiled(total_s: float, status: str = "ok", **seconds: float) -> dict:
+    passes = [{"name": name, "s": s} for name, s in seconds.items()]
+    return {"program": {"status": status}, "total_s": total_s, "passes": passes}
+
+
+def test_the_passes_that_make_a_compilation_slower_are_listed(pair, sides):
+    folders = (sides[0].folder, sides[1].folder)
+    sides[0].write("compile_time", "compile.json", compiled(10.0, Canonicalizer=4.0, CSE=3.0))
+    assert pass_changes.of_pair(pair, folders) == []  # only one run has the times
+    after = compiled(13.0, Canonicalizer=5.0, CSE=3.4, Tile=1.5)
+    sides[1].write("compile_time", "compile.json", after)
+    changes = pass_changes.of_pair(pair, folders)
+    assert [(each.name, each.before_s, each.after_s, round(each.share, 3)) for each in changes] == [
+        (pass_changes.ALL, 10.0, 13.0, 0.3),
+        ("Tile", 0.0, 1.5, 0.15),
+        ("Canonicalizer", 4.0, 5.0, 0.1),
+    ]
+    comparison = compare([pair], "before", "after", Settings(), passes=changes)
+    for form in formats.FORMATS.values():
+        assert form(comparison, False)
+    assert "| Tile | 0.00 | 1.50 | +15.0% |" in formats.as_markdown(comparison)
+    sides[1].write("compile_time", "compile.json", compiled(13.0, status="timeout"))
+    assert pass_changes.of_pair(pair, folders) == []

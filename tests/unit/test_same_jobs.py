@@ -31,6 +31,7 @@ RUNS = {
             "dumps",
             "profile",
             "code",
+            "compile_time",
         ],
         [MODELS, "tests=eval,train"],
     ),

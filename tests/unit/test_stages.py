@@ -110,7 +110,7 @@ def test_stages_of_the_core_are_in_the_order_of_a_run_and_each_is_after_one_that
         *("env", "reference", "gradients", "export", "compile", "remedy", "verify", "baseline"),
         *("time", "machine_limits", "trace", "operator_reference", "operator_export"),
         *("operator_compile", "operator_verify", "operator_baseline", "operator_time"),
-        *("dumps", "profile", "code", "tune", "time_tuned"),
+        *("dumps", "profile", "code", "compile_time", "tune", "time_tuned"),
     )
     names = list(STAGES)
     for name, stage in STAGES.items():

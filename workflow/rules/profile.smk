@@ -182,3 +182,39 @@ rule read_code:
         " --upstream {input.env:q} {input.export:q} --artifact {output.code:q}"
         " -- {params.python} -m scripts.stages.read_code --program {input.program:q}"
         " {params.target} --out {output.code:q}"
+
+
+rule compile_time:
+    """Where the time of iree-compile goes for the selected programs and targets, under results/compile_time/."""
+    input:
+        PLAN["profile"].compile_times(),
+
+
+rule profile_compile:
+    """The time of each pass, phase and executable of a compilation, and which executable hangs."""
+    input:
+        **JOBS.environment("profile_compile"),
+        program=artifact("export", "program.mlir"),
+        export=artifact("export", "status.json"),
+        compiled=artifact("compile", "status.json"),
+    output:
+        times=artifact("profile_compile", "compile.json"),
+        status=artifact("profile_compile", "status.json"),
+    log:
+        artifact("profile_compile", "log.txt"),
+    conda:
+        "../../envs/iree.yaml"
+    threads: JOBS.slot_threads()
+    resources:
+        **JOBS.asks("profile_compile"),
+    params:
+        **JOBS.params("profile_compile"),
+        target=of_cell(PLAN.options.compile),
+    shell:
+        f"{SUPERVISE}"
+        " --module scripts.stages.profile_compile {params.skip}"
+        " --upstream {input.env:q} {input.export:q} --artifact {output.times:q}"
+        " -- {params.python} -m scripts.stages.profile_compile --program {input.program:q}"
+        f" --locations {LOCATIONS}"
+        " {params.target} --compiled {input.compiled:q} --limit-s {resources.timeout_s}"
+        " --out {output.times:q}"

@@ -34,6 +34,7 @@ from scripts.features.compare.pairs import (
     options_of,
     versions_of,
 )
+from scripts.features.compare.pass_changes import PassChange
 from scripts.records.fields import lookup
 
 MATTERS = 1.05
@@ -130,6 +131,7 @@ class Comparison:
     amounts: tuple[AmountChange, ...]
     means: tuple[MeanChange, ...]
     codes: tuple[CodeChange, ...] = ()
+    passes: tuple[PassChange, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -170,10 +172,11 @@ def compare(
     settings: Settings,
     in_turns: Mapping[str, Estimate] | None = None,
     codes: Sequence[CodeChange] = (),
+    passes: Iterable[PassChange] = (),
 ) -> Comparison:
     """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
     those by their rows. `codes`: what differs in the code, if that was asked for; a latency of the same code with the same versions
-    cannot have changed, and is not compared."""
+    cannot have changed, and is not compared. `passes`: what differs in the time of the compiler, where it is known."""
     same_code = {code.cell for code in codes if code.is_same}
     by_pair = [
         NotCompared(pair.cell, SAME_PROGRAM)
@@ -197,6 +200,7 @@ def compare(
         amounts=tuple(_amounts(in_both, settings)),
         means=tuple(latencies.means(estimates)),
         codes=tuple(codes),
+        passes=tuple(passes),
     )
 
 

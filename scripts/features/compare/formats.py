@@ -212,6 +212,10 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
         (f"{mean.by} {mean.name}".strip(), str(mean.cells), _ratio(mean))
         for mean in comparison.means
     ]
+    passes = [
+        (each.cell, each.name, f"{each.before_s:.2f}", f"{each.after_s:.2f}", f"{each.share:+.1%}")
+        for each in comparison.passes[: None if with_all else SHOWN]
+    ]
     not_compared = [(each.cell, each.why) for each in comparison.not_compared]
     tables = [
         Section("Versions and options", ("what", "before", "after", "rows"), versions, (3,)),
@@ -224,6 +228,11 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
         ),
         Section(
             "Compilation, memory, size and error", ("change", "what", "cell", "ratio"), amounts
+        ),
+        Section(
+            *("Compile time by pass", ("cell", "pass", "before, s", "after, s", "share"), passes),
+            right=(2, 3, 4),
+            note="Seconds of iree-compile on one thread, measured once. Share: the difference, of all seconds before.",
         ),
         Section(
             *("Means", ("over", "cells", "ratio"), means, (1, 2)),

@@ -13,7 +13,7 @@ FEATURE = Feature(
         Verb(
             "why",
             "scripts.features.profile.verbs.why",
-            "where the time of a CPU cell goes, by nn.Module and by dispatch",
+            "where the time of a CPU cell goes, by nn.Module and by dispatch, or that of its compilation",
         ),
     ),
 )

@@ -65,7 +65,7 @@ def _modules(account: Account, runtimes: Sequence[str]) -> list[str]:
     if account.limit_ms is not None:
         head.append("limit ms")
         rows = [[*row, _ms(part.limit_ms)] for row, part in zip(rows, large, strict=True)]
-    return _aligned(head, rows, texts=range(2))
+    return aligned(head, rows, texts=range(2))
 
 
 def _ms(value: float | None) -> str:
@@ -82,21 +82,22 @@ def _dispatches(account: Account) -> list[str]:
             str(kernel.tiles),
             f"{kernel.busy:.1f}" if kernel.busy is not None else "–",
             kernel.function,
-            _some(kernel.operators),
-            _some(kernel.parts),
+            some(kernel.operators),
+            some(kernel.parts),
         ]
         for kernel in account.kernels
         if kernel.share >= SHOWN
     ]
-    return _aligned(head, rows, texts=range(5, 8))
+    return aligned(head, rows, texts=range(5, 8))
 
 
-def _some(names: Sequence[str], most: int = 3) -> str:
+def some(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are."""
     more = f" + {len(names) - most}" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], texts: range) -> list[str]:
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], texts: range) -> list[str]:
     """Lines of a table. `texts`: the columns of text; all others are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
 

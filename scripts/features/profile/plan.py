@@ -32,6 +32,10 @@ class ProfilePlan:
         """What the code of every selected program and target is."""
         return _files("read_code", self.configured.of_kind(Kind.MODULE), "code.json")
 
+    def compile_times(self) -> list[str]:
+        """Where the time of iree-compile goes, of every selected program and target."""
+        return _files("profile_compile", self.configured.of_kind(Kind.MODULE), "compile.json")
+
     def profiles(self) -> list[str]:
         """The profile of every selected IREE cell of a CPU, and of the baselines next to which they are shown."""
         modules = [

@@ -42,15 +42,15 @@ def read(results: Path, name: str) -> Profiles:
     cell = Cell.parse(name, Kind.IREE)
     root = results.parent
     stage = stages.STAGES["profile_iree"]
-    iree = _read(root / stage.path(cell.to(Kind.IREE_DUMP), PROFILE))
+    iree = read_json(root / stage.path(cell.to(Kind.IREE_DUMP), PROFILE))
     if not iree:
-        raise NoProfile(_why_none(root, cell))
+        raise NoProfile(why_none(root, cell, cell.to(Kind.IREE_DUMP), "profile_iree", "profile"))
     below = root / stages.STAGES["profile_baseline"].path(cell.model)
     torch: dict[str, dict[str, Any]] = {}
     # Baselines are profiled in eval.
     of_test = below.glob(f"*/{cell.test}/{PROFILE}")
     for path in sorted(of_test):
-        profile = _read(path)
+        profile = read_json(path)
         if profile.get("runtime") in MODULE_PROFILES and profile["threads"] == iree["threads"]:
             torch.setdefault(profile["runtime"], profile)
     cpu = threads.named("cpu", cell.threads)
@@ -68,27 +68,26 @@ def _timed(root: Path, cell: Cell) -> Sequence[float]:
     """The latencies of a row, by the timing of its group."""
     below = root / stages.STAGES["time"].path(cell.model)
     for path in sorted(below.glob(f"*/{cell.test}/{TIMING}")):
-        if member := _read(path).get("members", {}).get(str(cell)):
+        if member := read_json(path).get("members", {}).get(str(cell)):
             return tuple(member["values_ms"])
     return ()
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """The JSON of a file; {} if it does not exist or is the empty file of a failed stage."""
     if not path.is_file() or not path.stat().st_size:
         return {}
     return atomic.read_json(path)
 
 
-def _why_none(root: Path, cell: Cell) -> str:
-    """Why a cell has no profile: that of its stage, or that it never ran."""
-    dump = cell.to(Kind.IREE_DUMP)
-    status = root / stages.STAGES["profile_iree"].path(dump, STATUS)
+def why_none(root: Path, cell: Cell, dump: Cell, stage: str, target: str) -> str:
+    """Why a cell has no profile: how its stage ended, or that it never ran. `dump`: the cell of the stage; `target`: of Snakemake."""
+    status = root / stages.STAGES[stage].path(dump, STATUS)
     if status.is_file():
         ended = outcome.read_or_damaged(status)
         return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
-    target = threads.shared(toolchains.base(cell.target))
-    chosen = f"models={cell.model} frontends={training.path(cell.frontend)} targets={target}"
+    shared = threads.shared(toolchains.base(cell.target))
+    chosen = f"models={cell.model} frontends={training.path(cell.frontend)} targets={shared}"
     chosen += f" tests={training.TRAIN}" if cell.test == training.TRAIN else ""
     chosen += f" toolchains={cell.toolchain}" if cell.toolchain != toolchains.PINNED else ""
-    return f"{cell} has no profile; make it: snakemake --cores 8 profile --config {chosen}"
+    return f"{cell} has no profile; make it: snakemake --cores 8 {target} --config {chosen}"

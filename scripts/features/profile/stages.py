@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 from scripts.matrix.cell import Kind
@@ -29,5 +30,11 @@ STAGES = (
     _of_baseline("dump_baseline", "dumps"),
     _of_iree("profile_iree", "profile", after="compile"),
     _of_iree("read_code", "code", after="export"),
+    dataclasses.replace(
+        _of_iree("profile_compile", "compile_time", after="export"),
+        limits="compile",
+        need=Need(4000, 600, 60, "weights"),
+        wants_device=False,
+    ),
     _of_baseline("profile_baseline", "profile"),
 )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import tarfile
+import tempfile
 from pathlib import Path
 
 from scripts.core import atomic, tensors
 from scripts.core.archive import SCOPE
 from scripts.core.tensors import Signature, TensorType
+from scripts.features.profile import compile_page
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce import issue
 from scripts.features.reproduce.case import COMPILE, TIME, WRONG_RESULT, Case, NoCase
@@ -18,13 +21,15 @@ from scripts.iree import shell, tuning_spec
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
 from scripts.matrix import stages, training
-from scripts.matrix.cell import frontend_test, is_dynamic
+from scripts.matrix.cell import Cell, Kind, frontend_test, is_dynamic
 from scripts.records import markdown
 from scripts.supervise import outcome
 
 SCRIPT, LOG = "run.sh", "log.txt"
 PROGRAM, WEIGHTS = "program.mlir", "weights.irpa"
 REDUCED, REDUCED_SCRIPT, REDUCTION = "reduced.mlir", "run_reduced.sh", "reduction.json"
+EXECUTABLE, EXECUTABLE_SCRIPT = "executable.mlir", "run_executable.sh"
+"""Of a compilation that reaches a limit: the source of the executable that does so alone, and what compiles it."""
 SPLATS = "weights.flags"
 """Flags of iree-create-parameters, one per weight."""
 SPLAT = "0.01"
@@ -66,7 +71,24 @@ def write(case: Case, folder: Path, with_weights: bool) -> None:
     log = case.log.read_text(encoding="utf-8", errors="replace") if case.log.is_file() else ""
     log = log.replace(str(stages.STAGES["export"].path(case.exported, PROGRAM)), PROGRAM)
     (folder / LOG).write_text(log, encoding="utf-8")
+    _write_hanging(case, folder)
     write_issue(case, folder)
+
+
+def _write_hanging(case: Case, folder: Path) -> None:
+    """Write the executables that reach the limits by themselves, and what compiles the first of them."""
+    for number, source in enumerate(case.hanging.values()):
+        (folder / (EXECUTABLE if number == 0 else f"executable_{number}.mlir")).write_text(
+            source, encoding="utf-8"
+        )
+    if case.hanging:
+        compiler, *words = compiling(case, EXECUTABLE, "executable.bin")
+        shell.write(
+            folder / EXECUTABLE_SCRIPT,
+            f"{case.cell}: the executable {next(iter(case.hanging))} alone, which does not compile within the limits.",
+            str(case.versions["iree"]),
+            [[compiler, "--compile-mode=hal-executable", *words]],
+        )
 
 
 def compiling(case: Case, program: str, module: str) -> list[str]:
@@ -118,6 +140,14 @@ def write_issue(case: Case, folder: Path) -> None:
     if reduced := described_reduction(folder):
         happened += f"\n\n{reduced}"
         script, whole = REDUCED_SCRIPT, f" (`./{SCRIPT}`: with the whole program)"
+    if case.hanging:
+        first, *others = case.hanging
+        happened += (
+            f"\n\nThe executable `{first}` (`{EXECUTABLE}`) does so when it is compiled alone."
+        )
+        if others:
+            happened += f" Others that do: {', '.join(f'`{name}`' for name in others)}."
+        script, whole = EXECUTABLE_SCRIPT, f" (`./{SCRIPT}`: with the whole program)"
     versions = dict(case.versions)
     issue.write(
         folder,
@@ -157,7 +187,11 @@ def described_reduction(folder: Path) -> str:
 
 
 def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
-    """Add the reduced program of a case to its bundle, and to the issue. Of wrong results, the frontend is examined first."""
+    """Add the reduced program of a case to its bundle, and to the issue: of wrong results after the frontend was examined, of a
+    compilation that reached a limit the executable that does so alone."""
+    if cases.is_stopped(case.ended):
+        _add_hanging(root, case, folder, budget_s)
+        return
     if case.ended.reason == WRONG_RESULT and is_dynamic(case.exported):
         print(
             f"note: {case.cell}: wrong results of programs for all sizes are not reduced; that for one size may be wrong too"
@@ -211,6 +245,35 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
         steps,
     )
     write_issue(case, folder)
+
+
+def _add_hanging(root: Path, case: Case, folder: Path, budget_s: float) -> None:
+    """Compile each executable alone, `budget_s` seconds at most, if that was not done yet, and add those that reach that limit."""
+    if case.hanging:
+        return
+    try:
+        compilation = cases.recorded(root, COMPILE, case.module)
+        with tempfile.TemporaryDirectory() as scratch:
+            out = Path(scratch, compile_page.FILE)
+            target = ("--program", "--backend", "--arch", "--opt-level", "--flags", "--toolchain")
+            words = [
+                *compilation.words(*target),
+                *("--locations", stages.STAGES["export"].path(case.exported, "locations.json")),
+                *("--compiled", str(stages.status_path(COMPILE, case.module))),
+                *("--limit-s", f"{budget_s:g}", "--out", str(out)),
+            ]
+            if compilation.run("scripts.stages.profile_compile", words) != 0:
+                raise NoCase("its executables were not compiled; the messages above say why")
+            times = compile_page.CompileTime(
+                Cell.parse(case.cell, Kind.IREE), atomic.read_json(out)
+            )
+    except NoCase as error:
+        print(f"note: {case.cell}: {error}")
+        return
+    print(compile_page.page(times))
+    known = dataclasses.replace(case, hanging=times.hanging)
+    _write_hanging(known, folder)
+    write_issue(known, folder)
 
 
 def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bool:

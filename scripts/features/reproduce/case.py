@@ -8,12 +8,14 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from scripts.core import checkout
 from scripts.core.machine import physical_cores
+from scripts.features.profile import compile_page
+from scripts.features.profile.profile_files import NoProfile
 from scripts.iree import added_flags, tuning_spec
 from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.matrix import stages, training
@@ -39,7 +41,8 @@ class Case:
     `ended`: its compilation if that failed, its timing if it is verified and ended when it was timed, else its verification; `log`: of that stage.
     `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target. `files`: the artifacts that the tools read, by
     name. `threads`: None on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are
-    values of outputs; those of a training step are changes.
+    values of outputs; those of a training step are changes. `hanging`: the executables that reach the limits when each is compiled alone, their
+    sources by name; empty if `snakemake compile_time` has found none.
     """
 
     cell: str
@@ -56,6 +59,7 @@ class Case:
     exporter: str
     dialect: str
     compares_values: bool
+    hanging: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exported(self) -> str:
@@ -124,7 +128,20 @@ def case_of(root: Path, record: Record) -> Case:
         exporter=experiment["exporter"],
         dialect=experiment["exporter_options"].get("dialect", "stablehlo"),
         compares_values=cell.test != training.TRAIN,
+        hanging=_hanging(root, cell) if is_stopped(ended) else {},
     )
+
+
+def is_stopped(ended: Outcome) -> bool:
+    """Whether it is a compilation that did not end by itself, but reached a limit."""
+    return ended.stage == COMPILE and ended.status in ("timeout", "oom")
+
+
+def _hanging(root: Path, cell: Cell) -> Mapping[str, str]:
+    try:
+        return compile_page.read(root / "results", str(cell)).hanging
+    except NoProfile:
+        return {}
 
 
 def _failure(root: Path, record: Record, cell: Cell) -> Outcome:
@@ -177,7 +194,7 @@ class Recorded:
         return [
             word
             for name, values in self.options.items()
-            if name in names
+            if name.partition("=")[0] in names
             for word in (name, *values)
         ]
 

@@ -9,7 +9,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from scripts.core import checkout, exits
-from scripts.features.compare import baseline_run, code_changes, formats, pairs, remeasuring
+from scripts.features.compare import (
+    baseline_run,
+    code_changes,
+    formats,
+    pairs,
+    pass_changes,
+    remeasuring,
+)
 from scripts.features.compare.comparing import Settings, compare
 from scripts.features.compare.history import store
 from scripts.features.compare.latencies import Estimate
@@ -55,11 +62,12 @@ def main() -> int:
             raise BadRecords(problem if args.cell else "there are no rows")
         compiled = [pair for pair in chosen if args.why and code_changes.has_code(pair)]
         codes = [code_changes.of_pair(pair, _folders(args)) for pair in compiled]
-        comparison = compare(chosen, before, after, thresholds, codes=codes)
+        passes = [one for pair in chosen for one in pass_changes.of_pair(pair, _folders(args))]
+        comparison = compare(chosen, before, after, thresholds, None, codes, passes)
         if args.remeasure:
             again = _again(args, comparison.measurable, chosen)
             codes = [code_changes.of_pair(p, _folders(args), again.get(p.cell)) for p in compiled]
-            comparison = compare(chosen, before, after, thresholds, again, codes)
+            comparison = compare(chosen, before, after, thresholds, again, codes, passes)
     except (BadRecords, ConfigError, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
     made = {

@@ -2,7 +2,8 @@
 at first.
 
 It reads what `snakemake profile` wrote. The column "limit ms" needs the limits of the machine
-(results/machine_limits/cpu/limits.json).
+(results/machine_limits/cpu/limits.json). With --compile, it prints where the time of iree-compile goes, for any target: by phase,
+by pass and by executable, and which executable hangs. `snakemake compile_time` writes that.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.features.profile import profile_files
+from scripts.features.profile import compile_page, profile_files
 from scripts.features.profile.account import account
 from scripts.features.profile.page import page, worth_looking_at
 
@@ -23,10 +24,16 @@ def main() -> None:
     parser.add_argument("cell", help="such as vit/torchmlir-torch/llvm-cpu")
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument(
-        "--json", action="store_true", help="print all modules and dispatches as JSON"
+        "--compile", action="store_true", help="the time of iree-compile instead of that of a call"
     )
+    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     args = parser.parse_args()
     try:
+        if args.compile:
+            times = compile_page.read(args.results, args.cell)
+            data = {"cell": str(times.cell), **times.data}
+            print(json.dumps(data, indent=2) if args.json else compile_page.page(times))
+            return
         profiles = profile_files.read(args.results, args.cell)
     except (profile_files.NoProfile, ValueError) as error:
         exits.fail(str(error))

@@ -1,0 +1,112 @@
+"""Write where the time of iree-compile goes: the time of each pass and phase, and of each executable compiled alone.
+
+The program is compiled again, on one thread. Then every executable is compiled by itself, under the same limits. So if the program
+does not compile within them, the executables that hang are known, and their sources are written too.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic, channel, exits, options
+from scripts.core.options import option
+from scripts.core.process import Limits
+from scripts.features.profile import compile_profile as profile
+from scripts.features.profile import sites
+from scripts.iree.compile_options import CompileOptions
+from scripts.lowering.locations import Locations
+from scripts.supervise import outcome
+
+SHARE = 0.9
+"""The share of the stage's limits that each compilation has: at the limits themselves, the stage is killed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CompileOptions):
+    locations: Path = option(help="locations.json of the program's export, if there is one")
+    compiled: Path | None = option(
+        None,
+        help="status.json of its compilation: if that reached a limit, only its executables are compiled",
+    )
+    limit_s: float = option(help="seconds for the program, and for each executable")
+    out: Path
+
+
+def main() -> None:
+    channel.working()
+    args = options.parse(Options)
+    memory_mb = float(os.environ.get(exits.LIMIT_VARIABLE, math.inf))
+    limits = Limits(SHARE * args.limit_s, SHARE * memory_mb)
+    flags = args.compiler_flags()
+    before = outcome.read_or_damaged(args.compiled) if args.compiled else None
+    reached = before if before and before.status in ("timeout", "oom") else None
+    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="compile-") as folder:
+        scratch = Path(folder).absolute()
+        phases, sources, log = scratch / "phases", scratch / "sources", scratch / "log.txt"
+        channel.next_one()
+        started = time.time()
+        whole, printed = profile.run_compiler(
+            [
+                *(*flags, *profile.TIMING, f"--dump-compilation-phases-to={phases}"),
+                f"--iree-hal-dump-executable-sources-to={sources}",
+                *([f"--compile-to={profile.LAST_BEFORE_CODE}"] if reached else []),
+                *(str(args.program), "-o", "/dev/null"),
+            ],
+            limits,
+            log,
+        )
+        if whole.status == outcome.OK:
+            passes, total_s = profile.passes(printed)
+        else:
+            passes, total_s = [], whole.seconds
+            print(f"iree-compile of the program: {whole.status}: {whole.detail}", flush=True)
+        compiled = []
+        for executable in profile.executables(sources, flags, limits, log):
+            compiled.append(executable)
+            print(f"{executable['name']}: {executable['status']}, {executable['cpu_s']} s of CPU time", flush=True)  # fmt: skip
+            channel.next_one()
+        nodes, kinds = _nodes(args, flags, scratch / "sites") if compiled else ({}, {})
+        ended = profile.phases(phases, started)
+    if reached:
+        said = {"status": reached.status, "detail": reached.detail}
+        whole = profile.Compilation(**asdict(whole) | said)
+    atomic.write_json(
+        args.out,
+        {
+            "limit_s": limits.seconds,
+            "program": asdict(whole),
+            "stopped_before_code": bool(reached),
+            "total_s": total_s,
+            "passes": list(map(asdict, passes)),
+            "phases": list(map(asdict, ended)),
+            "executables": profile.described(compiled, nodes),
+            "kinds": kinds,
+        },
+    )
+
+
+def _nodes(
+    args: Options, flags: Sequence[str], folder: Path
+) -> tuple[Mapping[str, Sequence[Sequence[Any]]], Mapping[str, str]]:
+    """The nodes of the graph (name, operator, module) by the function that computes them, and the classes of modules."""
+    if not args.locations.is_file():
+        return {}, {}
+    located = Locations.from_json(atomic.read_json(args.locations))
+    by_function: dict[str, dict[Sequence[Any], None]] = defaultdict(dict)
+    for site in sites.sites(args.program, flags, folder):
+        for line in (site.root, *site.lines):
+            if line is not None and (origin := located.lines.get(line)):
+                by_function[site.function][origin.node, origin.operator, origin.module] = None
+    return {name: list(nodes) for name, nodes in by_function.items()}, dict(located.modules)
+
+
+if __name__ == "__main__":
+    main()
