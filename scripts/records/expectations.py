@@ -57,7 +57,7 @@ class Checked:
     row: Mapping[str, Any]
 
 
-def check(records: Iterable[Mapping[str, Any]], expect: Mapping[str, Any]) -> list[Checked]:
+def check(records: Iterable[Mapping[str, Any]], expect: dict[str, Any]) -> list[Checked]:
     """Compare records with the last pattern of `expect` that matches each of them; those without one are left out."""
     checked = []
     for record in records:
@@ -181,14 +181,14 @@ def updated(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
             expect[cell.cell] = json.loads(json.dumps(new))
     out = io.StringIO()
     yaml.dump(document, out)
-    lines = (part.splitlines(keepends=True) for part in (text, out.getvalue()))
-    return out.getvalue(), "".join(difflib.unified_diff(*lines, "before", "after"))
+    old, new = (part.splitlines(keepends=True) for part in (text, out.getvalue()))
+    return out.getvalue(), "".join(difflib.unified_diff(old, new, "before", "after"))
 
 
 def _replace(mapping: Any, key: str, new: Any) -> None:
     """Replace a value of a mapping. Inside a mapping, only values that differ are replaced, so that comments stay."""
     old = mapping[key]
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
+    if isinstance(old, dict) and isinstance(new, dict):
         for name in [name for name in old if name not in new]:
             del mapping[key][name]
         for name, value in new.items():
