@@ -14,10 +14,13 @@ def write(path: Path, about: str, version: str, commands: Sequence[Command]) -> 
 
     `about`: what it shows, as the line of a comment. `version`: of IREE, for the environment that it makes.
     """
-    text = _SCRIPT.format(
-        about=about, name=path.name, version=version, commands="\n".join(map(shown, commands))
-    )
-    path.write_text(text, encoding="utf-8")
+    write_text(path, about, version, "\n".join(["set -x", *map(shown, commands)]) + "\n")
+
+
+def write_text(path: Path, about: str, version: str, text: str) -> None:
+    """Write such a script whose commands are any text for sh."""
+    begin = _SCRIPT.format(about=about, name=path.name, version=version)
+    path.write_text(begin + text, encoding="utf-8")
     path.chmod(0o755)
 
 
@@ -57,6 +60,4 @@ if [ $# -eq 0 ]; then
     tools=$PWD/venv/bin
 fi
 PATH=$tools:$PATH
-set -x
-{commands}
 """

@@ -110,3 +110,53 @@ def test_a_program_with_wrong_values_is_reduced_to_the_operation_that_computes_t
 
 def test_a_program_with_the_same_values_is_not_reduced(parts):
     assert "no difference was found between both sets of flags" in parts["no mismatch"]
+
+
+PLANTED = """
+func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>, %v: tensor<16x16xf32>) -> tensor<4x16xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %zeros = stablehlo.broadcast_in_dim %zero, dims = [] : (tensor<f32>) -> tensor<4x8xf32>
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  %1 = stablehlo.compare GT, %x, %zeros : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xi1>
+  %2 = stablehlo.convert %1 : (tensor<4x8xi1>) -> tensor<4x8xf32>
+  %3 = stablehlo.dot_general %2, %w, contracting_dims = [1] x [0] : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  %4 = stablehlo.add %0, %3 : tensor<4x16xf32>
+  %5 = stablehlo.tanh %4 : tensor<4x16xf32>
+  %6 = stablehlo.dot_general %5, %v, contracting_dims = [1] x [0] : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  return %6 : tensor<4x16xf32>
+}
+"""
+"""IREE 3.13 gives %3 the wrong sign from O2 on."""
+
+
+@pytest.mark.parametrize(("level", "status"), [("O1", "right"), ("O3", "wrong")])
+def test_the_dispatch_that_is_compiled_wrongly_is_the_one_whose_test_fails(
+    environments, tmp_path, level, status
+):
+    program, out = tmp_path / "p.mlir", tmp_path / "out"
+    program.write_text(PLANTED)
+    out.mkdir()
+    flags, right = (backends.compile_flags("llvm-cpu", None, each, ()) for each in (level, "O0"))
+    done = subprocess.run(
+        [
+            *(str(environments / "iree/bin/python"), "-m", "scripts.stages.split_dispatches"),
+            *("--program", str(program), "--out", str(out)),
+            *("--flags", json.dumps(flags), "--right-flags", json.dumps(right)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads((out / "dispatches.json").read_text())
+    converting = [one for one in found if "stablehlo.convert" in one["operations"]]
+    assert [one["status"] for one in converting] == [status]
+    others = [one["status"] for one in found if one not in converting]
+    assert others == ["right"] * (len(found) - 1)
+    assert len(found) > 1
+    # Each folder has its test: a program, its inputs, and right outputs.
+    for one in found:
+        folder = out / one["functions"][0]
+        assert {"program.mlir", "input_0.npy", "expected_0.npy"} <= {p.name for p in folder.iterdir()}  # fmt: skip

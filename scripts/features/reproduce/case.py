@@ -39,7 +39,7 @@ class Case:
     """A cell of which a reproducer is made.
 
     `ended`: its compilation if that failed, its timing if it is verified and ended when it was timed, else its verification; `log`: of that stage.
-    `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target. `files`: the artifacts that the tools read, by
+    `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target; `cpu_flags`: those of llvm-cpu at O0. `files`: the artifacts that the tools read, by
     name. `threads`: None on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are
     values of outputs; those of a training step are changes. `hanging`: the executables that reach the limits when each is compiled alone, their
     sources by name; empty if `snakemake compile_time` has found none.
@@ -50,6 +50,7 @@ class Case:
     log: Path
     flags: tuple[str, ...]
     right_flags: tuple[str, ...]
+    cpu_flags: tuple[str, ...]
     files: Mapping[str, Path]
     device: str
     threads: int | None
@@ -109,8 +110,10 @@ def case_of(root: Path, record: Record) -> Case:
     backend, arch = experiment["backend"], experiment["arch"]
     added = added_flags.of(program, given)
 
-    def flags(opt_level: str, further: Sequence[str]) -> tuple[str, ...]:
-        plain = compile_flags(backend, arch, opt_level, further)
+    def flags(
+        opt_level: str, further: Sequence[str], of: str = backend, arch: str | None = arch
+    ) -> tuple[str, ...]:
+        plain = compile_flags(of, arch, opt_level, further)
         return (*renamed(plain, data["versions"].get("iree") or ""), *added)
 
     return Case(
@@ -119,6 +122,7 @@ def case_of(root: Path, record: Record) -> Case:
         log=root / ended.log,
         flags=flags(experiment["opt_level"], given),
         right_flags=flags("O0", ()),
+        cpu_flags=flags("O0", (), "llvm-cpu", None),
         files=files,
         device=experiment["device_uri"],
         threads=_threads(data, ended) if BACKENDS[backend].device_kind == "cpu" else None,

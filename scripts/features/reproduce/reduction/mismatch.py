@@ -82,7 +82,7 @@ class Comparison:
         given, right, wrong = self._results(text, limit_s)
         for number, (expected, computed) in enumerate(zip(right, wrong, strict=False)):
             if differs(expected, computed):
-                return Difference(number, *_distance(expected, computed), given, right, wrong)
+                return Difference(number, *distance(expected, computed), given, right, wrong)
         return None
 
     def ending(self, text: str, limit_s: float) -> str:
@@ -96,37 +96,67 @@ class Comparison:
         self, text: str, limit_s: float
     ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
         """Inputs, right outputs and those to compare; the outputs are empty where there are none."""
-        main = next(line for line in text.splitlines() if "func.func @main(" in line)
-        arguments, _, results = main.partition(" -> ")
-        given, count = _inputs(arguments), len(_types(results))
-        if given is None:
-            return [], [], []
-        right = self._outputs(self.right, text, given, count, limit_s) or []
-        wrong = self._outputs(self.wrong, text, given, count, limit_s) if right else None
-        return given, right, wrong or []
-
-    def _outputs(
-        self, compiler: Compiler, text: str, given: Sequence[np.ndarray], count: int, limit_s: float
-    ) -> list[np.ndarray] | None:
-        folder = compiler.folder
-        module = folder / "module.vmfb"
-        if compiler.run(text, limit_s, module).returncode != 0:
-            return None
-        for old in folder.glob("*.npy"):
-            old.unlink()
-        for number, array in enumerate(given):
-            np.save(folder / f"input_{number}.npy", array)
-        command = [
-            *(tool("iree-run-module"), f"--module={module}", "--function=main"),
-            *(f"--device={self.device}", *runtime_flags(self.device, self.threads)),
-            *(f"--input=@{folder}/input_{number}.npy" for number in range(len(given))),
-            *(f"--output=@{folder}/output_{number}.npy" for number in range(count)),
-        ]
+        given: list[np.ndarray] = []
+        right: list[np.ndarray] = []
         try:
-            subprocess.run(command, capture_output=True, timeout=limit_s, check=True)
-        except subprocess.SubprocessError:
-            return None
-        return [np.load(folder / f"output_{number}.npy") for number in range(count)]
+            given, count = interface(text)
+            right = outputs(self.right, text, given, count, self.device, self.threads, limit_s)
+            wrong = outputs(self.wrong, text, given, count, self.device, self.threads, limit_s)
+        except NoOutputs:
+            return given, right, []
+        return given, right, wrong
+
+
+class NoOutputs(Exception):
+    """A program has no outputs to compare. `status`: what it does not do."""
+
+    def __init__(self, status: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+def interface(text: str) -> tuple[list[np.ndarray], int]:
+    """Random inputs of `main` of a program, and the number of its results. Raises NoOutputs if an input has a type that is not
+    supported."""
+    main = next(line for line in text.splitlines() if "func.func @main(" in line)
+    arguments, _, results = main.partition(" -> ")
+    given = _inputs(arguments)
+    if given is None or len(given) != arguments.count("%"):
+        raise NoOutputs("not compared", f"no inputs of these types are made: {arguments.strip()}")
+    return given, len(_types(results))
+
+
+def outputs(
+    compiler: Compiler,
+    text: str,
+    given: Sequence[np.ndarray],
+    count: int,
+    device: str,
+    threads: int,
+    limit_s: float,
+) -> list[np.ndarray]:
+    """The results of a program for these inputs. Raises NoOutputs."""
+    folder = compiler.folder
+    module = folder / "module.vmfb"
+    compiled = compiler.run(text, limit_s, module)
+    if compiled.returncode != 0:
+        raise NoOutputs("does not compile", compiled.log)
+    for old in folder.glob("*.npy"):
+        old.unlink()
+    save(folder, input=given)
+    command = [
+        *(tool("iree-run-module"), f"--module={module}", "--function=main"),
+        *(f"--device={device}", *runtime_flags(device, threads)),
+        *(f"--input=@{folder}/input_{number}.npy" for number in range(len(given))),
+        *(f"--output=@{folder}/output_{number}.npy" for number in range(count)),
+    ]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise NoOutputs("does not run", f"it takes more than {limit_s:.0f} s") from error
+    if run.returncode != 0:
+        raise NoOutputs("does not run", run.stderr or f"it ended with {run.returncode}")
+    return [np.load(folder / f"output_{number}.npy") for number in range(count)]
 
 
 def differs(expected: np.ndarray, computed: np.ndarray) -> bool:
@@ -136,11 +166,11 @@ def differs(expected: np.ndarray, computed: np.ndarray) -> bool:
         return True
     if not np.isfinite(expected.astype(np.float64)).all():
         return False
-    largest, scale = _distance(expected, computed)
+    largest, scale = distance(expected, computed)
     return largest > RELATIVE * scale
 
 
-def _distance(expected: np.ndarray, computed: np.ndarray) -> tuple[float, float]:
+def distance(expected: np.ndarray, computed: np.ndarray) -> tuple[float, float]:
     """The largest difference, and the largest value that is expected."""
     right, wrong = (one.astype(np.float64) for one in (expected, computed))
     scale = float(np.abs(right).max(initial=0.0))

@@ -94,6 +94,16 @@ class Program:
                 left += new & self.free
         return near - {place} - self.free
 
+    def behind(self, place: int) -> set[int]:
+        """The operations whose results an operation uses; of free ones, those that these use."""
+        reached: set[int] = set()
+        left = [place]
+        while left:
+            new = self._operands(left.pop()) - reached
+            reached |= new
+            left += new & self.free
+        return reached - self.free
+
     def _operands(self, place: int) -> set[int]:
         return {other for other, _ in self._uses[place] if other != ARGUMENT}
 

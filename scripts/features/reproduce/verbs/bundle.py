@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.features.reproduce import bundling, elsewhere
+from scripts.features.reproduce import bundling, dispatch_tests, elsewhere
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import Case, NoCase
 from scripts.records import results_file
@@ -42,8 +42,36 @@ def reduce() -> None:
     parser = _parser(reduce.__doc__)
     text = "time for a reduction (default: 300)"
     parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS", help=text)
+    parser.add_argument(
+        "--dispatches",
+        action="store_true",
+        help="instead, write a test of each distinct dispatch of the cell",
+    )
     args = parser.parse_args()
-    _write_cases(args, args.budget)
+    if args.dispatches and not args.cell:
+        parser.error("--dispatches needs a cell")
+    if args.dispatches:
+        _write_dispatches(args)
+    else:
+        _write_cases(args, args.budget)
+
+
+def _write_dispatches(args: argparse.Namespace) -> None:
+    """Write a test of each distinct dispatch of a cell, and print those that fail."""
+    root = args.results.absolute().parent
+    try:
+        records = results_file.read(args.results / "results.jsonl")
+        case = cases.case_of(root, cases.named(records, args.cell))
+        folder = _emptied(args, f"{case.name}__dispatches")
+        tests = dispatch_tests.write(root, case, folder, args.budget)
+    except (NoCase, results_file.BadRecords) as error:
+        exits.fail(str(error))
+    print(f"{folder}: {dispatch_tests.counted(tests)}; ./run.sh tests the dispatches again")
+    for test in tests:
+        if test["status"] != "right":
+            said = test["detail"].partition("\n")[0]
+            print(f"    {test['status']}: {test['functions'][0]}: {said}")
+    print(f"    {bundling.pack(folder)}")
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:

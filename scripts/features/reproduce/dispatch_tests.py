@@ -1,0 +1,168 @@
+"""A folder with a test of each distinct dispatch of a cell: the dispatch as a program, inputs, right outputs and commands.
+
+`run.sh` compiles and runs all of them with the flags of a file and compares the outputs. So sets of flags, builds of IREE and
+targets are compared per dispatch.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.features.reproduce import case as cases
+from scripts.features.reproduce.case import COMPILE, Case, NoCase
+from scripts.features.reproduce.reduction import mismatch
+from scripts.features.reproduce.reduction.dispatches import PROGRAM, REPORT, RIGHT_DEVICE
+from scripts.iree import shell, tuning_spec
+from scripts.iree.session import runtime_flags
+from scripts.matrix.cell import is_dynamic
+from scripts.records import markdown
+
+SCRIPT, README = "run.sh", "README.md"
+FLAGS, RIGHT_FLAGS = "flags.txt", "flags_right.txt"
+
+
+def write(root: Path, case: Case, folder: Path, budget_s: float) -> list[dict[str, Any]]:
+    """Write the tests of a cell into a folder, which must not exist; return what the report says of each. Raises NoCase."""
+    if is_dynamic(case.exported):
+        raise NoCase(
+            f"{case.cell} has a program for all sizes; its dispatches are written of the program for one size"
+        )
+    folder.mkdir(parents=True)
+    options = [
+        *("--program", str(case.files[PROGRAM])),
+        *("--flags", json.dumps(case.flags), "--right-flags", json.dumps(case.cpu_flags)),
+        *("--device", case.device, "--threads", str(case.threads or 1)),
+        *("--budget", f"{budget_s:g}", "--out", str(folder.absolute())),
+    ]
+    # By the compiler of the cell, which may be that of a toolchain.
+    compilation = cases.recorded(root, COMPILE, case.module)
+    if compilation.run("scripts.stages.split_dispatches", options) != 0:
+        raise NoCase(f"{case.cell}: its dispatches were not written; the messages above say why")
+    found: list[dict[str, Any]] = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    if tuning_spec.COPY in case.files:
+        shutil.copyfile(case.files[tuning_spec.COPY], folder / tuning_spec.COPY)
+    for name, flags in ((FLAGS, tuning_spec.in_bundle(case.flags)), (RIGHT_FLAGS, case.cpu_flags)):
+        (folder / name).write_text("".join(f"{flag}\n" for flag in flags), encoding="utf-8")
+    for one in found:
+        _write_command(case, folder / one["functions"][0], one)
+    about = f"{case.cell}: compiles and runs each dispatch, and compares its outputs with the right ones."
+    shell.write_text(folder / SCRIPT, about, str(case.versions["iree"]), _RUN)
+    (folder / README).write_text(_readme(case, found), encoding="utf-8")
+    return found
+
+
+def counted(found: Sequence[Mapping[str, Any]]) -> str:
+    """`40 right, 1 wrong`."""
+    return ", ".join(f"{n} {status}" for status, n in Counter(one["status"] for one in found).most_common())  # fmt: skip
+
+
+def _write_command(case: Case, folder: Path, said: Mapping[str, Any]) -> None:
+    """Write the commands of a dispatch. They run in the folder above, to which paths in flags are relative."""
+    name = folder.name
+    text = _COMMAND.format(name=name, flags=FLAGS, program=PROGRAM)
+    if said["outputs"]:
+        inputs = len(mismatch.saved(folder, "input"))
+        call = mismatch.calling(f"{name}/module.vmfb", case.device, inputs, said["outputs"])
+        tolerance = mismatch.RELATIVE * said["largest_value"]
+        call = [
+            *(word.replace("=@", f"=@{name}/") for word in call),
+            *(f"--expected_{kind}_threshold={tolerance:g}" for kind in ("f16", "f32", "f64")),
+            *runtime_flags(RIGHT_DEVICE, case.threads or 1),
+        ]
+        given = f"--device={case.device}"
+        text += shell.shown(call).replace(given, f'--device="${{DEVICE:-{case.device}}}"') + "\n"
+    script = folder / SCRIPT
+    script.write_text(text, encoding="utf-8")
+    script.chmod(0o755)
+
+
+def _readme(case: Case, found: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        (
+            f"`{one['functions'][0]}`",
+            str(len(one["functions"])),
+            ", ".join(f"{n} {name}" for name, n in one["operations"].items()),
+            one["status"],
+            markdown.text(one["detail"].partition("\n")[0][:200]),
+        )
+        for one in sorted(found, key=lambda one: one["status"] == "right")
+    ]
+    table = markdown.table(
+        ("folder", "dispatches", "operations", "with the cell's flags", ""), rows
+    )
+    return _README.format(
+        cell=case.cell,
+        version=case.versions["iree"],
+        device=case.device,
+        counted=counted(found),
+        table=table.strip(),
+        folders=len(found),
+        dispatches=sum(len(one["functions"]) for one in found),
+    )
+
+
+_COMMAND = """\
+#!/bin/sh
+# {name}: ends with 0 if it compiles and its outputs are right. README.md explains FLAGS and DEVICE.
+set -eu
+cd "$(dirname "$0")/.."
+rm -f {name}/module.vmfb
+while IFS= read -r flag; do
+    set -- "$@" "$flag"
+done < "${{FLAGS:-{flags}}}"
+set -x
+iree-compile "$@" {name}/{program} -o {name}/module.vmfb
+"""
+
+_RUN = """\
+failed=0
+for script in */run.sh; do
+    name=${script%/run.sh}
+    if "./$script" > "$name/log.txt" 2>&1; then
+        [ -f "$name/expected_0.npy" ] && said=right || said=compiles
+    elif grep -q '\\[FAILED\\]' "$name/log.txt"; then
+        said=wrong
+    elif [ -f "$name/module.vmfb" ]; then
+        said='does not run'
+    else
+        said='does not compile'
+    fi
+    case $said in right | compiles) ;; *) failed=1 ;; esac
+    printf '%-16s %s\\n' "$said" "$name"
+done
+exit $failed
+"""
+
+_README = """\
+# Dispatches of {cell}
+
+IREE {version} compiles this cell to {dispatches} different dispatches. Each of the {folders} folders has one of them as a program of its own
+(dispatches of the same operations are in one folder), on `{device}`: {counted}.
+
+```sh
+./run.sh                                  # all; makes ./venv with IREE {version}
+./run.sh ~/iree-build/tools               # with the tools of this folder
+FLAGS=flags_right.txt ./run.sh            # with other flags of iree-compile, one per line of a file
+FLAGS=cuda.txt DEVICE=cuda ./run.sh       # for another target
+```
+
+`run.sh` prints `right`, `wrong`, `does not run`, `does not compile`, or `compiles` where there are no right outputs, for each dispatch, and ends with 1 if one fails. Its output for two
+sets of flags, builds or targets can be compared with `diff`. What the tools print is in `<folder>/log.txt`.
+
+| file | contents |
+| --- | --- |
+| `program.mlir` | the operations of the program that are in the dispatch. Weights and what other dispatches compute are arguments |
+| `input_<n>.npy` | random inputs, always the same |
+| `expected_<n>.npy` | right outputs: those of llvm-cpu at O0 (`flags_right.txt`) |
+| `computed_<n>.npy` | wrong outputs with the flags of the cell, if they are wrong |
+| `run.sh` | the commands for this dispatch; it needs the tools on PATH |
+
+Outputs are wrong if they are further apart than 1 % of the largest value of all of them.
+
+{table}
+"""

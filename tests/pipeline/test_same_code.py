@@ -1,0 +1,76 @@
+"""What `vmfbench compare --why` says of programs that the real compiler has compiled."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from scripts.features.compare import code_changes, pairs
+from scripts.features.compare.code_changes import CHANGED, CodeChange
+from scripts.matrix import stages
+from scripts.matrix.cell import Kind
+from scripts.records.results_file import cell_of
+from tests.checkouts import ROOT, environment
+from tests.report_records import records
+
+PROGRAM = """
+func.func @main(%x: tensor<64x128xf32>, %w: tensor<128x32xf32>)
+    -> (tensor<64x32xf32>, tensor<64xf32>, tensor<64x128xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<64x128xf32>, tensor<128x32xf32>) -> tensor<64x32xf32>
+  %1 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<64x128xf32>, tensor<f32>) -> tensor<64xf32>
+  %2 = stablehlo.tanh %x : tensor<64x128xf32>
+  return %0, %1, %2 : tensor<64x32xf32>, tensor<64xf32>, tensor<64x128xf32>
+}
+"""
+
+
+@pytest.fixture
+def change(environments, tmp_path):
+    row = next(row for row in records() if str(cell_of(row)) == "bert/torchmlir-torch/llvm-cpu")
+
+    def compiled(folder: Path, flags: Sequence[str]) -> Path:
+        """The folder of a run that has the code of PROGRAM with these flags."""
+        cell = cell_of(row).to(Kind.IREE_DUMP)
+        out = folder / stages.STAGES["read_code"].path(cell, "code.json")
+        out.parent.mkdir(parents=True)
+        program = folder / "program.mlir"
+        program.write_text(PROGRAM)
+        done = subprocess.run(
+            [
+                *(str(environments / "iree/bin/python"), "-m", "scripts.stages.read_code"),
+                *("--backend", "llvm-cpu", "--opt-level", "O3", "--flags", json.dumps(flags)),
+                *("--program", str(program), "--out", str(out)),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(),
+        )
+        assert done.returncode == 0, done.stderr
+        return folder
+
+    def between(before: Sequence[str], after: Sequence[str]) -> CodeChange:
+        folders = compiled(tmp_path / "before", before), compiled(tmp_path / "after", after)
+        return code_changes.of_pair(pairs.Pair(str(cell_of(row)), row, row), folders)
+
+    return between
+
+
+def test_a_program_that_is_compiled_twice_has_the_same_code(change):
+    found = change([], [])
+    assert found.is_same
+    assert found.functions == 3
+
+
+def test_a_flag_that_changes_the_code_of_one_dispatch_lists_exactly_this(change):
+    found = change([], ["--iree-llvmcpu-reassociate-fp-reductions=false"])
+    assert [(each.kind, each.name) for each in found.changed] == [
+        (CHANGED, "main_dispatch_1_reduction_64x128_f32")
+    ]
+    assert (found.host, found.functions) == (False, 3)
