@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
-from scripts.matrix import reading
+from scripts.matrix import models, reading
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.sections import SELECTABLE, check
 from scripts.sources import registry
@@ -224,14 +224,14 @@ def located(content: Mapping[str, Any], folder: Path, root: Path) -> dict[str, A
 def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path) -> list[str]:
     """Declare a model for each file of a comma-separated list of paths and globs, and return the names of the models.
 
-    A model has the name of its file. A relative path is relative to `typed_in`; `root` is the
-    folder of the Snakefile. If the file is a model already, its options are kept. Raises
-    ConfigError with all files that are missing, whose names are not valid, or whose names other
-    models have.
+    A model has the name of its file; where another model of the configuration has that name, the kind of file is added to it
+    (`resnet-onnx`). A relative path is relative to `typed_in`; `root` is the folder of the Snakefile. If the file is a
+    model already, its options are kept. Raises ConfigError with all files that are missing, whose names are not valid,
+    or of which two would have one name.
     """
-    models = declared["models"] = dict(declared.get("models") or {})
-    shipped = shipped_models(root)
-    names: list[str] = []
+    entries = declared["models"] = dict(declared.get("models") or {})
+    taken = _files_of_models(entries, root)
+    names: dict[str, Path] = {}
     problems: list[str] = []
     given_files: list[tuple[str, str]] = []
     for path in filter(None, (part.strip() for part in paths.split(","))):
@@ -245,16 +245,32 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
     for path, match in given_files:
         given = Path(os.path.abspath(typed_in / Path(match).expanduser()))
         file, name = registry.model_file(given), registry.model_name(given)
-        entry = dict(models.get(name) or {})
-        other = root / Path(entry.get("file", shipped.get(name, file))).expanduser()
-        if problem := _problem(file, name, other):
+        if not _same(taken.get(name, file), file):
+            name = registry.name_with_kind(given)
+        if problem := _problem(file, name, names.get(name) or taken.get(name, file)):
             problems.append(f"file={path}: {problem}")
-        names.append(name)
-        if name not in shipped:
-            models[name] = entry | {"file": str(file)}
+        names[name] = file
+        if name not in shipped_models(root):
+            entries[name] = dict(entries.get(name) or {}) | {"file": str(file)}
     if problems:
         raise ConfigError("\n".join(problems))
-    return list(dict.fromkeys(names))
+    return [*names]
+
+
+def _files_of_models(entries: Mapping[str, Any], root: Path) -> dict[str, Path]:
+    """The files of all models of a configuration, also of variants, by name, without entries that only have options."""
+    shipped = shipped_models(root)
+    files: dict[str, Path] = {}
+    for name in dict.fromkeys((*shipped, *entries)):
+        entry = dict(entries.get(name) or {})
+        if file := entry.get("file", shipped.get(name)):
+            own = registry.model_file(root / Path(file).expanduser())
+            files |= {variant: own for variant, *_ in models.variants(name, entry)} | {name: own}
+    return files
+
+
+def _same(file: Path, other: Path) -> bool:
+    return file == other or (file.exists() and other.exists() and file.samefile(other))
 
 
 def _problem(file: Path, name: str, other: Path) -> str:
@@ -268,7 +284,7 @@ def _problem(file: Path, name: str, other: Path) -> str:
             f"the model would be named {name!r}; expected letters, digits, '.', '_' and '-': rename "
             f"the file, or name its model: {_named('mine', file)}"
         )
-    if not (other.exists() and other.samefile(file)):
+    if not _same(other, file):
         return (
             f"{name} is the model of {other}, and its results would be replaced; rename the file, or "
             f"name its model: {_named(f'my-{name}', file)}"

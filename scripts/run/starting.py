@@ -13,6 +13,7 @@ from scripts.matrix.toolchains import PINNED
 from scripts.run import outputs
 from scripts.run.gate import Gate
 from scripts.run.plan import Plan, parse_retry
+from scripts.sources import registry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,10 @@ def warnings(run: Run) -> Iterator[str]:
     """What is said at the start of a run."""
     for problem in run.plan.broken_models():
         yield f"{problem}: its rows will be errors of stage reference"
+    for model in run.matrix.models.values():
+        if model.family == registry.name_with_kind(model.file):
+            taken = registry.model_name(model.file)
+            yield f"{model.file} is the model {model.name}, because {taken} is another one"
     yield from run.notes
     yield from run.plan.environments.notes()
     for files in (outputs.FILES, *outputs.of_features()):

@@ -36,6 +36,13 @@ def model_name(path: str | Path) -> str:
     return file.parent.name if of_folder else file.stem
 
 
+def name_with_kind(path: str | Path) -> str:
+    """The same for a file whose name another model has: `resnet-onnx`, and `resnet-folder` for a folder."""
+    file = model_file(path)
+    kind = "folder" if source_of(file) is hugging_face.SOURCE else file.suffix.removeprefix(".")
+    return f"{model_name(path)}-{kind}"
+
+
 def unknown(path: Path) -> str:
     """An error message for a file whose name no source takes; "" if one does."""
     if any(source.takes(path) for source in SOURCES):

@@ -155,7 +155,7 @@ def as_a_user(tmp_path, monkeypatch) -> Path:
     (tmp_path / "mine.txt").write_text("", encoding="utf-8")
     x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
     graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "main", [x], [y])
-    onnx.save(onnx.helper.make_model(graph), tmp_path / "my-resnet.onnx")
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "resnet.onnx")
     (tmp_path / "programs").mkdir()
     (tmp_path / "programs/mine.mlir").write_text("func.func @main() { return }", encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path))

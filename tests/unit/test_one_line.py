@@ -7,6 +7,7 @@ import pytest
 
 from scripts.matrix import expansion, settings
 from scripts.matrix.settings import ConfigError
+from scripts.run import starting
 from scripts.run.plan import Plan
 from scripts.timing.turns import Rule
 from tests import programs
@@ -20,7 +21,7 @@ CONFIG = ROOT / "config.yaml"
 def home(tmp_path, monkeypatch) -> Path:
     """A home folder with two model files, in which the command is typed."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("mine.py", "sub/other.py", "sub/mine.py", "bert.py", "größe.py", "weights.pth"):
+    for name in ("mine.py", "sub/other.py", "sub/mine.py", "bert.py", "sub/bert.py", "größe.py", "weights.pth"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(MODEL)
     return tmp_path
@@ -86,12 +87,38 @@ def test_a_file_that_is_a_model_keeps_its_options(home):
 
 
 @pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("bert.py", "bert-py"),
+        ("llama-decode.pt2", "llama-decode-pt2"),  # of a variant
+        ("resnet/model.onnx", "resnet-onnx"),
+        ("conv", "conv-folder"),
+    ],
+)
+def test_a_file_with_the_name_of_another_model_has_its_kind_in_its_name(home, file, name):
+    for place in ("resnet/model.onnx", "llama-decode.pt2", "conv/config.json"):
+        (home / place).parent.mkdir(exist_ok=True)
+        (home / place).write_bytes(b"")
+    declared, selections = settings.load({"file": file}, [CONFIG], ROOT, home)
+    assert selections["models"] == name
+    found = starting.of_configuration(declared, selections, with_conda=False)
+    assert list(found.matrix.models) == [name]
+    said = f"{found.matrix.models[name].file} is the model {name}, because {name.rpartition('-')[0]} is"
+    assert any(line.startswith(said) for line in starting.warnings(found))
+
+
+def test_the_options_of_an_entry_of_that_name_hold(home):
+    entry = {"bert-py": {"file": str(home / "bert.py"), "batch_size": 4}}
+    assert expand(home, file="bert.py", models=entry).models["bert-py"].batch_size == 4
+
+
+@pytest.mark.parametrize(
     ("file", "message"),
     [
         ("nowhere.py", r"file=nowhere.py: no file .*/nowhere\.py; expected a Python file \(.py\) with get_"),
         ("weights.pth", r"file=weights\.pth: .*/weights\.pth is no model by its name; expected a Python file .*, a folder of Hugging Face .* or an exported program .*\.pt2"),
         ("sub", r"file=sub: no file .*/sub/config.json; expected a Python file"),
-        ("bert.py", r"file=bert\.py: bert is the model of .*/models/bert\.py, .* rename the file, or .*my-bert: \{file: .*/bert\.py\}"),
+        ("bert.py,sub/bert.py", r"file=sub/bert\.py: bert-py is the model of .*/bert\.py, .* rename the file, or .*my-bert-py: \{file: .*/sub/bert\.py\}"),
         ("größe.py", r"file=größe\.py: the model would be named 'größe'; .*rename the file, or"),
         ("mine.py,sub/mine.py", r"file=sub/mine\.py: mine is the model of .*/mine\.py"),
         ("nowhere.py,sub", r"nowhere(.|\n)*file=sub: "),
