@@ -34,8 +34,8 @@ ANYWHERE = {
     r"--due '?[0-9a-f]{12}(~[0-9a-f]{6})?'?": "--due DUE",
 }
 """What depends on the machine, the folder or the code: regular expressions and what stands for them."""
-OF_THE_CODE = ("due", "code", "matrix")
-"""Params that are digests of the project's code, or of everything that a run covers."""
+NOT_FROZEN = ("due", "code", "matrix", "machine")
+"""Params that are digests of the project's code, or of everything that a run covers, or name the machine."""
 OF_THE_MACHINE = ("mem", "mem_mb", "mem_mib", "memory_mb", "tmpdir", "_cores")
 """Resources that are shares of this machine."""
 
@@ -75,7 +75,7 @@ def jobs(targets: list[str], config: list[str]) -> Iterator[dict[str, Any]]:
                 "named": {name: plain(files) for name, files in job.input.items()},
                 "output": plain(list(job.output)),
                 "log": plain(list(job.log)),
-                "params": {k: plain(v) for k, v in job.params.items() if k not in OF_THE_CODE},
+                "params": {k: plain(v) for k, v in job.params.items() if k not in NOT_FROZEN},
                 "resources": {name: plain(value) for name, value in resources.items()},
                 "priority": plain(job.priority),
                 "command": anywhere(job.shellcmd or ""),

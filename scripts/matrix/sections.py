@@ -420,13 +420,13 @@ CONFIGURATION = TypeAdapter(Configuration)
 EXPECTATIONS = TypeAdapter(Expectations)
 
 
-def check(config: Mapping[str, Any], form: TypeAdapter[Any] = CONFIGURATION) -> dict[str, Any]:
+def check(config: Mapping[str, Any], form: TypeAdapter[Any] | None = None) -> dict[str, Any]:
     """The configuration (or a part of it: `form`) with texts of the command line as numbers and booleans where these are wanted.
 
     Raises ConfigError naming, for each problem, the key, what was found and what is allowed.
     """
     try:
-        return dict(form.validate_python(config))
+        return dict((form or CONFIGURATION).validate_python(config))
     except ValidationError as error:
         details = error.errors(include_url=False)
     raise ConfigError("\n".join(_problems(config, details)))

@@ -21,7 +21,7 @@ from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES, status_path
 from scripts.matrix.ways import Hang, Remedy, Variant
-from scripts.records import coverage, fields, record, screen
+from scripts.records import coverage, expectations, fields, record, screen
 from scripts.records.columns import FIELDS
 from scripts.records.results_file import Record
 from scripts.records.results_table import Table
@@ -30,7 +30,6 @@ from scripts.run import environments, fingerprint
 from scripts.run.gate import Gate
 from scripts.run.plan import Plan
 from scripts.stages import report_coverage
-from scripts.stages.check_expectations import compare
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 
@@ -482,8 +481,9 @@ def test_a_run_in_which_all_compiled_as_asked_does_not_count_them(tree):
     ],
 )
 def test_an_expectation_may_demand_that_a_cell_compiles_as_asked(rows, expect, found_here):
-    differences, _ = compare(rows("O1"), {CELL: expect})
-    assert [line[2:] for line in differences] == ([(found_here, "what")] if found_here else [])
+    [checked] = expectations.check(rows("O1"), {CELL: expect})
+    violations = [(each.found, each.detail) for each in checked.violations]
+    assert violations == ([(found_here, "what")] if found_here else [])
 
 
 def test_first_errors_of_remedied_cells_are_listed_apart(rows, tree, monkeypatch, capsys):

@@ -27,10 +27,9 @@ from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stage import VERIFICATION
 from scripts.records import limit_shares as limits
-from scripts.records import record
+from scripts.records import expectations, record
 from scripts.records.results_file import cell_of
 from scripts.run.plan import Plan
-from scripts.stages import check_expectations
 from tests import declarations
 from tests.declarations import CONFIG
 from tests.unit.conftest import MATRIX, ResultsTree
@@ -409,9 +408,10 @@ def test_a_row_without_limits_names_the_stage_that_measures_them(rows):
 
 def test_a_row_is_checked_against_expectations_with_and_without_its_number(rows):
     expect = {"conv/*/llvm-cpu": "ok", "conv/*/llvm-cpu+2-threads": "oom"}
-    differences, checked = check_expectations.compare(rows, expect)
-    assert checked == 2
-    assert [line[0] for line in differences] == ["conv/mlir/llvm-cpu+2-threads"]
+    checked = expectations.check(rows, expect)
+    assert len(checked) == 2
+    violations = [violation.cell for cell in checked for violation in cell.violations]
+    assert violations == ["conv/mlir/llvm-cpu+2-threads"]
 
 
 def test_a_reproducer_of_a_row_is_of_the_compilation_that_failed(results, ended):
