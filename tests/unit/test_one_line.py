@@ -21,7 +21,15 @@ CONFIG = ROOT / "config.yaml"
 def home(tmp_path, monkeypatch) -> Path:
     """A home folder with two model files, in which the command is typed."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("mine.py", "sub/other.py", "sub/mine.py", "bert.py", "sub/bert.py", "größe.py", "weights.pth"):
+    for name in (
+        "mine.py",
+        "sub/other.py",
+        "sub/mine.py",
+        "bert.py",
+        "sub/bert.py",
+        "größe.py",
+        "weights.pth",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(MODEL)
     return tmp_path
