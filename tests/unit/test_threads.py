@@ -26,8 +26,8 @@ from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stage import VERIFICATION
-from scripts.records import limit_shares as limits
 from scripts.records import expectations, record
+from scripts.records import limit_shares as limits
 from scripts.records.results_file import cell_of
 from scripts.run.plan import Plan
 from tests import declarations
