@@ -22,7 +22,7 @@ CLOSED = {"additionalProperties": False}
 SECONDS = {"items": {"type": "number", "exclusiveMinimum": 0}}
 OF_BATCHES = [stage.folder for stage in stages.STAGES.values() if stage.is_batch]
 """The stages of operator problems."""
-NOT_OF_ROWS = ("machine_limits", "trace", "dumps", "profile", *OF_BATCHES)
+NOT_OF_ROWS = ("machine_limits", "trace", "dumps", "profile", "code", "compile_time", *OF_BATCHES)
 """Stages that no row depends on."""
 STAGES = [folder for folder in stages.folders() if folder not in NOT_OF_ROWS]
 
