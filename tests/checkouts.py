@@ -131,6 +131,20 @@ def in_environment(python: Path, module: str, *arguments: object, case: object =
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def run_stage(python: Path, name: str, *arguments: object) -> None:
+    """Run a stage with an environment's Python."""
+    done = subprocess.run(
+        [str(python), "-m", f"scripts.stages.{name}", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+        timeout=RUN_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 class Answering:
     """A process of a script of the tests, with an environment's Python, that answers one case after the other: it takes
     seconds to start."""

@@ -230,7 +230,7 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
     or of which two would have one name.
     """
     entries = declared["models"] = dict(declared.get("models") or {})
-    taken = _files_of_models(entries, root)
+    file_of = _files_of_models(entries, root)
     names: dict[str, Path] = {}
     problems: list[str] = []
     given_files: list[tuple[str, str]] = []
@@ -245,9 +245,9 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
     for path, match in given_files:
         given = Path(os.path.abspath(typed_in / Path(match).expanduser()))
         file, name = registry.model_file(given), registry.model_name(given)
-        if not _same(taken.get(name, file), file):
+        if not _same(file_of.get(name, file), file):
             name = registry.name_with_kind(given)
-        if problem := _problem(file, name, names.get(name) or taken.get(name, file)):
+        if problem := _problem(file, name, names.get(name) or file_of.get(name, file)):
             problems.append(f"file={path}: {problem}")
         names[name] = file
         if name not in shipped_models(root):

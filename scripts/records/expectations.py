@@ -89,13 +89,13 @@ def _checked(
             shown += [key for key in ("stage", "reason") if row[key]]
         here = {key: row[key] for key in [*shown, *allowed]}
         expected = " ".join(_said(key, values) for key, values in allowed.items())
-        found = " ".join(_said(key, [value]) for key, value in here.items())
+        actual = " ".join(_said(key, [value]) for key, value in here.items())
         detail = remedied.first_error(record) or row["detail"]
-        violations.append(Violation(name, "", expected, found, detail))
+        violations.append(Violation(name, "", expected, actual, detail))
     verdict, verdicts = row[VERDICT], _listed(wanted.get(VERDICT, []))
     if verdicts and is_ok and verdict not in (*verdicts, UNDECIDED):
-        found = verdict or "none: it was not compared with a baseline"
-        violations.append(Violation(name, VERDICT, _said(VERDICT, verdicts), found))
+        actual = verdict or "none: it was not compared with a baseline"
+        violations.append(Violation(name, VERDICT, _said(VERDICT, verdicts), actual))
     for column, most in wanted.get(AT_MOST, {}).items():
         value = row[column]
         if value is None and is_ok:

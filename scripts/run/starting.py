@@ -51,8 +51,8 @@ def warnings(run: Run) -> Iterator[str]:
         yield f"{problem}: its rows will be errors of stage reference"
     for model in run.matrix.models.values():
         if model.family == registry.name_with_kind(model.file):
-            taken = registry.model_name(model.file)
-            yield f"{model.file} is the model {model.name}, because {taken} is another one"
+            other = registry.model_name(model.file)
+            yield f"{model.file} is the model {model.name}, because {other} is another one"
     yield from run.notes
     yield from run.plan.environments.notes()
     for files in (outputs.FILES, *outputs.of_features()):

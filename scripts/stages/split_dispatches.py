@@ -55,11 +55,11 @@ def main() -> None:
             args.threads,
             _missing(args.device, args.threads),
         )
-        found = [
+        tests = [
             {"functions": names, **test.of(part, args.out / names[0], deadline)}
             for part, names in parts.items()
         ]
-    atomic.write_json(args.out / dispatches.REPORT, found)
+    atomic.write_json(args.out / dispatches.REPORT, tests)
 
 
 def _missing(device: str, threads: int) -> str:

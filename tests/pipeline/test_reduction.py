@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
 from scripts.iree import backends
-from tests.checkouts import ROOT, environment, in_environment
+from tests.checkouts import in_environment, run_stage
 
 FAILING = """
 func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
@@ -70,19 +69,8 @@ def reduce(environments, tmp_path):
         """Reduce a program; return the report and the reduced program."""
         program, out, report = (tmp_path / name for name in ("p.mlir", "out.mlir", "report.json"))
         program.write_text(text)
-        done = subprocess.run(
-            [
-                *(str(environments / "iree/bin/python"), "-m", "scripts.stages.reduce_program"),
-                *("--program", str(program), "--out", str(out), "--out-report", str(report)),
-                *words,
-            ],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment(),
-        )
-        assert done.returncode == 0, done.stderr
+        files = ("--program", program, "--out", out, "--out-report", report)
+        run_stage(environments / "iree/bin/python", "reduce_program", *files, *words)
         return json.loads(report.read_text()), out.read_text()
 
     return run
@@ -137,26 +125,19 @@ def test_the_dispatch_that_is_compiled_wrongly_is_the_one_whose_test_fails(
     program.write_text(PLANTED)
     out.mkdir()
     flags, right = (backends.compile_flags("llvm-cpu", None, each, ()) for each in (level, "O0"))
-    done = subprocess.run(
-        [
-            *(str(environments / "iree/bin/python"), "-m", "scripts.stages.split_dispatches"),
-            *("--program", str(program), "--out", str(out)),
-            *("--flags", json.dumps(flags), "--right-flags", json.dumps(right)),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
+    run_stage(
+        environments / "iree/bin/python",
+        "split_dispatches",
+        *("--program", program, "--out", out),
+        *("--flags", json.dumps(flags), "--right-flags", json.dumps(right)),
     )
-    assert done.returncode == 0, done.stderr
-    found = json.loads((out / "dispatches.json").read_text())
-    converting = [one for one in found if "stablehlo.convert" in one["operations"]]
+    tested = json.loads((out / "dispatches.json").read_text())
+    converting = [one for one in tested if "stablehlo.convert" in one["operations"]]
     assert [one["status"] for one in converting] == [status]
-    others = [one["status"] for one in found if one not in converting]
-    assert others == ["right"] * (len(found) - 1)
-    assert len(found) > 1
+    others = [one["status"] for one in tested if one not in converting]
+    assert others == ["right"] * (len(tested) - 1)
+    assert len(tested) > 1
     # Each folder has its test: a program, its inputs, and right outputs.
-    for one in found:
+    for one in tested:
         folder = out / one["functions"][0]
         assert {"program.mlir", "input_0.npy", "expected_0.npy"} <= {p.name for p in folder.iterdir()}  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from scripts.features.compare.code_changes import CHANGED, CodeChange
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
 from scripts.records.results_file import cell_of
-from tests.checkouts import ROOT, environment
+from tests.checkouts import run_stage
 from tests.report_records import records
 
 PROGRAM = """
@@ -40,19 +39,12 @@ def change(environments, tmp_path):
         out.parent.mkdir(parents=True)
         program = folder / "program.mlir"
         program.write_text(PROGRAM)
-        done = subprocess.run(
-            [
-                *(str(environments / "iree/bin/python"), "-m", "scripts.stages.read_code"),
-                *("--backend", "llvm-cpu", "--opt-level", "O3", "--flags", json.dumps(flags)),
-                *("--program", str(program), "--out", str(out)),
-            ],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment(),
+        run_stage(
+            environments / "iree/bin/python",
+            "read_code",
+            *("--backend", "llvm-cpu", "--opt-level", "O3", "--flags", json.dumps(flags)),
+            *("--program", program, "--out", out),
         )
-        assert done.returncode == 0, done.stderr
         return folder
 
     def between(before: Sequence[str], after: Sequence[str]) -> CodeChange:
@@ -63,14 +55,14 @@ def change(environments, tmp_path):
 
 
 def test_a_program_that_is_compiled_twice_has_the_same_code(change):
-    found = change([], [])
-    assert found.is_same
-    assert found.functions == 3
+    code = change([], [])
+    assert code.is_same
+    assert code.functions == 3
 
 
 def test_a_flag_that_changes_the_code_of_one_dispatch_lists_exactly_this(change):
-    found = change([], ["--iree-llvmcpu-reassociate-fp-reductions=false"])
-    assert [(each.kind, each.name) for each in found.changed] == [
+    code = change([], ["--iree-llvmcpu-reassociate-fp-reductions=false"])
+    assert [(each.kind, each.name) for each in code.changed] == [
         (CHANGED, "main_dispatch_1_reduction_64x128_f32")
     ]
-    assert (found.host, found.functions) == (False, 3)
+    assert (code.host, code.functions) == (False, 3)

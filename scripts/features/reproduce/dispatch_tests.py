@@ -43,22 +43,22 @@ def write(root: Path, case: Case, folder: Path, budget_s: float) -> list[dict[st
     compilation = cases.recorded(root, COMPILE, case.module)
     if compilation.run("scripts.stages.split_dispatches", options) != 0:
         raise NoCase(f"{case.cell}: its dispatches were not written; the messages above say why")
-    found: list[dict[str, Any]] = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    tests: list[dict[str, Any]] = json.loads((folder / REPORT).read_text(encoding="utf-8"))
     if tuning_spec.COPY in case.files:
         shutil.copyfile(case.files[tuning_spec.COPY], folder / tuning_spec.COPY)
     for name, flags in ((FLAGS, tuning_spec.in_bundle(case.flags)), (RIGHT_FLAGS, case.cpu_flags)):
         (folder / name).write_text("".join(f"{flag}\n" for flag in flags), encoding="utf-8")
-    for one in found:
-        _write_command(case, folder / one["functions"][0], one)
+    for test in tests:
+        _write_command(case, folder / test["functions"][0], test)
     about = f"{case.cell}: compiles and runs each dispatch, and compares its outputs with the right ones."
     shell.write_text(folder / SCRIPT, about, str(case.versions["iree"]), _RUN)
-    (folder / README).write_text(_readme(case, found), encoding="utf-8")
-    return found
+    (folder / README).write_text(_readme(case, tests), encoding="utf-8")
+    return tests
 
 
-def counted(found: Sequence[Mapping[str, Any]]) -> str:
+def counted(tests: Sequence[Mapping[str, Any]]) -> str:
     """`40 right, 1 wrong`."""
-    return ", ".join(f"{n} {status}" for status, n in Counter(one["status"] for one in found).most_common())  # fmt: skip
+    return ", ".join(f"{n} {status}" for status, n in Counter(test["status"] for test in tests).most_common())  # fmt: skip
 
 
 def _write_command(case: Case, folder: Path, said: Mapping[str, Any]) -> None:
@@ -81,16 +81,16 @@ def _write_command(case: Case, folder: Path, said: Mapping[str, Any]) -> None:
     script.chmod(0o755)
 
 
-def _readme(case: Case, found: Sequence[Mapping[str, Any]]) -> str:
+def _readme(case: Case, tests: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         (
-            f"`{one['functions'][0]}`",
-            str(len(one["functions"])),
-            ", ".join(f"{n} {name}" for name, n in one["operations"].items()),
-            one["status"],
-            markdown.text(one["detail"].partition("\n")[0][:200]),
+            f"`{test['functions'][0]}`",
+            str(len(test["functions"])),
+            ", ".join(f"{n} {name}" for name, n in test["operations"].items()),
+            test["status"],
+            markdown.text(test["detail"].partition("\n")[0][:200]),
         )
-        for one in sorted(found, key=lambda one: one["status"] == "right")
+        for test in sorted(tests, key=lambda test: test["status"] == "right")
     ]
     table = markdown.table(
         ("folder", "dispatches", "operations", "with the cell's flags", ""), rows
@@ -99,10 +99,10 @@ def _readme(case: Case, found: Sequence[Mapping[str, Any]]) -> str:
         cell=case.cell,
         version=case.versions["iree"],
         device=case.device,
-        counted=counted(found),
+        counted=counted(tests),
         table=table.strip(),
-        folders=len(found),
-        dispatches=sum(len(one["functions"]) for one in found),
+        folders=len(tests),
+        dispatches=sum(len(test["functions"]) for test in tests),
     )
 
 
@@ -156,7 +156,7 @@ sets of flags, builds or targets can be compared with `diff`. What the tools pri
 
 | file | contents |
 | --- | --- |
-| `program.mlir` | the operations of the program that are in the dispatch. Weights and what other dispatches compute are arguments |
+| `program.mlir` | the operations of the program that are in the dispatch. Weights and what other dispatches compute are arguments. Of a dispatch that only packs an operand: the operation that uses it |
 | `input_<n>.npy` | random inputs, always the same |
 | `expected_<n>.npy` | right outputs: those of llvm-cpu at O0 (`flags_right.txt`) |
 | `computed_<n>.npy` | wrong outputs with the flags of the cell, if they are wrong |

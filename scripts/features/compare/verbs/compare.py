@@ -70,11 +70,11 @@ def main() -> int:
             comparison = compare(chosen, before, after, thresholds, again, codes, passes)
     except (BadRecords, ConfigError, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
-    made = {
+    by_format = {
         name: functools.partial(form, comparison, args.all)
         for name, form in formats.FORMATS.items()
     }
-    ci_formats.write(args.format, made)
+    ci_formats.write(args.format, by_format)
     return 1 if comparison.alarms else 0
 
 
