@@ -29,9 +29,10 @@ from scripts.torch_runtime.arguments import Work, prepare_process
 from scripts.torch_runtime.runtime import open_runtime, settle
 
 IR = "ir.txt"
-SAVED_IR, SAVED_HLO = "ir", "hlo"
-"""In the scratch folder: what the names of the files begin with in which PyTorch/XLA saves the graphs of a call, and
-the folder in which XLA saves the modules that it compiles."""
+SAVED_IR, SAVED_HLO, INDUCTOR = "ir", "hlo", "inductor-cache"
+"""In the scratch folder: what the names of the files begin with in which PyTorch/XLA saves the graphs of a call,
+the folder in which XLA saves the modules that it compiles, and inductor's cache. (The folders in that have two letters of a
+hash, so "ir" may be among them.)"""
 
 
 def _formats(text: str) -> list[str]:
@@ -64,7 +65,7 @@ def main() -> None:
                 f"{cell.runtime} runs a program, of which PyTorch's profiler sees nothing",
                 exits.UNSUPPORTED,
             )
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / INDUCTOR)
         # PyTorch/XLA and XLA read these settings once, on import.
         os.environ["XLA_SAVE_TENSORS_FILE"] = str(scratch / SAVED_IR)
         os.environ["XLA_SAVE_TENSORS_FMT"] = args.save_ir[0]
