@@ -14,11 +14,19 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import TypeAdapter
 
-from scripts.features.compare import formats, latencies, outcome_changes, pairs, remeasuring
+from scripts.features.compare import (
+    formats,
+    latencies,
+    outcome_changes,
+    pairs,
+    recompiling,
+    remeasuring,
+)
 from scripts.features.compare.code_changes import CodeChange, DispatchChange
 from scripts.features.compare.comparing import SAME_PROGRAM, Settings, compare
 from scripts.features.compare.latencies import FASTER, SAME, SLOWER, UNDECIDED
 from scripts.features.compare.verbs import compare as command
+from scripts.features.reproduce.case import Recorded
 from scripts.matrix import sections
 from scripts.records import speedups
 from scripts.records.results_file import cell_of
@@ -250,16 +258,17 @@ def test_rows_that_differ_in_more_than_the_toolchain_are_not_compared(
 
 def test_sizes_times_memory_and_errors_are_compared_by_thresholds(before, after):
     row = cell(after, BERT)
-    row["compile"] |= {"compile_s": 45.0, "vmfb_bytes": 400_000}
+    cell(before, BERT)["compile"]["cpu_s"] = 10.0
+    row["compile"] |= {"compile_s": 4500.0, "cpu_s": 45.0, "vmfb_bytes": 400_000}
     row["verification"]["rmse_vs_fp64"] = 1e-9
     found = compared(before, after)
     assert {(one.key, one.worse) for one in found.amounts} == {
-        ("compile_s", True),
+        ("compile_cpu_s", True),
         ("vmfb_bytes", True),
         ("rmse_vs_fp64", False),
     }
     assert len(found.alarms) == 2
-    calm = compared(before, after, Settings(compile_s=20.0, vmfb_bytes=None))
+    calm = compared(before, after, Settings(compile_cpu_s=20.0, vmfb_bytes=None))
     assert not calm.alarms
 
 
@@ -457,6 +466,97 @@ def test_the_same_program_has_no_latency_to_compare(before, after):
     assert [change.cell for change in found.latencies] == [BERT]
 
 
+def test_the_same_compilation_has_no_time_to_compare(before, after):
+    for rows, seconds in ((before, 1.0), (after, 10.0)):
+        cell(rows, BERT)["compile"]["cpu_s"] = seconds
+    codes = [CodeChange(BERT, functions=3)]
+    pair = next(pair for pair in pairs.of_files(before, after) if pair.cell == BERT)
+
+    def alarms() -> list[str]:
+        return [each.key for each in compare([pair], "a", "b", Settings(), codes=codes).alarms]
+
+    assert alarms() == []
+    pair.after["experiment"]["opt_level"] = "O2"
+    assert alarms() == ["compile_cpu_s"]
+    pair.after["experiment"]["opt_level"] = pair.before["experiment"]["opt_level"]
+    pair.after["versions"]["iree"] = "9.9"
+    assert alarms() == ["compile_cpu_s"]
+
+
+@pytest.fixture
+def recompiled(monkeypatch, runs, before, after):
+    """Both runs with recorded compilations, which take seconds by folder: `seconds`."""
+    folders = [Path(path).parent for path in runs()]
+    seconds = dict(zip(folders, (2.0, 2.6), strict=True))
+    for folder, rows in zip(folders, (before, after), strict=True):
+        cell(rows, BERT)["compile"] |= {"cpu_s": 5.0, "compile_s": 4.0, "vmfb_bytes": 4}
+        path = folder / "results/compile" / BERT / "status.json"
+        words = "venv/python -m scripts.stages.compile_iree --program p.mlir --out-vmfb m --out-report r --flags []"
+        outcome.write(path, outcome.Outcome("ok", "compile", BERT, command=words), outcome.Usage(1, 1))  # fmt: skip
+    runs()
+    commands = []
+
+    def compile_again(stage, module, words, log):
+        commands.append((stage.root, module, words))
+        options = dict(zip(words[::2], words[1::2], strict=True))
+        report = {"cpu_s": seconds[stage.root] * (1 + len(commands) % 3 / 100), "vmfb_bytes": 4}
+        Path(options["--out-report"]).write_text(json.dumps(report))
+        return 0
+
+    monkeypatch.setattr(Recorded, "run", compile_again)
+    return folders, seconds, commands
+
+
+def test_programs_are_compiled_again_in_turns(monkeypatch, capsys, recompiled):
+    folders, _, commands = recompiled
+    results = [str(folder / "results") for folder in folders]
+    words = [*results, "--cell", BERT, "--format", "json", "--recompile"]
+    assert run(monkeypatch, *words) == 0
+    [change] = json.loads(capsys.readouterr().out)["compile_times"]
+    assert (change["cell"], change["verdict"]) == (BERT, SLOWER)
+    assert change["ratio"] == pytest.approx(1.3, rel=0.02)
+    assert [folder for folder, *_ in commands].count(folders[0]) == len(commands) / 2 == 5
+    # Each round has both, in random order.
+    orders = {(one[0], other[0]) for one, other in zip(commands[::2], commands[1::2], strict=True)}
+    assert orders == {tuple(folders), tuple(reversed(folders))}
+    [module], [*given] = {command[1] for command in commands}, commands[0][2]
+    assert module == "scripts.stages.compile_iree"
+    assert given[:2] == ["--program", "p.mlir"]
+    assert "m" not in given
+    assert run(monkeypatch, *words[:-1], "--recompile", "--configfile", strict(folders[0])) == 1
+
+
+def strict(folder: Path) -> str:
+    path = folder / "strict.yaml"
+    path.write_text("compare: {compile_cpu_s: 1.2}")
+    return str(path)
+
+
+def test_a_compile_time_that_changed_is_confirmed_in_turns(
+    monkeypatch, capsys, recompiled, after, before
+):
+    folders, seconds, commands = recompiled
+    pair = pairs.Pair(BERT, cell(before, BERT), cell(after, BERT))
+    pair.after["compile"]["cpu_s"] = 50.0
+    assert compare([pair], "a", "b", Settings()).recompilable == [BERT]
+    seconds[folders[1]] = seconds[folders[0]]
+    again = recompiling.measure(pair, tuple(folders), 6)
+    changed = compare([pair], "a", "b", Settings(), recompiled={BERT: again})
+    assert (changed.alarms, [each.verdict for each in changed.compile_times]) == ([], [SAME])
+    assert len(commands) == 12
+
+
+def test_a_program_that_is_not_the_rows_is_not_compared(recompiled, before, after):
+    folders, *_ = recompiled
+    pair = pairs.Pair(BERT, cell(before, BERT), cell(after, BERT))
+    pair.after["compile"]["vmfb_bytes"] = pair.before["compile"]["vmfb_bytes"] = 5
+    with pytest.raises(remeasuring.NotMeasured, match="it compiles to 4 bytes, and its row says 5"):
+        recompiling.measure(pair, tuple(folders), 3)
+    assert recompiling.rounds(pair, 20.0) == 5
+    assert recompiling.rounds(pair, 80.0) == 10
+    assert recompiling.rounds(pair, 1e6) == 24
+
+
 def test_a_slower_cell_is_explained_by_its_dispatches(before, after):
     quiet(before, 1), quiet(after, 2)
     slower = cell(after, BERT)["latency"]
@@ -523,7 +623,7 @@ def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, bef
     [members] = asked
     assert [one.folder for one in members] == folders
     assert {one.command for one in members} == {("venv/python", "-m", "scripts.stages.time_module", "--module=m.vmfb", "--x")}  # fmt: skip
-    assert "bert/inductor/eval\n    not timed again: before: " in said.err
+    assert "bert/inductor/eval\n    not measured again: before: " in said.err
     assert BERT not in {one["cell"] for one in found["not_compared"]}
 
 

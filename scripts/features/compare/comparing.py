@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from scripts.features.compare import latencies, outcome_changes
 from scripts.features.compare.code_changes import CodeChange
 from scripts.features.compare.latencies import (
+    COMPILE_TIME,
+    LATENCY,
     SLOWER,
     UNDECIDED,
     Estimate,
-    LatencyChange,
     MeanChange,
     NotCompared,
+    TimeChange,
 )
 from scripts.features.compare.outcome_changes import (
     BROKEN,
@@ -26,6 +28,7 @@ from scripts.features.compare.outcome_changes import (
     OutcomeChange,
 )
 from scripts.features.compare.pairs import (
+    OF_CODE,
     OF_MODEL,
     Pair,
     Record,
@@ -52,7 +55,7 @@ class Settings:
     """
 
     latency: float | None = MATTERS
-    compile_s: float | None = 2.0
+    compile_s: float | None = None
     compile_cpu_s: float | None = 1.5
     compile_rss_mb: float | None = 1.5
     run_rss_mb: float | None = 1.2
@@ -89,6 +92,7 @@ AMOUNTS = {
     "rmse_vs_fp64": Amount("error against float64", "", 1e-8, "verification.rmse_vs_fp64"),
 }
 """The amounts that are compared, by one value per row, by the keys of their thresholds in Settings."""
+COMPILE_TIMES = ("compile_s", "compile_cpu_s")
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class VersionChange:
     rows: int
 
 
-Change = OutcomeChange | LatencyChange | AmountChange
+Change = OutcomeChange | TimeChange | AmountChange
 
 
 @dataclass(frozen=True)
@@ -126,12 +130,13 @@ class Comparison:
     unchanged: int
     versions: tuple[VersionChange, ...]
     outcomes: tuple[OutcomeChange, ...]
-    latencies: tuple[LatencyChange, ...]
+    latencies: tuple[TimeChange, ...]
     not_compared: tuple[NotCompared, ...]
     amounts: tuple[AmountChange, ...]
     means: tuple[MeanChange, ...]
     codes: tuple[CodeChange, ...] = ()
     passes: tuple[PassChange, ...] = ()
+    compile_times: tuple[TimeChange, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -146,15 +151,23 @@ class Comparison:
         return undecided + [pair.cell for pair in self.not_compared if pair.is_measurable]
 
     @property
+    def recompilable(self) -> list[str]:
+        """The cells whose single compilations differ by more than a threshold, which another one in turns may not."""
+        return list(dict.fromkeys(each.cell for each in self.amounts if each.key in COMPILE_TIMES))
+
+    @property
     def alarms(self) -> list[Change]:
         """The changes for the worse that count, by the settings."""
-        least = math.inf if self.settings.latency is None else self.settings.latency
+        least = {
+            LATENCY: self.settings.latency or math.inf,
+            COMPILE_TIME: self.settings.compile_cpu_s or math.inf,
+        }
         return [
             *(change for change in self.outcomes if change.kind in self.settings.outcomes),
             *(
                 change
-                for change in self.latencies
-                if change.verdict == SLOWER and change.ratio >= least
+                for change in (*self.latencies, *self.compile_times)
+                if change.verdict == SLOWER and change.ratio >= least[change.what]
             ),
             *(change for change in self.amounts if change.worse),
         ]
@@ -173,14 +186,19 @@ def compare(
     in_turns: Mapping[str, Estimate] | None = None,
     codes: Sequence[CodeChange] = (),
     passes: Iterable[PassChange] = (),
+    recompiled: Mapping[str, Estimate] | None = None,
 ) -> Comparison:
     """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
     those by their rows. `codes`: what differs in the code, if that was asked for; a latency of the same code with the same versions
-    cannot have changed, and is not compared. `passes`: what differs in the time of the compiler, where it is known."""
+    cannot have changed, and is not compared. `passes`: what differs in the time of the compiler, where it is known. `recompiled`: the CPU times of iree-compile
+    of cells that were compiled again in turns, which replace those of their rows; the same compilation has no other."""
     same_code = {code.cell for code in codes if code.is_same}
+    same_program = {pair.cell for pair in pairs if pair.cell in same_code and _same_versions(pair)}
+    repeated = [pair.cell for pair in pairs if pair.cell in same_program and _same_options(pair)]
+    recompiled = recompiled or {}
     by_pair = [
         NotCompared(pair.cell, SAME_PROGRAM)
-        if pair.cell in same_code and _same_versions(pair)
+        if pair.cell in same_program
         else latencies.of_pair(pair, (in_turns or {}).get(pair.cell))
         for pair in pairs
     ]
@@ -195,19 +213,28 @@ def compare(
         unchanged=len(in_both) - sum(change.cell in in_both for change in outcomes),
         versions=_versions(in_both.values()),
         outcomes=tuple(sorted(outcomes, key=lambda change: [*KINDS].index(change.kind))),
-        latencies=tuple(latencies.decided(estimates, settings.rate, settings.latency or MATTERS)),
+        latencies=tuple(
+            latencies.decided(estimates, settings.rate, settings.latency or MATTERS, LATENCY)
+        ),
         not_compared=tuple(pair for pair in by_pair if isinstance(pair, NotCompared)),
-        amounts=tuple(_amounts(in_both, settings)),
+        amounts=tuple(_amounts(in_both, settings, {*repeated, *recompiled})),
         means=tuple(latencies.means(estimates)),
         codes=tuple(codes),
         passes=tuple(passes),
+        compile_times=tuple(
+            latencies.decided([*recompiled.values()], settings.rate, MATTERS, COMPILE_TIME)
+        ),
     )
 
 
 def _same_versions(pair: Pair) -> bool:
-    return pair.measured is not None and versions_of(pair.measured[0]) == versions_of(
-        pair.measured[1]
-    )
+    return pair.both is not None and versions_of(pair.both[0]) == versions_of(pair.both[1])
+
+
+def _same_options(pair: Pair) -> bool:
+    """Whether both programs were compiled with the same options."""
+    before, after = ({**options_of(row), OF_CODE: None} for row in pair.both or ())
+    return before == after
 
 
 def _outcome(pair: Pair) -> OutcomeChange | None:
@@ -216,15 +243,17 @@ def _outcome(pair: Pair) -> OutcomeChange | None:
 
 
 def _amounts(
-    in_both: Mapping[str, tuple[Record, Record]], settings: Settings
+    in_both: Mapping[str, tuple[Record, Record]], settings: Settings, not_timed: Collection[str]
 ) -> Iterator[AmountChange]:
     """The values that are larger, or smaller, than before by more than their thresholds, of rows that are the same
-    measurement, but for the model's own code and weights."""
+    measurement, but for the model's own code and weights. `not_timed`: the cells of whose compilations the times say nothing."""
     same = {cell: rows for cell, rows in in_both.items() if not difference(*rows, but=OF_MODEL)}
     for key, amount in AMOUNTS.items():
         threshold = getattr(settings, key)
         for cell, rows in same.items() if threshold is not None else ():
             before, after = (lookup(row, amount.path) for row in rows)
+            if key in COMPILE_TIMES and cell in not_timed:
+                continue
             if before is None or after is None or before == after:
                 continue
             is_small = before and 1 / threshold <= after / before <= threshold

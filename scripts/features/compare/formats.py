@@ -17,12 +17,13 @@ from scripts.features.compare.comparing import AMOUNTS, AmountChange, Change, Co
 from scripts.features.compare.latencies import (
     ALL,
     FASTER,
+    LATENCY,
     POWER,
     SAME,
     SLOWER,
     UNDECIDED,
-    LatencyChange,
     MeanChange,
+    TimeChange,
 )
 from scripts.features.compare.outcome_changes import GONE, KINDS, NEW, OutcomeChange
 from scripts.records import ci_formats, markdown
@@ -89,7 +90,12 @@ def as_annotations(comparison: Comparison, with_all: bool = False) -> str:
     """Return workflow commands of GitHub Actions: an error for each change for the worse, a notice for each
     other change, and the summary (docs.github.com, "Workflow commands for GitHub Actions")."""
     alarms, lines = comparison.alarms, []
-    changes: list[Change] = [*comparison.outcomes, *comparison.latencies, *comparison.amounts]
+    changes: list[Change] = [
+        *comparison.outcomes,
+        *comparison.latencies,
+        *comparison.compile_times,
+        *comparison.amounts,
+    ]
     for change in changes:
         if said := _said(change, comparison.codes):
             kind = "error" if change in alarms else "notice"
@@ -106,8 +112,10 @@ def as_junit(comparison: Comparison, with_all: bool = False) -> str:
         alarms.setdefault(change.cell, []).append(_said(change, comparison.codes))
     skipped = {each.cell: f"latencies not compared: {each.why}" for each in comparison.not_compared}
     outputs: dict[str, list[str]] = {}
-    for change in comparison.latencies:
-        outputs.setdefault(change.cell, []).append(f"latency {change.verdict}: {_ratio(change)}")
+    for change in (*comparison.latencies, *comparison.compile_times):
+        outputs.setdefault(change.cell, []).append(
+            f"{change.what} {change.verdict}: {_ratio(change)}"
+        )
     for code in comparison.codes:
         outputs.setdefault(code.cell, []).append(_code_said(code))
     cases = [
@@ -129,14 +137,16 @@ def _said(change: Change, codes: Sequence[CodeChange]) -> str:
             detail = f": {change.detail}" if change.detail else ""
             outcomes = f"{change.before or '–'} → {change.after or '–'}"
             return f"{change.kind} ({KINDS[change.kind]}): {outcomes}{detail}"
-        case LatencyChange():
+        case TimeChange():
             if change.verdict not in (SLOWER, FASTER):
                 return ""
-            said = f"{change.verdict}: {_ratio(change)}"
+            subject = "" if change.what == LATENCY else f"{change.what} "
+            said = f"{subject}{change.verdict}: {_ratio(change)}"
         case AmountChange():
             said = f"{AMOUNTS[change.key].words}: {_amount(change)}"
     # A slower cell, or one with more dispatches.
-    is_explained = isinstance(change, LatencyChange) or change.key == "dispatch_count"
+    explained = change.what if isinstance(change, TimeChange) else change.key
+    is_explained = explained in (LATENCY, "dispatch_count")
     code = [_blamed(code) for code in codes if code.cell == change.cell and is_explained]
     return "; ".join([said, *filter(None, code)])
 
@@ -165,7 +175,6 @@ FORMATS: dict[str, Callable[[Comparison, bool], str]] = {
 
 def summary(comparison: Comparison) -> list[str]:
     """Return the result in a few sentences, the most important first."""
-    verdicts = Counter(change.verdict for change in comparison.latencies)
     kinds = Counter(change.kind for change in comparison.outcomes)
     counted = [f"{comparison.cells} cells in both: {comparison.unchanged} with the same outcome"]
     said = [", ".join(counted + [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]])]
@@ -175,9 +184,13 @@ def summary(comparison: Comparison) -> list[str]:
         said.append(
             f"code of {len(known)} cells compared: {same} the same code, {len(known) - same} changed"
         )
-    if comparison.latencies:
+    for changes, what in (
+        (comparison.latencies, "latencies compared"),
+        (comparison.compile_times, "programs compiled again"),
+    ):
+        verdicts = Counter(change.verdict for change in changes)
         words = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, SAME, UNDECIDED)]
-        said.append(f"{len(comparison.latencies)} latencies compared: {', '.join(words)}")
+        said += [f"{len(changes)} {what}: {', '.join(words)}"] if changes else []
     if comparison.not_compared:
         said.append(f"{len(comparison.not_compared)} latencies not compared")
     for mean in comparison.means:
@@ -229,6 +242,11 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
         Section(
             "Compilation, memory, size and error", ("change", "what", "cell", "ratio"), amounts
         ),
+        _latencies(
+            "Compile time, in turns",
+            sorted(comparison.compile_times, key=lambda change: -change.ratio),
+            "CPU time of iree-compile, both compilations in turns. The intervals are decided over these cells together, as those of latencies.",
+        ),
         Section(
             *("Compile time by pass", ("cell", "pass", "before, s", "after, s", "share"), passes),
             right=(2, 3, 4),
@@ -249,7 +267,7 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
     return [section for section in tables if section.rows]
 
 
-def _ratio(change: LatencyChange | MeanChange) -> str:
+def _ratio(change: TimeChange | MeanChange) -> str:
     """`1.12 (1.05 to 1.19)`."""
     return f"{change.ratio:.3f} ({change.low:.3f} to {change.high:.3f})"
 
@@ -335,7 +353,7 @@ def _dispatch(code: CodeChange, change: DispatchChange) -> tuple[str, ...]:
     )
 
 
-def _latencies(title: str, changes: Sequence[LatencyChange], note: str) -> Section:
+def _latencies(title: str, changes: Sequence[TimeChange], note: str) -> Section:
     head = ("change", "cell", "before, ms", "after, ms", "ratio", "q", "smallest", "measured")
     rows = [
         (

@@ -23,6 +23,7 @@ from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Difference
 
 TURNS, ANCHOR = "in turns", "by anchor"
 """How a change is known: both rows were timed in the same turns, or each in turns with the anchor of its group."""
+LATENCY, COMPILE_TIME = "latency", "compile time"
 IS_ANCHOR = "it is the anchor of both runs, with which their other rows are compared"
 POWER = 0.8
 """The probability with which the smallest detectable change would be found."""
@@ -44,7 +45,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The change of a cell. `basis`: TURNS or ANCHOR. `before_ms`, `after_ms`: both latencies. `terms`: the sum of
+    """The change of a cell. `basis`: TURNS or ANCHOR. `before_ms`, `after_ms`: both latencies, or CPU times of iree-compile. `terms`: the sum of
     their means is the logarithm of latency after / latency before."""
 
     pair: Pair
@@ -75,9 +76,10 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class LatencyChange(Decision):
-    """The decided change of a cell; see Estimate."""
+class TimeChange(Decision):
+    """The decided change of a cell; see Estimate. `what`: LATENCY or COMPILE_TIME."""
 
+    what: str
     cell: str
     basis: str
     before_ms: float
@@ -146,12 +148,15 @@ def _sum(terms: Sequence[Term]) -> Difference:
     return ratios.combined([(1, ratios.of_logs(term.logs, term.noise) or exact) for term in terms])
 
 
-def decided(estimates: Sequence[Estimate], rate: float, threshold: float) -> list[LatencyChange]:
-    """Return the change of each cell, decided over all of them together; see `decide`."""
+def decided(
+    estimates: Sequence[Estimate], rate: float, threshold: float, what: str
+) -> list[TimeChange]:
+    """Return the change of each cell, decided over all of them together; see `decide`. `what`: LATENCY or COMPILE_TIME."""
     decisions = decide([estimate.difference for estimate in estimates], rate, threshold)
     return [
-        LatencyChange(
+        TimeChange(
             **vars(decision),
+            what=what,
             cell=estimate.pair.cell,
             basis=estimate.basis,
             before_ms=estimate.before_ms,

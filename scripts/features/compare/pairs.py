@@ -86,7 +86,7 @@ def options_of(record: Record) -> dict[str, str | None]:
         "opt level": experiment.get("opt_level"),
         "flags": " ".join(experiment.get("flags") or ()) or None,
         "rewrites": ", ".join((record.get("export") or {}).get("rewrites") or ()) or None,
-        "code of the model": _digests(record).get("code"),
+        OF_CODE: _digests(record).get("code"),
     }
 
 
@@ -100,7 +100,8 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[s
     return [(name, was, now) for name, was, now in values if was != now]
 
 
-OF_MODEL = ("bytes of the weights", "weights", "code of the model")
+OF_CODE = "code of the model"
+OF_MODEL = ("bytes of the weights", "weights", OF_CODE)
 """What a change of a model's code changes, which two commits of a project may differ in."""
 
 
@@ -135,7 +136,7 @@ def _conditions(record: Record) -> dict[str, Any]:
         "bytes of the weights": reference.get("weights_bytes"),
         "weights": digests.get("weights"),
         "inputs": digests.get("inputs"),
-        "code of the model": digests.get("code"),
+        OF_CODE: digests.get("code"),
         "remedy": (record.get("remedy") or {}).get("name") or "none",
         # Without its toolchain.
         "program compiled": toolchains.base(remedied.frontend_used(record) or "") or None,

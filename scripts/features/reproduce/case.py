@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -202,15 +203,19 @@ class Recorded:
             for word in (name, *values)
         ]
 
-    def run(self, module: str, words: Sequence[str]) -> int:
-        """Run a module of this project with the interpreter and in the folder of the command; return its exit code. Raises
-        NoCase if there is no such interpreter."""
+    def run(self, module: str, words: Sequence[str], log: Path | None = None) -> int:
+        """Run a module of this project with the interpreter and in the folder of the command; return its exit code. What
+        it prints goes to `log`, if that is given. Raises NoCase if there is no such interpreter."""
         python = self.root / self.python
         if not python.is_file():
             raise NoCase(f"no {python}: environments that conda has made are not used for this")
         environment = os.environ | checkout.variables()
         command = [str(python), "-m", module, *words]
-        return subprocess.run(command, cwd=self.root, env=environment, check=False).returncode
+        with open(log, "w", encoding="utf-8") if log else nullcontext() as out:
+            ended = subprocess.run(
+                command, cwd=self.root, env=environment, stdout=out, stderr=out, check=False
+            )
+        return ended.returncode
 
 
 def recorded(root: Path, stage: str, cell: str) -> Recorded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from scripts.core import checkout, exits
@@ -15,12 +15,15 @@ from scripts.features.compare import (
     formats,
     pairs,
     pass_changes,
+    recompiling,
     remeasuring,
 )
 from scripts.features.compare.comparing import Settings, compare
 from scripts.features.compare.history import store
 from scripts.features.compare.latencies import Estimate
 from scripts.features.compare.pairs import Pair
+from scripts.features.compare.remeasuring import NotMeasured
+from scripts.features.reproduce.case import NoCase
 from scripts.matrix import cell, settings
 from scripts.matrix.reading import ConfigError
 from scripts.records import ci_formats
@@ -50,9 +53,9 @@ def main() -> int:
             before, rows = baseline.name, [baseline.rows, *rows]
             if baseline.results and baseline.results.resolve() != results.resolve():
                 args.rows = [baseline.results, results]
-            elif args.why or args.remeasure:
+            elif args.why or args.remeasure or args.recompile:
                 raise BadRecords(
-                    f"{history}: the results of {before} are not beside it any more, so --why and --remeasure have nothing to read; "
+                    f"{history}: the results of {before} are not beside it any more, so --why, --remeasure and --recompile have nothing to read; "
                     "--history BEFORE/results/history names that of another folder"
                 )
         chosen = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
@@ -64,11 +67,19 @@ def main() -> int:
         codes = [code_changes.of_pair(pair, _folders(args)) for pair in compiled]
         passes = [one for pair in chosen for one in pass_changes.of_pair(pair, _folders(args))]
         comparison = compare(chosen, before, after, thresholds, None, codes, passes)
+        again = recompiled = None
         if args.remeasure:
-            again = _again(args, comparison.measurable, chosen)
+            again = _again(args, comparison.measurable, chosen, _timed_again)
             codes = [code_changes.of_pair(p, _folders(args), again.get(p.cell)) for p in compiled]
-            comparison = compare(chosen, before, after, thresholds, again, codes, passes)
-    except (BadRecords, ConfigError, OSError, ValueError) as error:
+        if args.recompile or args.remeasure:
+            every = [pair.cell for pair in chosen if recompiling.is_compiled(pair)]
+            cells = every if args.recompile else comparison.recompilable
+            recompiled = _again(args, cells, chosen, _compiled_again)
+        if again or recompiled:
+            comparison = compare(
+                chosen, before, after, thresholds, again, codes, passes, recompiled
+            )
+    except (BadRecords, ConfigError, NoCase, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
     by_format = {
         name: functools.partial(form, comparison, args.all)
@@ -105,11 +116,15 @@ def _arguments() -> argparse.Namespace:
     option("--all", action="store_true", help=shown)
     over = "files over config.yaml, for the thresholds in `compare`"
     option("--configfile", nargs="*", type=Path, default=[], help=over)
-    again = "time undecided cells again, both programs in turns, on this machine"
+    again = "time undecided cells again, and compile those again whose compile time changed, both programs in turns, on this machine"
     option("--remeasure", action="store_true", help=again)
+    again = (
+        "compile all cells again, both programs in turns, and compare the CPU time of iree-compile"
+    )
+    option("--recompile", action="store_true", help=again)
     why = "what differs in the code of each cell, and what each dispatch adds to its latency (snakemake code profile)"
     option("--why", action="store_true", help=why)
-    seconds = f"turns of a cell that is timed again (default: {Rule.budget_s:g})"
+    seconds = f"of turns for a cell that is timed or compiled again (default: {Rule.budget_s:g})"
     option("--budget", type=float, default=Rule.budget_s, metavar="SECONDS", help=seconds)
     cell.add_arguments(parser)
     args = parser.parse_args()
@@ -120,9 +135,10 @@ def _arguments() -> argparse.Namespace:
     if args.commit and args.against in (None, baseline_run.LATEST):
         parser.error("--commit: give --against fork-point or parent")
     args.rows = args.rows or [RESULTS]
-    if args.remeasure and not (args.toolchain or args.against) and len(set(_folders(args))) == 1:
+    is_again = args.remeasure or args.recompile
+    if is_again and not (args.toolchain or args.against) and len(set(_folders(args))) == 1:
         parser.error(
-            "--remeasure: both runs are of the same folder, so the modules and the environment of the one "
+            "--remeasure, --recompile: both runs are of the same folder, so the modules and the environment of the one "
             "before are gone; give the results of two checkouts, or --toolchain BEFORE AFTER"
         )
     return args
@@ -148,18 +164,29 @@ def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
 
 
 def _again(
-    args: argparse.Namespace, cells: Sequence[str], chosen: Iterable[Pair]
+    args: argparse.Namespace,
+    cells: Sequence[str],
+    chosen: Iterable[Pair],
+    measure: Callable[[argparse.Namespace, Pair], Estimate],
 ) -> dict[str, Estimate]:
-    """Time cells again. Says on stderr what it does."""
+    """Measure cells again. Says on stderr what it does."""
     by_cell = {pair.cell: pair for pair in chosen}
-    # More seconds are more generations: only these narrow an interval.
-    generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
-    rule = Rule(budget_s=args.budget, generations=generations)
     estimates = {}
     for number, name in enumerate(cells, start=1):
         print(f"[{number}/{len(cells)}] {name}", file=sys.stderr, flush=True)
         try:
-            estimates[name] = remeasuring.measure(by_cell[name], _folders(args), rule)
-        except remeasuring.NotMeasured as error:
-            print(f"    not timed again: {error}", file=sys.stderr, flush=True)
+            estimates[name] = measure(args, by_cell[name])
+        except (NotMeasured, NoCase) as error:
+            print(f"    not measured again: {error}", file=sys.stderr, flush=True)
     return estimates
+
+
+def _timed_again(args: argparse.Namespace, pair: Pair) -> Estimate:
+    # More seconds are more generations: only these narrow an interval.
+    generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
+    rule = Rule(budget_s=args.budget, generations=generations)
+    return remeasuring.measure(pair, _folders(args), rule)
+
+
+def _compiled_again(args: argparse.Namespace, pair: Pair) -> Estimate:
+    return recompiling.measure(pair, _folders(args), recompiling.rounds(pair, args.budget))
