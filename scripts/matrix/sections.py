@@ -319,7 +319,7 @@ Worse = Annotated[Number, Field(ge=1)] | None
 
 class Compare(TypedDict, total=False):
     latency: Worse
-    compile_s: Worse
+    compile_time: Worse
     compile_cpu_s: Worse
     compile_rss_mb: Worse
     run_rss_mb: Worse

@@ -1,4 +1,4 @@
-"""Write each distinct dispatch of a program as a program of its own, with random inputs and right outputs, and test it.
+"""Write each distinct dispatch of a program as a program of its own, with random inputs and right outputs.
 
 A dispatch is written as the operations of the program that the compiler has put into it, so that the whole compiler is tested and
 not only its code generation. The right outputs are those of --right-flags on a CPU.
@@ -17,8 +17,6 @@ from scripts.features.profile import sites
 from scripts.features.profile.sites import PhaseError
 from scripts.features.reproduce.reduction import dispatches
 from scripts.features.reproduce.reduction.reduced_program import NotReducible
-from scripts.iree import session
-from scripts.iree.backends import runs_on_cpu
 from scripts.iree.tools import Compiler
 
 
@@ -27,7 +25,6 @@ class Options:
     program: Path
     flags: list[str] = option(help="all flags of iree-compile, as a JSON list")
     right_flags: list[str] = option(help="flags for a CPU with which results are right")
-    device: str = option("local-task", help="IREE device URI")
     threads: int = option(1, help="of a CPU")
     budget: float = option(300.0, metavar="SECONDS")
     out: Path = option(help="folder that exists, for one folder per dispatch")
@@ -38,39 +35,21 @@ def main() -> None:
     deadline = time.monotonic() + args.budget
     text = args.program.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as scratch:
-        folders = [Path(scratch, name) for name in ("phases", "tested", "right")]
-        for folder in folders:
-            folder.mkdir()
-        phases, tested, right = folders
+        phases, right = (Path(scratch, name) for name in ("phases", "right"))
+        phases.mkdir()
+        right.mkdir()
         try:
             parts = dispatches.split(text, sites.sites(args.program, args.flags, phases))
         except (NotReducible, PhaseError) as error:
             exits.fail(f"{args.program}: {error}")
         if not parts:
             exits.fail(f"{args.program}: no dispatch computes operations of the program")
-        test = dispatches.Test(
-            Compiler(tuple(args.flags), tested),
-            Compiler(tuple(args.right_flags), right),
-            args.device,
-            args.threads,
-            _missing(args.device, args.threads),
-        )
+        reference = dispatches.Right(Compiler(tuple(args.right_flags), right), args.threads)
         tests = [
-            {"functions": names, **test.of(part, args.out / names[0], deadline)}
+            {"functions": names, **reference.write(part, args.out / names[0], deadline)}
             for part, names in parts.items()
         ]
     atomic.write_json(args.out / dispatches.REPORT, tests)
-
-
-def _missing(device: str, threads: int) -> str:
-    """Why this machine cannot run programs for a device; "" if it can."""
-    if runs_on_cpu(device):
-        return ""
-    try:
-        session.device_info(device, threads)
-    except session.NoDevice as error:
-        return str(error)
-    return ""
 
 
 if __name__ == "__main__":

@@ -131,7 +131,18 @@ def test_the_dispatch_that_is_compiled_wrongly_is_the_one_whose_test_fails(
         *("--program", program, "--out", out),
         *("--flags", json.dumps(flags), "--right-flags", json.dumps(right)),
     )
+    modules, report = tmp_path / "modules", tmp_path / "report.json"
+    modules.mkdir()
+    run_stage(
+        environments / "iree/bin/python",
+        "test_dispatches",
+        *("--tests", out, "--flags", json.dumps(flags), "--modules", modules, "--out", report),
+    )
+    results = json.loads(report.read_text())
     tested = json.loads((out / "dispatches.json").read_text())
+    tested = [one | results[one["functions"][0]] for one in tested]
+    # Those that are right can be timed.
+    assert {path.stem for path in modules.iterdir()} == {name for name, said in results.items() if said["status"] == "right"}  # fmt: skip
     converting = [one for one in tested if "stablehlo.convert" in one["operations"]]
     assert [one["status"] for one in converting] == [status]
     others = [one["status"] for one in tested if one not in converting]

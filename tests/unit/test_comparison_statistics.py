@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from scripts.features.compare import latencies
-from scripts.features.compare.latencies import FASTER, SAME, SLOWER, UNDECIDED
-from scripts.timing.ratios import Difference
+from scripts.timing import decisions
+from scripts.timing.decisions import SAME
+from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Difference
 
 DIFFERENCES = st.builds(
     Difference,
@@ -34,7 +34,7 @@ def test_p_value_and_interval_agree_with_student_s_t_distribution(one):
 @given(st.lists(DIFFERENCES, min_size=1, max_size=30), st.sampled_from([0.01, 0.05, 0.2]))
 def test_intervals_exclude_1_exactly_for_the_discoveries_of_benjamini_and_hochberg(found, rate):
     adjusted = stats.false_discovery_control([one.p_value for one in found])
-    for q, decision in zip(adjusted, latencies.decide(found, rate, 1.05), strict=True):
+    for q, decision in zip(adjusted, decisions.decide(found, rate, 1.05), strict=True):
         assert decision.q == pytest.approx(q)
         excludes = decision.low > 1 or decision.high < 1
         assert (decision.verdict in (SLOWER, FASTER)) == (q <= rate)
@@ -47,26 +47,26 @@ def test_under_no_difference_few_comparisons_have_any_discovery():
     wrong = 0
     for _ in range(200):
         found = [Difference(float(t) * 0.02, 0.02, 9.0) for t in draw.standard_t(9, 40)]
-        wrong += any(one.verdict in (SLOWER, FASTER) for one in latencies.decide(found, 0.05, 1.05))
+        wrong += any(one.verdict in (SLOWER, FASTER) for one in decisions.decide(found, 0.05, 1.05))
     assert 1 <= wrong <= 20  # of 200 comparisons; 5 % are expected
 
 
 def test_the_smallest_change_is_found_with_the_stated_probability():
     draw = np.random.default_rng(8)
     one = Difference(0.0, 0.02, 15.0)
-    size = math.log(latencies.smallest(one, 0.05))
+    size = math.log(decisions.smallest(one, 0.05))
     samples = draw.normal(size, 0.02 * 4, (4000, 16))
     found = stats.ttest_1samp(samples, 0, axis=1).pvalue <= 0.05
-    assert np.mean(found) == pytest.approx(latencies.POWER, abs=0.03)
+    assert np.mean(found) == pytest.approx(decisions.POWER, abs=0.03)
 
 
 def test_equality_is_only_claimed_within_the_threshold():
     tight, wide = Difference(0.001, 0.002, 20.0), Difference(0.001, 0.05, 20.0)
-    verdicts = [one.verdict for one in latencies.decide([tight, wide], 0.05, 1.05)]
+    verdicts = [one.verdict for one in decisions.decide([tight, wide], 0.05, 1.05)]
     assert verdicts == [SAME, UNDECIDED]
 
 
 def test_what_is_exactly_equal_is_the_same_and_would_show_any_change():
-    [one, other] = latencies.decide([Difference(0.0, 0.0, 7.0), Difference(0.1, 0.0, 7.0)], 0.05, 1.05)  # fmt: skip
-    assert one == latencies.Decision(1.0, 1.0, 1.0, q=1.0, smallest=1.0, verdict=SAME)
+    [one, other] = decisions.decide([Difference(0.0, 0.0, 7.0), Difference(0.1, 0.0, 7.0)], 0.05, 1.05)  # fmt: skip
+    assert one == decisions.Decision(1.0, 1.0, 1.0, q=1.0, smallest=1.0, verdict=SAME)
     assert other.verdict == SLOWER

@@ -13,8 +13,6 @@ from scripts.features.compare.code_changes import CodeChange
 from scripts.features.compare.latencies import (
     COMPILE_TIME,
     LATENCY,
-    SLOWER,
-    UNDECIDED,
     Estimate,
     MeanChange,
     NotCompared,
@@ -39,9 +37,10 @@ from scripts.features.compare.pairs import (
 )
 from scripts.features.compare.pass_changes import PassChange
 from scripts.records.fields import lookup
+from scripts.timing.ratios import SLOWER, UNDECIDED
 
 MATTERS = 1.05
-"""The default of the ratio of latencies from which a change matters."""
+"""The default of the ratio of what is timed in turns from which a change matters."""
 SAME_PROGRAM = "same code and versions, so the same program"
 
 
@@ -50,13 +49,14 @@ class Settings:
     """What counts as a change, the key `compare` of the configuration: ratios after / before from which a change for
     the worse counts; None: never.
 
-    `rate`: of false discoveries among latencies. `outcomes`: the kinds of outcome changes that count.
+    `compile_time`: of programs that were compiled again in turns; `compile_cpu_s`: of one compilation each. `rate`: of false
+    discoveries among latencies, and among compile times. `outcomes`: the kinds of outcome changes that count.
     The fields and their defaults are those of docs/comparison.md.
     """
 
     latency: float | None = MATTERS
-    compile_s: float | None = None
-    compile_cpu_s: float | None = 1.5
+    compile_time: float | None = MATTERS
+    compile_cpu_s: float | None = 2.0
     compile_rss_mb: float | None = 1.5
     run_rss_mb: float | None = 1.2
     vmfb_bytes: float | None = 1.2
@@ -79,7 +79,6 @@ class Amount(NamedTuple):
 
 
 AMOUNTS = {
-    "compile_s": Amount("compile time", "s", 1.0, "compile.compile_s"),
     "compile_cpu_s": Amount("CPU time of the compiler", "s", 1.0, "compile.cpu_s"),
     "compile_rss_mb": Amount("memory of the compiler", "MiB", 32.0, "compile.max_rss_mb"),
     "run_rss_mb": Amount("memory", "MiB", 16.0, "run.max_rss_mb"),
@@ -92,7 +91,7 @@ AMOUNTS = {
     "rmse_vs_fp64": Amount("error against float64", "", 1e-8, "verification.rmse_vs_fp64"),
 }
 """The amounts that are compared, by one value per row, by the keys of their thresholds in Settings."""
-COMPILE_TIMES = ("compile_s", "compile_cpu_s")
+COMPILE_CPU_S = "compile_cpu_s"
 
 
 @dataclass(frozen=True)
@@ -153,14 +152,14 @@ class Comparison:
     @property
     def recompilable(self) -> list[str]:
         """The cells whose single compilations differ by more than a threshold, which another one in turns may not."""
-        return list(dict.fromkeys(each.cell for each in self.amounts if each.key in COMPILE_TIMES))
+        return list(dict.fromkeys(each.cell for each in self.amounts if each.key == COMPILE_CPU_S))
 
     @property
     def alarms(self) -> list[Change]:
         """The changes for the worse that count, by the settings."""
         least = {
             LATENCY: self.settings.latency or math.inf,
-            COMPILE_TIME: self.settings.compile_cpu_s or math.inf,
+            COMPILE_TIME: self.settings.compile_time or math.inf,
         }
         return [
             *(change for change in self.outcomes if change.kind in self.settings.outcomes),
@@ -222,7 +221,12 @@ def compare(
         codes=tuple(codes),
         passes=tuple(passes),
         compile_times=tuple(
-            latencies.decided([*recompiled.values()], settings.rate, MATTERS, COMPILE_TIME)
+            latencies.decided(
+                [*recompiled.values()],
+                settings.rate,
+                settings.compile_time or MATTERS,
+                COMPILE_TIME,
+            )
         ),
     )
 
@@ -252,7 +256,7 @@ def _amounts(
         threshold = getattr(settings, key)
         for cell, rows in same.items() if threshold is not None else ():
             before, after = (lookup(row, amount.path) for row in rows)
-            if key in COMPILE_TIMES and cell in not_timed:
+            if key == COMPILE_CPU_S and cell in not_timed:
                 continue
             if before is None or after is None or before == after:
                 continue

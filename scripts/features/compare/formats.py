@@ -16,12 +16,7 @@ from scripts.features.compare.code_changes import CodeChange, DispatchChange
 from scripts.features.compare.comparing import AMOUNTS, AmountChange, Change, Comparison
 from scripts.features.compare.latencies import (
     ALL,
-    FASTER,
     LATENCY,
-    POWER,
-    SAME,
-    SLOWER,
-    UNDECIDED,
     MeanChange,
     TimeChange,
 )
@@ -29,6 +24,8 @@ from scripts.features.compare.outcome_changes import GONE, KINDS, NEW, OutcomeCh
 from scripts.records import ci_formats, markdown
 from scripts.records.ci_formats import Case
 from scripts.records.wording import milliseconds
+from scripts.timing.decisions import POWER, SAME
+from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED
 
 WIDTH = 160
 BY_ANCHOR = "By anchor: the ratio is that of the speed-ups over the anchor; the milliseconds are of different times."

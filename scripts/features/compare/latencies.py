@@ -1,10 +1,7 @@
 """The change of the latency of each cell, which of the changes are real, and their geometric means.
 
-A change is known by turns in which both rows were timed, or by the ratios of both to an anchor. Which are real is
-decided at a stated rate of false discoveries: the p-values of all cells are adjusted by Benjamini and Hochberg (1995,
-"Controlling the false discovery rate"). The intervals have the level that belongs to that: 1 - rate × max(R, 1) / m,
-where R of m cells are found to differ (Benjamini and Yekutieli 2005, "False discovery rate-adjusted multiple
-confidence intervals"). So an interval excludes 1 exactly for the cells that are found to differ.
+A change is known by turns in which both rows were timed, or by the ratios of both to an anchor. timing/decisions.py decides
+which are real.
 """
 
 from __future__ import annotations
@@ -18,15 +15,13 @@ from scripts.features.compare.pairs import Pair, Record
 from scripts.matrix import toolchains
 from scripts.records import speedups
 from scripts.timing import ratios
-from scripts.timing.ratios import ALIKE as SAME
-from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Difference
+from scripts.timing.decisions import Decision, decide
+from scripts.timing.ratios import Difference
 
 TURNS, ANCHOR = "in turns", "by anchor"
 """How a change is known: both rows were timed in the same turns, or each in turns with the anchor of its group."""
 LATENCY, COMPILE_TIME = "latency", "compile time"
 IS_ANCHOR = "it is the anchor of both runs, with which their other rows are compared"
-POWER = 0.8
-"""The probability with which the smallest detectable change would be found."""
 ALL = "all"
 BY = ("path", "target", "suite")
 """What cells are grouped by for means, beside ALL. The target of a baseline is its name."""
@@ -58,21 +53,6 @@ class Estimate:
     def difference(self) -> Difference:
         """The logarithm of latency after / latency before."""
         return _sum(self.terms)
-
-
-@dataclass(frozen=True)
-class Decision:
-    """`ratio`: latency after / latency before, with its interval. `q`: the smallest rate of false discoveries at
-    which the cell is found to differ. `smallest`: a slow-down by this factor would have been found with the
-    probability POWER. `verdict`: SLOWER or FASTER if the interval excludes 1; else SAME if the 99 % interval of this cell alone
-    is within the threshold on both sides, or UNDECIDED."""
-
-    ratio: float
-    low: float
-    high: float
-    q: float
-    smallest: float
-    verdict: str
 
 
 @dataclass(frozen=True)
@@ -164,43 +144,6 @@ def decided(
         )
         for estimate, decision in zip(estimates, decisions, strict=True)
     ]
-
-
-def decide(differences: Sequence[Difference], rate: float, threshold: float) -> list[Decision]:
-    """Return the decision of each difference (logarithms of after / before).
-
-    `rate`: of false discoveries. `threshold`: the ratio from which a change matters, above 1.
-    """
-    from scipy.stats import false_discovery_control
-
-    if not differences:
-        return []
-    p_values = [difference.p_value for difference in differences]
-    adjusted = [float(q) for q in false_discovery_control(p_values, method="bh")]
-    alpha = rate * max(1, sum(q <= rate for q in adjusted)) / len(differences)
-    decisions = []
-    for difference, q in zip(differences, adjusted, strict=True):
-        at = difference.interval(1 - alpha)
-        if q <= rate:
-            verdict = SLOWER if difference.value > 0 else FASTER
-        else:
-            alone = difference.interval()
-            verdict = SAME if 1 / threshold < alone.low and alone.high < threshold else UNDECIDED
-        detectable = smallest(difference, alpha)
-        decisions.append(Decision(at.ratio, at.low, at.high, q, detectable, verdict))
-    return decisions
-
-
-def smallest(difference: Difference, alpha: float) -> float:
-    """Return the slow-down that is found with the probability POWER by a test at the level `alpha`.
-
-    It is the sum of both quantiles of Student's t distribution, an approximation by which the error
-    of the scale is taken as that of a test without a difference.
-    """
-    from scipy.special import stdtrit
-
-    quantiles = float(stdtrit(difference.df, 1 - alpha / 2) + stdtrit(difference.df, POWER))
-    return math.exp(min(quantiles * difference.scale, 700.0))
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,8 @@ def measure(pair: Pair, folders: tuple[Path, Path], count: int) -> Estimate:
                 milliseconds[name].append(1000 * _cpu_s(name, row, folder, Path(scratch)))
     before, after = milliseconds[BEFORE], milliseconds[AFTER]
     turns = (term(f"{pair.cell} compiled again", before, after),)
-    means = (math.exp(ratios.log_mean(values)) for values in (before, after))
-    return Estimate(pair, TURNS, *means, turns)
+    before_ms, after_ms = (math.exp(ratios.log_mean(values)) for values in (before, after))
+    return Estimate(pair, TURNS, before_ms, after_ms, turns)
 
 
 def _cpu_s(name: str, row: Record, folder: Path, scratch: Path) -> float:

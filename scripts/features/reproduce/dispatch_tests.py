@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts.core import atomic
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import COMPILE, Case, NoCase
 from scripts.features.reproduce.reduction import mismatch
@@ -26,8 +28,11 @@ SCRIPT, README = "run.sh", "README.md"
 FLAGS, RIGHT_FLAGS = "flags.txt", "flags_right.txt"
 
 
-def write(root: Path, case: Case, folder: Path, budget_s: float) -> list[dict[str, Any]]:
-    """Write the tests of a cell into a folder, which must not exist; return what the report says of each. Raises NoCase."""
+def write(
+    root: Path, case: Case, folder: Path, budget_s: float, modules: Path | None = None
+) -> list[dict[str, Any]]:
+    """Write the tests of a cell into a folder, which must not exist; return what the report says of each. `modules`: folder
+    for the modules of the dispatches that are right. Raises NoCase."""
     if is_dynamic(case.exported):
         raise NoCase(
             f"{case.cell} has a program for all sizes; its dispatches are written of the program for one size"
@@ -36,14 +41,17 @@ def write(root: Path, case: Case, folder: Path, budget_s: float) -> list[dict[st
     options = [
         *("--program", str(case.files[PROGRAM])),
         *("--flags", json.dumps(case.flags), "--right-flags", json.dumps(case.cpu_flags)),
-        *("--device", case.device, "--threads", str(case.threads or 1)),
+        *("--threads", str(case.threads or 1)),
         *("--budget", f"{budget_s:g}", "--out", str(folder.absolute())),
     ]
     # By the compiler of the cell, which may be that of a toolchain.
     compilation = cases.recorded(root, COMPILE, case.module)
     if compilation.run("scripts.stages.split_dispatches", options) != 0:
         raise NoCase(f"{case.cell}: its dispatches were not written; the messages above say why")
-    tests: list[dict[str, Any]] = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    tests: list[dict[str, Any]] = atomic.read_json(folder / REPORT)
+    results = run(root, case, folder, budget_s, modules)
+    tests = [each | results[each["functions"][0]] for each in tests]
+    atomic.write_json(folder / REPORT, tests)
     if tuning_spec.COPY in case.files:
         shutil.copyfile(case.files[tuning_spec.COPY], folder / tuning_spec.COPY)
     for name, flags in ((FLAGS, tuning_spec.in_bundle(case.flags)), (RIGHT_FLAGS, case.cpu_flags)):
@@ -54,6 +62,27 @@ def write(root: Path, case: Case, folder: Path, budget_s: float) -> list[dict[st
     shell.write_text(folder / SCRIPT, about, str(case.versions["iree"]), _RUN)
     (folder / README).write_text(_readme(case, tests), encoding="utf-8")
     return tests
+
+
+def run(
+    root: Path, case: Case, folder: Path, budget_s: float, modules: Path | None = None
+) -> dict[str, dict[str, Any]]:
+    """Test the dispatches in a folder with the compiler, flags and device of a cell; return what came out, by the names of their
+    folders. Raises NoCase."""
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch, "results.json")
+        options = [
+            *("--tests", str(folder.absolute()), "--flags", json.dumps(case.flags)),
+            *("--device", case.device, "--threads", str(case.threads or 1)),
+            *("--budget", f"{budget_s:g}", "--out", str(report)),
+            *(("--modules", str(modules)) if modules else ()),
+        ]
+        # By the compiler of the cell, which may be that of a toolchain.
+        compilation = cases.recorded(root, COMPILE, case.module)
+        if compilation.run("scripts.stages.test_dispatches", options) != 0:
+            raise NoCase(f"{case.cell}: its dispatches were not tested; the messages above say why")
+        results: dict[str, dict[str, Any]] = atomic.read_json(report)
+        return results
 
 
 def counted(tests: Sequence[Mapping[str, Any]]) -> str:

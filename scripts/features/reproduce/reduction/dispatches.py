@@ -22,6 +22,10 @@ RIGHT_DEVICE = "local-task"
 """Where the right outputs are computed."""
 LONGEST_S = 60.0
 """Of one compilation or call."""
+RIGHT, NOT_COMPARED = "right", mismatch.NOT_COMPARED
+"""What a test may say, beside `wrong`, `does not compile` and `does not run`."""
+DETAIL = 1000
+"""Characters of a message that are kept."""
 
 
 def split(text: str, dispatches: Iterable[Site]) -> Mapping[str, list[str]]:
@@ -63,63 +67,85 @@ def _before(program: Program, operations: Collection[int], among: Collection[int
 
 
 @dataclass(frozen=True)
-class Test:
-    """What dispatches are tested with. `missing`: why programs cannot run on the device, or ""."""
+class Right:
+    """How the right outputs of dispatches are computed: on a CPU."""
 
-    tested: Compiler
-    right: Compiler
-    device: str
+    compiler: Compiler
     threads: int
-    missing: str
 
-    def of(self, text: str, folder: Path, deadline: float) -> dict[str, Any]:
-        """Write a dispatch into a new folder and test it; return what the report says of it."""
+    def write(self, text: str, folder: Path, deadline: float) -> dict[str, Any]:
+        """Write a dispatch into a new folder, with inputs and right outputs; return what the report says of it. `unknown`: why
+        it has no right outputs, or ""."""
         folder.mkdir()
         (folder / PROGRAM).write_text(text, encoding="utf-8")
         program = Program(text)
         said: dict[str, Any] = {
             "operations": dict(Counter(map(program.name, program.operations))),
             "outputs": 0,
-            "largest_difference": None,
             "largest_value": None,
+            "unknown": "",
         }
         try:
-            said |= self._compared(text, folder, deadline)
-        except NoOutputs as error:
-            said |= {"status": error.status, "detail": str(error).strip()[:1000]}
-        return said
-
-    def _compared(self, text: str, folder: Path, deadline: float) -> dict[str, Any]:
-        """Whether the outputs are right. Raises NoOutputs."""
-        limit_s = min(deadline - time.monotonic(), LONGEST_S)
-        if limit_s < 1:
-            raise NoOutputs("not compared", "the time for all dispatches was over (--budget)")
-        given, count = mismatch.interface(text)
-        try:
+            given, count = mismatch.interface(text)
+            mismatch.save(folder, input=given)
+            limit_s = _limit_s(deadline)
             right = mismatch.outputs(
-                self.right, text, given, count, RIGHT_DEVICE, self.threads, limit_s
+                self.compiler, text, given, count, RIGHT_DEVICE, self.threads, limit_s
             )
         except NoOutputs as error:
-            raise NoOutputs("not compared", f"at O0 it {error.status}: {error}") from error
-        if not all(np.isfinite(one.astype(np.float64)).all() for one in right):
-            raise NoOutputs("not compared", "the right outputs have values that are not finite")
-        mismatch.save(folder, input=given, expected=right)
-        scale = max(mismatch.distance(one, one)[1] for one in right)
-        said = {"outputs": count, "largest_value": scale}
-        if self.missing:
-            compiled = self.tested.run(text, limit_s)
-            if compiled.returncode == 0:
-                return {**said, "status": "not compared", "detail": f"it compiles; {self.missing}"}
-            return {**said, "status": "does not compile", "detail": compiled.log[:1000]}
+            at = "" if error.status == NOT_COMPARED else f"at O0 it {error.status}: "
+            return {**said, "unknown": f"{at}{error}".strip()[:DETAIL]}
+        if not all(np.isfinite(array.astype(np.float64)).all() for array in right):
+            return {**said, "unknown": "the right outputs have values that are not finite"}
+        mismatch.save(folder, expected=right)
+        scale = max(mismatch.distance(array, array)[1] for array in right)
+        return {**said, "outputs": count, "largest_value": scale}
+
+
+@dataclass(frozen=True)
+class Test:
+    """What dispatches are tested with. `missing`: why programs cannot run on the device, or ""."""
+
+    compiler: Compiler
+    device: str
+    threads: int
+    missing: str
+
+    def of(self, folder: Path, said: Mapping[str, Any], deadline: float) -> dict[str, Any]:
+        """Test the dispatch in a folder, of which its report says this: `status`, `detail` and `largest_difference`. The module
+        is left in the folder of the compiler."""
         try:
-            computed = mismatch.outputs(
-                self.tested, text, given, count, self.device, self.threads, limit_s
-            )
+            return {"largest_difference": None, **self._compared(folder, said, deadline)}
         except NoOutputs as error:
-            return {**said, "status": error.status, "detail": str(error).strip()[:1000]}
+            detail = str(error).strip()[:DETAIL]
+            return {"status": error.status, "detail": detail, "largest_difference": None}
+
+    def _compared(self, folder: Path, said: Mapping[str, Any], deadline: float) -> dict[str, Any]:
+        """Whether the outputs are right. Raises NoOutputs."""
+        text = (folder / PROGRAM).read_text(encoding="utf-8")
+        limit_s = _limit_s(deadline)
+        if said["unknown"] or self.missing:
+            module = self.compiler.folder / mismatch.MODULE
+            compiled = self.compiler.run(text, limit_s, module)
+            if compiled.returncode != 0:
+                return {"status": "does not compile", "detail": compiled.log[:DETAIL]}
+            why = said["unknown"] or f"it compiles; {self.missing}"
+            return {"status": NOT_COMPARED, "detail": why}
+        given, right = (mismatch.saved(folder, name) for name in ("input", "expected"))
+        computed = mismatch.outputs(
+            self.compiler, text, given, len(right), self.device, self.threads, limit_s
+        )
         largest = max(mismatch.distance(*pair)[0] for pair in zip(right, computed, strict=True))
         if any(map(mismatch.differs, right, computed)):
             mismatch.save(folder, computed=computed)
-            detail = f"outputs differ by {largest:.3g}, where the largest value is {scale:.3g}"
-            return {**said, "status": "wrong", "detail": detail, "largest_difference": largest}
-        return {**said, "status": "right", "detail": "", "largest_difference": largest}
+            detail = f"outputs differ by {largest:.3g}, where the largest value is {said['largest_value']:.3g}"
+            return {"status": "wrong", "detail": detail, "largest_difference": largest}
+        return {"status": RIGHT, "detail": "", "largest_difference": largest}
+
+
+def _limit_s(deadline: float) -> float:
+    """Seconds for a compilation or call. Raises NoOutputs if there are none left."""
+    limit_s = min(deadline - time.monotonic(), LONGEST_S)
+    if limit_s < 1:
+        raise NoOutputs(NOT_COMPARED, "the time for all dispatches was over (--budget)")
+    return limit_s

@@ -17,6 +17,8 @@ import numpy as np
 from scripts.iree.session import runtime_flags
 from scripts.iree.tools import Compiler, tool
 
+MODULE, NOT_COMPARED = "module.vmfb", "not compared"
+"""The module in the folder of a compiler, and the status of what has no outputs to compare it with."""
 RELATIVE = 0.01
 """Values differ if they are further apart than this share of the largest value of the output."""
 _TENSOR = re.compile(r"(?:!torch\.vtensor<\[([\d,]*)\],|tensor<((?:\d+x)*))([a-z]+\d+)>")
@@ -122,7 +124,7 @@ def interface(text: str) -> tuple[list[np.ndarray], int]:
     arguments, _, results = main.partition(" -> ")
     given = _inputs(arguments)
     if given is None or len(given) != arguments.count("%"):
-        raise NoOutputs("not compared", f"no inputs of these types are made: {arguments.strip()}")
+        raise NoOutputs(NOT_COMPARED, f"no inputs of these types are made: {arguments.strip()}")
     return given, len(_types(results))
 
 
@@ -137,7 +139,7 @@ def outputs(
 ) -> list[np.ndarray]:
     """The results of a program for these inputs. Raises NoOutputs."""
     folder = compiler.folder
-    module = folder / "module.vmfb"
+    module = folder / MODULE
     compiled = compiler.run(text, limit_s, module)
     if compiled.returncode != 0:
         raise NoOutputs("does not compile", compiled.log)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.features.reproduce import bundling, dispatch_tests, elsewhere
+from scripts.features.reproduce import bundling, dispatch_ratios, dispatch_tests, elsewhere
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import Case, NoCase
 from scripts.records import results_file
@@ -40,16 +41,24 @@ def main() -> None:
 def reduce() -> None:
     """Write a reproducer, as `vmfbench bundle` does, and add a program of few operations that fails in the same way."""
     parser = _parser(reduce.__doc__)
-    text = "time for a reduction (default: 300)"
+    text = "for a reduction, or for each step of --dispatches (default: 300)"
     parser.add_argument("--budget", type=float, default=300.0, metavar="SECONDS", help=text)
     parser.add_argument(
         "--dispatches",
         action="store_true",
         help="instead, write a test of each distinct dispatch of the cell",
     )
+    parser.add_argument(
+        "--against",
+        metavar="CELL",
+        help="with --dispatches: compile and test them as this cell of the same program too (other flags, another toolchain or "
+        "target), and time them in turns",
+    )
     args = parser.parse_args()
     if args.dispatches and not args.cell:
         parser.error("--dispatches needs a cell")
+    if args.against and not args.dispatches:
+        parser.error("--against needs --dispatches")
     if args.dispatches:
         _write_dispatches(args)
     else:
@@ -62,8 +71,15 @@ def _write_dispatches(args: argparse.Namespace) -> None:
     try:
         records = results_file.read(args.results / "results.jsonl")
         case = cases.case_of(root, cases.named(records, args.cell))
+        other = cases.case_of(root, cases.named(records, args.against)) if args.against else None
         folder = _emptied(args, f"{case.name}__dispatches")
-        tests = dispatch_tests.write(root, case, folder, args.budget)
+        with tempfile.TemporaryDirectory(prefix="dispatches-") as scratch:
+            if other:
+                tests, compared = dispatch_ratios.write(
+                    root, (case, other), folder, args.budget, Path(scratch)
+                )
+            else:
+                tests, compared = dispatch_tests.write(root, case, folder, args.budget), ""
     except (NoCase, results_file.BadRecords) as error:
         exits.fail(str(error))
     print(f"{folder}: {dispatch_tests.counted(tests)}; ./run.sh tests the dispatches again")
@@ -71,6 +87,7 @@ def _write_dispatches(args: argparse.Namespace) -> None:
         if test["status"] != "right":
             said = test["detail"].partition("\n")[0]
             print(f"    {test['status']}: {test['functions'][0]}: {said}")
+    print(compared, end="")
     print(f"    {bundling.pack(folder)}")
 
 

@@ -1,0 +1,86 @@
+"""dispatch_ratios: the dispatches of a cell, timed in turns as two cells have compiled them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from scripts.features.reproduce import case as cases
+from scripts.features.reproduce import dispatch_ratios
+from scripts.features.reproduce.case import NoCase
+from scripts.features.reproduce.dispatch_ratios import Side
+from scripts.features.reproduce.reduction import mismatch
+from scripts.supervise import in_turns
+from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
+from scripts.timing.ratios import SLOWER
+
+LATER = 1e12
+
+
+@pytest.fixture
+def sides(tmp_path, monkeypatch):
+    """Two cells with three dispatches: the second cell takes `factor` times as long for each."""
+    factors = {"matmul": 1.5, "tanh": 1.0}
+    for name in ("matmul", "tanh", "convert"):
+        (tmp_path / name).mkdir()
+        mismatch.save(tmp_path / name, input=[np.zeros((2, 3), np.float32), np.zeros((), np.int64)])
+    commands = []
+
+    def take(members, rule):
+        commands.append([member.command for member in members])
+        name = members[0].log.name.removesuffix("-before.txt")
+        own = (10.0, 10.01, 10.0, 10.02)
+        after = tuple(ms * factors[name] for ms in (10.0, 10.02, 10.01, 10.0))
+        values = {"before": MemberTiming(values_ms=own), "after": MemberTiming(values_ms=after)}
+        part = PartTiming(3, (0, 1, 2), "before", (own[:3], own[:3]))
+        return GroupTiming(0.0, "{}", "", values, (part,))
+
+    monkeypatch.setattr(in_turns, "take", take)
+    monkeypatch.setattr(cases, "recorded", lambda *_: SimpleNamespace(python="venv/bin/python"))
+    case = SimpleNamespace(cell="m/f/t", module="m/f/t", device="local-task", threads=2)
+    other = SimpleNamespace(**vars(case) | {"cell": "m/f/t@old"})
+    right, wrong = {"status": "right", "detail": ""}, {"status": "wrong", "detail": "by 2"}
+    own = {name: right | {"functions": [name]} for name in ("matmul", "tanh", "convert")}
+    others = {"matmul": right, "tanh": right, "convert": wrong}
+    pair = tuple(
+        Side(each, tmp_path, said, tmp_path) for each, said in ((case, own), (other, others))
+    )
+    return SimpleNamespace(folder=tmp_path, pair=pair, commands=commands)
+
+
+def test_each_dispatch_is_timed_in_turns_and_decided(sides):
+    timed, left = dispatch_ratios.measure(sides.folder, sides.pair, LATER)
+    assert [each.name for each in timed] == ["matmul", "tanh"]
+    slower, same = (each.decision for each in timed)
+    assert (slower.verdict, same.verdict) == (SLOWER, "same")
+    assert slower.ratio == pytest.approx(1.5, rel=0.01)
+    assert left == {"convert": "in the other cell it is wrong"}
+    command = sides.commands[0][0]
+    assert command[:3] == (f"{sides.folder}/venv/bin/python", "-m", "scripts.stages.time_module")
+    assert f"--input=2x3xf32=@{sides.folder}/matmul-inputs/0.bin" in command
+    assert f"--input=i64=@{sides.folder}/matmul-inputs/1.bin" in command
+
+
+def test_what_the_time_does_not_reach_is_named(sides):
+    timed, left = dispatch_ratios.measure(sides.folder, sides.pair, 0.0)
+    assert timed == []
+    assert left["tanh"] == "the time was over (--budget)"
+
+
+def test_the_table_has_the_slowest_first_and_what_is_wrong(sides):
+    timed, left = dispatch_ratios.measure(sides.folder, sides.pair, LATER)
+    text = dispatch_ratios.table(sides.pair, timed, left)
+    assert "m/f/t → m/f/t@old: 3 right → 2 right, 1 wrong" in text
+    assert text.index("`matmul`") < text.index("`tanh`")
+    assert "wrong in m/f/t@old: `convert`: by 2" in text
+
+
+def test_cells_of_different_programs_are_refused(tmp_path):
+    programs = [tmp_path / name for name in ("one.mlir", "other.mlir")]
+    for path in programs:
+        path.write_text(path.name)
+    pair = tuple(SimpleNamespace(cell=path.name, files={"program.mlir": path}) for path in programs)
+    with pytest.raises(NoCase, match="different programs"):
+        dispatch_ratios.write(tmp_path, pair, tmp_path / "out", 1.0, tmp_path)
