@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from scripts.supervise.members import Member, Process
 from scripts.timing import ratios
-from scripts.timing.group_timing import GroupTiming, part_of
+from scripts.timing.group_timing import GroupTiming, latencies, part_of
 from scripts.timing.turns import Group, Rule
 
 TWIN = " again"
@@ -21,14 +21,21 @@ LOAD_S = 600.0
 def take(
     members: Sequence[Member], rule: Rule, said: Callable[[str], None] = lambda _: None
 ) -> GroupTiming:
-    """Time members for the whole budget of a rule; the first one is there twice, as a control.
+    """Time members until each ratio to the first one is decided, for the budget of the rule at most; the first one is there
+    twice, as a control.
 
     A member that ended, or could not be started, has the reason in its MemberTiming.
     """
     first, started = members[0], time.time()
     twin = replace(first, name=f"{first.name}{TWIN}", log=first.log.with_name("control.txt"))
     by_name = {member.name: member for member in (*members, twin)}
-    group = Group(list(by_name), lambda name: _start(by_name[name]), rule, lambda _: False, said)
+    group = Group(
+        list(by_name),
+        lambda name: _start(by_name[name]),
+        rule,
+        lambda timed: ratios.is_decided(latencies(timed), [first.name]),
+        said,
+    )
     group.run()
     part, timed = part_of(group.timed, first.name, twin.name, "", 0)
     others = group.load.others()

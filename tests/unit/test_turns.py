@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from scripts.supervise import in_turns
+from scripts.supervise.members import Member
 from scripts.timing import group_timing as timing_group
 from scripts.timing import ratios, turns
 from scripts.timing.turns import Group, MemberEnded, Rule
@@ -387,3 +389,21 @@ def test_the_load_is_that_of_the_turns(time):
     assert found.load.busy_s == pytest.approx(2 * found.load.wall_s)
     assert found.load.steal_s == pytest.approx(found.load.wall_s / 10)
     assert found.load.own_s < found.load.wall_s, "warm-up and pauses are not the members'"
+
+
+@pytest.mark.parametrize(("speed", "generations"), [(always(0.002), ratios.FIRST_LOOK), (None, 20)])
+def test_two_programs_of_a_person_take_turns_until_they_are_decided(
+    monkeypatch, tmp_path, speed, generations
+):
+    """A program whose processes differ, as `b` without a speed, is never decided within the budget."""
+    processes = [always(0.001 * (1 + number % 2 * 0.3)) for number in range(20)]
+    again = f"a{in_turns.TWIN}"
+    machine = Machine(a=always(0.001), b=speed or processes, **{again: always(0.001)})
+    clock = SimpleNamespace(monotonic=machine.monotonic, sleep=machine.sleep)
+    monkeypatch.setattr(turns, "time", clock)
+    monkeypatch.setattr(turns, "machine_times", lambda: (2 * machine.now, machine.now / 10))
+    monkeypatch.setattr(in_turns, "_start", lambda member: machine.start(member.name))
+    members = [Member(name, (), tmp_path / name) for name in ("a", "b")]
+    timing = in_turns.take(members, Rule(budget_s=20, generations=20))
+    assert len(timing.members["b"].values_ms) == generations
+    assert timing.parts[0].control == "a"

@@ -126,6 +126,8 @@ def _arguments() -> argparse.Namespace:
     option("--why", action="store_true", help=why)
     seconds = f"of turns for a cell that is timed or compiled again (default: {Rule.budget_s:g})"
     option("--budget", type=float, default=Rule.budget_s, metavar="SECONDS", help=seconds)
+    longer = "with --remeasure: go on until a cell is decided, for ten times the budget at most"
+    option("--until-decided", action="store_true", help=longer)
     cell.add_arguments(parser)
     args = parser.parse_args()
     if bool(args.toolchain) + bool(args.against) + (len(args.rows) == 2) != 1:
@@ -184,7 +186,9 @@ def _again(
 def _timed_again(args: argparse.Namespace, pair: Pair) -> Estimate:
     # More seconds are more generations: only these narrow an interval.
     generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
-    rule = Rule(budget_s=args.budget, generations=generations)
+    rule = Rule(
+        budget_s=args.budget, generations=generations, until_decided=args.until_decided
+    )
     return remeasuring.measure(pair, _folders(args), rule)
 
 
