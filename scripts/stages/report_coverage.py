@@ -24,6 +24,7 @@ from scripts.supervise import same_failure
 
 LOWERING_PATH = ["frontend", "target"]
 MODEL = ["suite", "model"]
+MANY = 10
 ALWAYS_COUNTED = ("verified", "no-device", "wrong", "compile", "export", "reference")
 LEGEND = """\
 ✓: verified against eager · `compiled`: it compiles, but this machine has no such device · `✗ wrong`: it
@@ -176,7 +177,8 @@ def made_good(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def models(cells: pd.DataFrame) -> pd.DataFrame:
-    """Models (down) and lowering paths (across); the last row counts the verified models."""
+    """Models (down) and lowering paths (across); the last row counts the verified models. MANY models of a suite that ended
+    alike share a row."""
     marks = cells.pivot(index=MODEL, columns=LOWERING_PATH, values="mark")
     verified = cells.groupby(LOWERING_PATH)["verified"].agg(lambda v: f"{v.sum()} of {len(v)}")
     every = itertools.product(*(cells[name].unique() for name in LOWERING_PATH))
@@ -184,6 +186,10 @@ def models(cells: pd.DataFrame) -> pd.DataFrame:
     rows = marks.reindex(index=pd.MultiIndex.from_frame(cells[MODEL].drop_duplicates()))
     rows = rows[paths].fillna("–").reset_index()
     rows.columns = ["suite", "model", *("/\n".join(path) for path in paths)]
+    alike = [name for name in rows.columns if name != "model"]
+    counts = rows.groupby(alike, sort=False)["model"].transform("size")
+    many = rows[counts >= MANY].groupby(alike, sort=False)["model"].agg(", ".join).reset_index()
+    rows = pd.concat([rows[counts < MANY], many[rows.columns]], ignore_index=True)
     rows.loc[len(rows)] = ["verified", "", *(verified[path] for path in paths)]
     return rows
 

@@ -1,5 +1,6 @@
 """report_coverage: how far every cell came, each counted once, and a page that no detail breaks."""
 
+import copy
 import csv
 import dataclasses
 import io
@@ -216,6 +217,25 @@ def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
     assert "| vmfbench | conv | ✓ | ✗ compile |\n" in found
     assert "| user | conv | ✓ | ✓ |\n" in found
     assert "mlir/vulkan: vmfbench/conv |\n" in found
+
+
+def test_many_models_that_ended_alike_share_a_row(results):
+    results.write()
+    template = [row for row in record.records(results.matrix) if row["model"]["name"] == "conv"]
+    rows = []
+    for number in range(report_coverage.MANY):
+        for row in copy.deepcopy(template):
+            row["model"]["name"] = f"m{number}"
+            row["model"]["suite"] = "timm" if number else "vmfbench"
+            rows.append(row)
+    few = report_coverage.models(report_coverage.frame(wrapped(rows)))
+    assert len(few) == report_coverage.MANY + 1
+    for row in rows:
+        row["model"]["suite"] = "timm"
+    shared = report_coverage.models(report_coverage.frame(wrapped(rows)))
+    names = ", ".join(f"m{number}" for number in range(report_coverage.MANY))
+    assert shared["model"].tolist() == [names, ""]
+    assert shared.iloc[0, 2:].tolist() == few.iloc[0, 2:].tolist()
 
 
 def test_versions_and_devices_are_those_of_the_rows(results, ended):

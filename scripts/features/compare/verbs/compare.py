@@ -186,9 +186,7 @@ def _again(
 def _timed_again(args: argparse.Namespace, pair: Pair) -> Estimate:
     # More seconds are more generations: only these narrow an interval.
     generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
-    rule = Rule(
-        budget_s=args.budget, generations=generations, until_decided=args.until_decided
-    )
+    rule = Rule(budget_s=args.budget, generations=generations, until_decided=args.until_decided)
     return remeasuring.measure(pair, _folders(args), rule)
 
 
