@@ -41,9 +41,19 @@ if sys.argv[2] == "scripts.stages.verify_iree":
 elif sys.argv[2] == "scripts.stages.profile_iree":
     dispatches = [{{"function": "d0", "ms": does.get("ms", 1.0), "nodes": [["n", "aten.mm", "fc"]]}}]
     pathlib.Path(words["--out"]).write_text(json.dumps({{"dispatches": dispatches}}))
+elif sys.argv[2] == "scripts.stages.profile_compile":
+    own = does["cpu_s"]
+    passes = [{{"name": "Unroll", "s": own - 2}}, {{"name": "CSE", "s": 1.5}}]
+    program = {{"status": does.get("profile", "ok"), "detail": "it hangs"}}
+    pathlib.Path(words["--out"]).write_text(json.dumps({{"program": program, "total_s": own, "passes": passes}}))
 else:
+    # Other work on the machine adds to each compilation but the last one.
+    times = pathlib.Path(sys.argv[0]).with_name("times")
+    before = len(times.read_text()) if times.exists() else 0
+    times.write_text("x" * (before + 1))
+    cpu_s = does["cpu_s"] * (1 if before == 2 else 3 - before) if "cpu_s" in does else None
     pathlib.Path(words["--out-vmfb"]).write_bytes(b"x" * does.get("bytes", 100))
-    pathlib.Path(words["--out-report"]).write_text(json.dumps({{"compile_s": 1.0, "dispatch_count": 3, "vmfb_bytes": does.get("bytes", 100)}}))
+    pathlib.Path(words["--out-report"]).write_text(json.dumps({{"compile_s": 1.0, "cpu_s": cpu_s, "dispatch_count": 3, "vmfb_bytes": does.get("bytes", 100)}}))
 """
 
 
@@ -280,6 +290,21 @@ def test_the_first_release_that_fails_is_found_with_reproducers_and_an_issue(rel
     assert f"error: {ERROR}" in issue
     assert str(Path.cwd()) not in issue
     assert "/bisect-" not in issue
+
+
+def test_a_release_that_compiles_slower_is_explained_by_passes(releases, run):
+    for minor, cpu_s in ((8, 3.0), (9, 3.1), (10, 6.0), (11, 6.2)):
+        releases[f"3.{minor}.0"] = {"cpu_s": cpu_s}
+    words = ("--good", "3.8.0", "--bad", "3.11.0", "--if", "compiles-slower")
+    assert "3.10.0 is the first bad release: ok, 100 bytes, compiled in 6 CPU s" in run(*words)
+    issue = Path("results/bisect/conv__mlir__llvm-cpu/ISSUE.md").read_text()
+    assert "| pass | s with 3.9.0 | s with 3.10.0 | share of all before |" in issue
+    assert "| Unroll | 1.10 | 4.00 | +93.5% |" in issue
+    assert "CSE" not in issue
+    releases["3.10.0"]["profile"] = "timeout"
+    run(*words)
+    issue = Path("results/bisect/conv__mlir__llvm-cpu/ISSUE.md").read_text()
+    assert "There is no comparison of passes: 3.10.0: it hangs." in issue
 
 
 def test_the_issue_has_the_reduced_program_of_a_bundle_of_the_same_program(releases, run):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scripts.features.compare.code_changes import has_code
 from scripts.features.compare.pairs import Pair, difference
@@ -42,15 +44,27 @@ def of_pair(pair: Pair, folders: tuple[Path, Path]) -> list[PassChange]:
             return []
         if data["program"]["status"] != outcome.OK:
             return []
-        own = {part["name"]: part["s"] for part in data["passes"]}
-        rest = data["total_s"] - sum(own.values())
-        seconds.append({ALL: data["total_s"], **own, compile_page.REST: rest})
-    before, after = seconds
+        seconds.append(data)
+    return between(pair.cell, *seconds)
+
+
+def between(
+    cell: str, before_data: Mapping[str, Any], after_data: Mapping[str, Any]
+) -> list[PassChange]:
+    """`of_pair` of two compilations of a cell, as scripts.stages.profile_compile describes them."""
+    before, after = map(_seconds, (before_data, after_data))
     changes = [
-        PassChange(pair.cell, name, was, now, (now - was) / before[ALL])
+        PassChange(cell, name, was, now, (now - was) / before[ALL])
         for name in {**before, **after}
         for was, now in [(before.get(name, 0.0), after.get(name, 0.0))]
     ]
     whole, *parts = changes
     large = (change for change in parts if abs(change.share) >= LEAST)
     return [whole, *sorted(large, key=lambda change: -abs(change.share))]
+
+
+def _seconds(data: Mapping[str, Any]) -> dict[str, float]:
+    """The seconds of each pass by its name, of the compiler itself, and of what is left."""
+    own = {part["name"]: part["s"] for part in data["passes"]}
+    rest = data["total_s"] - sum(own.values())
+    return {ALL: data["total_s"], **own, compile_page.REST: rest}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.features.compare import remeasuring
-from scripts.features.compare.bisection.trial import Trial
+from scripts.features.compare.bisection.trial import DISPATCHES, PASSES, Trial
 from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import VERIFY, WRONG_RESULT
 from scripts.supervise import in_turns
@@ -73,12 +73,15 @@ def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
 @dataclass(frozen=True)
 class Question:
     """`side`: what a trial is (the last argument), given the trials of both ends. `wanted`: what the ends must be.
-    `runs`: modules are verified, and not only compiled. `timed`: they are also timed in turns."""
+    `runs`: modules are verified, and not only compiled. `timed`: they are also timed in turns. `compilations`, `account`: those of
+    trial.Subject."""
 
     side: Callable[[Trial, Trial, Trial], Side]
     wanted: str
     runs: bool = False
     timed: bool = False
+    compilations: int = 1
+    account: str = ""
 
     def unlike(self, good: Trial, bad: Trial) -> str:
         """Why two trials are not a good and a bad end; "" if they are."""
@@ -205,7 +208,11 @@ QUESTIONS = {
     "compiles-slower": Question(
         _more_of("cpu_s", LEAST_CPU_TIME),
         f"the bad one must take at least {LEAST_CPU_TIME:g} times as much CPU time to compile",
+        compilations=3,
+        account=PASSES,
     ),
-    "slower": Question(_slower, "both must have a latency", runs=True, timed=True),
+    "slower": Question(
+        _slower, "both must have a latency", runs=True, timed=True, account=DISPATCHES
+    ),
 }
 """By the value of --if."""

@@ -13,7 +13,8 @@ from typing import Any
 from packaging.version import Version
 
 from scripts.core import atomic
-from scripts.features.compare.bisection.trial import Subject, Trial
+from scripts.features.compare import pass_changes
+from scripts.features.compare.bisection.trial import DISPATCHES, PASSES, Subject, Trial
 from scripts.features.reproduce import bundling, issue
 from scripts.features.reproduce.case import COMPILE, Case
 from scripts.iree import shell, tools
@@ -28,7 +29,7 @@ MOST = 10
 
 
 class NoProfile(Exception):
-    """A release whose dispatches cannot be timed. Says why."""
+    """A release whose dispatches or passes cannot be timed. Says why."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,8 @@ def _write_issue(result: Result, folder: Path, reduced: str) -> None:
         f"{first.version} is the first release of the new behaviour, {last.version} the last one of the old{between}:\n\n"
         f"- {last.said or last.version}\n- {first.said or first.version}"
     )
-    if result.subject.timed:
-        happened += f"\n\n{_dispatches(result)}"
+    if account := ACCOUNTS.get(result.subject.account):
+        happened += f"\n\n{account(result)}"
     elif not after.is_ok:
         log = after.log.read_text(encoding="utf-8", errors="replace") if after.log.is_file() else ""
         happened += f"\n\n{issue.fenced('text', issue.clipped(log, after.outcome.detail))}"
@@ -166,6 +167,47 @@ def _dispatches(result: Result) -> str:
     ]  # fmt: skip
     head = ("operation", f"ms with {before.version}", f"ms with {after.version}", "dispatches")
     return markdown.table(head, rows, (1, 2)).strip()
+
+
+def _passes(result: Result) -> str:
+    """What an issue says of the passes that take longer: a table, or why there is none."""
+    before, after = result.before, result.after
+    try:
+        times = [_compilation(result.subject, trial) for trial in (before, after)]
+    except NoProfile as error:
+        return f"There is no comparison of passes: {error}."
+    changes = pass_changes.between(result.subject.case.cell, *times)
+    rows = [
+        (each.name, f"{each.before_s:.2f}", f"{each.after_s:.2f}", f"{each.share:+.1%}")
+        for each in changes[: MOST + 1]
+    ]
+    head = ("pass", f"s with {before.version}", f"s with {after.version}", "share of all before")
+    return markdown.table(head, rows, (1, 2, 3)).strip()
+
+
+def _compilation(subject: Subject, trial: Trial) -> Mapping[str, Any]:
+    """Where the time of iree-compile of a release goes, on one thread. Raises NoProfile."""
+    program, python = subject.case.files["program.mlir"], trial.python
+    if python is None:
+        raise NoProfile(f"{trial.version} does not compile")
+    folder = trial.log.parent / "compile-time"
+    report = folder / "compile.json"
+    command = [
+        *(python, "-m", "scripts.stages.profile_compile", "--program", program, *subject.target),
+        *("--toolchain", trial.version, "--locations", program.with_name("locations.json")),
+        *("--limit-s", subject.timeout_s, "--out", report),
+    ]
+    ended = subject.run("compile time", folder, command, [report])
+    if ended.status != outcome.OK:
+        raise NoProfile(f"the compilation of {trial.version} was not profiled: {ended.detail}")
+    data = atomic.read_json(report)
+    if data["program"]["status"] != outcome.OK:
+        raise NoProfile(f"{trial.version}: {data['program']['detail']}")
+    return data
+
+
+ACCOUNTS = {DISPATCHES: _dispatches, PASSES: _passes}
+"""What an issue explains a change by, by Subject.account."""
 
 
 @dataclass(frozen=True)

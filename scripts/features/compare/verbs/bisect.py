@@ -28,7 +28,9 @@ def main() -> None:
     args = _arguments()
     wanted = question.QUESTIONS[args.question]
     try:
-        subject = trial.subject(args.results, args.cell, args.timeout, wanted.runs, wanted.timed)
+        subject = trial.subject(
+            args.results, args.cell, args.timeout, wanted.runs, wanted.compilations, wanted.account
+        )
         releases = (
             candidates.of_wheels(args.wheels, args.good, args.bad, wanted.runs)
             if args.wheels
