@@ -24,8 +24,10 @@ def main() -> None:
     registry.load()
     args = options.parse(Options)
     try:
-        records = [record.data for record in results_file.read(args.results)]
-        atomic.write_text(args.out, page(Source(args.results.parent, records)))
+        records = results_file.read(args.results)
+        with results_file.explained(records):
+            text = page(Source(args.results.parent, [record.data for record in records]))
+        atomic.write_text(args.out, text)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
     except (ValueError, LookupError) as error:

@@ -90,7 +90,9 @@ VALUES = st.recursive(
 
 def is_wrong(place: tuple[str, ...], value) -> bool:
     """Whether a value has not the form that the schema wants. In a file, an empty section is one without keys to merge, and 0 is false."""
-    if value in (None, {}) and len(place) < 3 or value == 0 and place[-1] in ("tuned", "remedies"):
+    if (value in (None, {}) and len(place) < 3) or (
+        value == 0 and place[-1] in ("tuned", "remedies")
+    ):
         return False
     schema = jsonschema.Draft202012Validator(PLACES[place] | {"$defs": SCHEMA["$defs"]})
     return not schema.is_valid(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from scripts.matrix import cell, settings
 from scripts.matrix.reading import ConfigError
 from scripts.records import ci_formats
 from scripts.records.ci_formats import BAD_INPUT
-from scripts.records.results_file import BadRecords, read
+from scripts.records.results_file import BadRecords, explained, read
 from scripts.timing.turns import Rule
 
 RESULTS = Path("results")
@@ -42,7 +43,8 @@ def main() -> int:
     before, after = args.toolchain or map(str, (args.against or args.rows[0], args.rows[-1]))
     try:
         thresholds = _settings(args.configfile)
-        rows = [[record.data for record in read(_rows_file(path))] for path in args.rows]
+        read_rows = [read(_rows_file(path)) for path in args.rows]
+        rows = [[record.data for record in records] for records in read_rows]
         if args.against:
             results = _rows_file(args.rows[0]).parent
             history = args.history or str(results / store.FOLDER.name)
@@ -55,19 +57,22 @@ def main() -> int:
                     f"{history}: the results of {before} are not beside it any more, so --why and --remeasure have nothing to read; "
                     "--history BEFORE/results/history names that of another folder"
                 )
-        chosen = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
-        chosen = [pair for pair in chosen if cell.selects(args.cell, pair.cell)]
-        if not chosen:
-            problem = f"no cell matches --cell {' '.join(args.cell)}"
-            raise BadRecords(problem if args.cell else "there are no rows")
-        compiled = [pair for pair in chosen if args.why and code_changes.has_code(pair)]
-        codes = [code_changes.of_pair(pair, _folders(args)) for pair in compiled]
-        passes = [one for pair in chosen for one in pass_changes.of_pair(pair, _folders(args))]
-        comparison = compare(chosen, before, after, thresholds, None, codes, passes)
-        if args.remeasure:
-            again = _again(args, comparison.measurable, chosen)
-            codes = [code_changes.of_pair(p, _folders(args), again.get(p.cell)) for p in compiled]
-            comparison = compare(chosen, before, after, thresholds, again, codes, passes)
+        with explained(itertools.chain(*read_rows)):
+            chosen = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
+            chosen = [pair for pair in chosen if cell.selects(args.cell, pair.cell)]
+            if not chosen:
+                problem = f"no cell matches --cell {' '.join(args.cell)}"
+                raise BadRecords(problem if args.cell else "there are no rows")
+            compiled = [pair for pair in chosen if args.why and code_changes.has_code(pair)]
+            codes = [code_changes.of_pair(pair, _folders(args)) for pair in compiled]
+            passes = [one for pair in chosen for one in pass_changes.of_pair(pair, _folders(args))]
+            comparison = compare(chosen, before, after, thresholds, None, codes, passes)
+            if args.remeasure:
+                again = _again(args, comparison.measurable, chosen)
+                codes = [
+                    code_changes.of_pair(p, _folders(args), again.get(p.cell)) for p in compiled
+                ]
+                comparison = compare(chosen, before, after, thresholds, again, codes, passes)
     except (BadRecords, ConfigError, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
     by_format = {
