@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, digest, exits, options
+from scripts.core import atomic, commands, digest, exits, options, private
 from scripts.core.digest import Digest
 from scripts.core.machine import physical_cores
 from scripts.core.options import option
@@ -36,7 +36,10 @@ LOG_CHARS = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    name: str = option(platform.node(), help="of this machine, for the rows (default: host name)")
+    name: str = option(
+        f"{platform.machine()}-{private.machine_id()[:4]}",
+        help="of this machine, for the rows (default: its architecture and four digits)",
+    )
     threads: int | None = option(None, help="CPU threads (default: physical cores)")
     device: str | None = option(
         None, help="device URI, such as cuda://1 (default: that of the target)"
@@ -79,7 +82,7 @@ def main() -> None:
     }
     if record["returncode"] == 0:
         record["timing"] = timed(folder, record["verified"]["command"], Rule(budget_s=args.budget))
-    atomic.write_json(args.out, record)
+    atomic.write_json(args.out, private.cleaned(record))
     if record["returncode"] != 0:
         exits.fail(f"not measured, see above; {args.out} says why")
     member = record["timing"]["members"][MEMBER]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from scripts.core import atomic, checkout, machine
+from scripts.core import atomic, checkout, machine, private
 from scripts.features.compare.pairs import toolchain_of, versions_of
 
 FOLDER = Path("results/history")
@@ -34,7 +33,7 @@ KINDS = ("latency", "kernels", "tuned")
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """The machine that aggregated: its name, its CPU, and the cores that could be used."""
+    """The machine that aggregated: a name that only tells machines apart (its host name, of histories from before), its CPU, and the cores that could be used."""
 
     name: str
     cpu: str
@@ -166,7 +165,7 @@ def _described(
         round(time.time(), 3),
         (min(started), max(started)) if started else None,
         commit(checkout.ROOT),
-        Machine(platform.node(), machine.cpu_name(), machine.physical_cores()),
+        Machine(private.machine_id(), machine.cpu_name(), machine.physical_cores()),
         {
             toolchain: {package: sorted(known) for package, known in sorted(packages.items())}
             for toolchain, packages in sorted(versions.items())

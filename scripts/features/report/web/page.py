@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 
+from scripts.core import private
 from scripts.features.report.web import rows, views
 from scripts.features.report.web.page_source import Source
 
@@ -49,7 +50,9 @@ def packed(value: object) -> str:
 
     Raises ValueError for NaN and infinities.
     """
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(
+        private.cleaned(value), allow_nan=False, ensure_ascii=False, separators=(",", ":")
+    )
     return base64.b64encode(gzip.compress(text.encode(errors="replace"), LEVEL, mtime=0)).decode()
 
 
