@@ -46,7 +46,14 @@ class Stored:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         with self.jsonl.open(encoding="utf-8", newline="\n") as text:
-            yield from map(json.loads, text)
+            for number, line in enumerate(text, 1):
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise ValueError(f"{self.jsonl}:{number}: not valid JSON ({error})") from error
+                if not isinstance(record, dict):
+                    raise ValueError(f"{self.jsonl}:{number}: found {line:.40}, expected a record")
+                yield record
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def main() -> None:
         atomic.write_text(args.out, text)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
-    except (ValueError, LookupError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         exits.fail(
             f"a file below {args.results.parent} has another form than expected ({type(error).__name__}: {error}); was it "
             "made by another version? Its next run makes it again"

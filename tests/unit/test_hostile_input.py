@@ -155,6 +155,24 @@ def test_a_page_has_logs_of_its_own_results_only(whole, run, tmp_path):
     assert rows.end_of(Path("results"), None, 9) == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("comparison.json", "[]", "view Comparison: TypeError"),
+        ("comparison.json", "{", "view Comparison: results/comparison.json: not valid JSON"),
+        ("kernels.jsonl", '{"a": [1]}', "view Kernels: KeyError"),
+        ("kernels.jsonl", "5", "view Kernels: results/kernels.jsonl:1: found 5, expected a record"),
+        ("kernels.jsonl", "[" * 100_000, "view Kernels: results/kernels.jsonl:1: not valid JSON"),
+    ],
+)
+def test_a_bad_file_of_a_view_is_named(whole, run, name, text, message):
+    Path("results/results.jsonl").write_text(Path("all/results.jsonl").read_text())
+    Path("results", name).write_text(text)
+    code, said = run(write_report.main, "--out", "report.html")
+    assert code == 1
+    assert message in said
+
+
 @pytest.fixture
 def record(whole) -> dict:
     """A record.json that another machine has written, which could not run the module."""
