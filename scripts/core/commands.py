@@ -8,6 +8,8 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
+from scripts.core import plain
+
 UNREAD = 128 + signal.SIGPIPE
 """The exit code of a command whose output is no longer read: that of a tool which SIGPIPE ends, in a shell."""
 
@@ -16,8 +18,9 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     """Call `main` and exit with the code that it returns or exits with.
 
     If nobody reads its output any more (`| head`), the process ends with UNREAD and without a traceback.
-    SIGPIPE keeps Python's handling, because it would also end a process that writes to a closed connection.
+    Control characters in what it prints are shown and not obeyed. SIGPIPE keeps Python's handling, because it would also end a process that writes to a closed connection.
     """
+    plain.protect()
     try:
         try:
             code = main()

@@ -32,6 +32,8 @@ STATUS_OF = {
 }
 KEEPS_ARTIFACTS = frozenset({OK, WRONG_RESULT})
 
+MOST_CHARS = 20_000
+"""Of a message: a file may have a name or a text of many megabytes."""
 LIMIT_VARIABLE = "VMFBENCH_MEMORY_MB"
 """Environment variable of a stage, set by the supervisor: the MiB that its process tree may use."""
 
@@ -58,5 +60,7 @@ def fail(message: str, code: int = 1, reason: str = "") -> NoReturn:
     `reason`: the reason of a plain error, if the stage knows it.
     """
     said = f"error[{reason}]" if reason else "error"
+    if len(message) > MOST_CHARS:
+        message = f"{message[:MOST_CHARS]} … and {len(message) - MOST_CHARS:,} more characters"
     print(f"{said}: {message}", file=sys.stderr, flush=True)
     raise SystemExit(code)

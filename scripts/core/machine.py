@@ -26,6 +26,12 @@ def usable_cpus() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
+def usable_cpu_count() -> int:
+    """The number of CPUs (hyper-threads) that this process may keep busy: those it may run on, within a container's quota."""
+    cpus = len(usable_cpus())
+    return max(1, min(cpus, int(cgroup_cpus() or cpus)))
+
+
 def _core(cpu: int) -> str:
     """An identifier of a CPU's core: the list of all its hyper-threads."""
     return _text(CPUS / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu)

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from scripts.iree.backends import BACKENDS, driver_of
 from scripts.matrix import (
     cell,
     dynamic,
@@ -49,6 +50,13 @@ def problems(draft: Draft, programs: Mapping[str, Frontend]) -> Iterator[str]:
         for entry in known[kind].values():
             if entry.node not in nodes:
                 yield f"{kind}.{entry.name}.node: {reading.unknown('node', entry.node, nodes)}"
+    for target in known["targets"].values():
+        drivers = BACKENDS[target.backend].drivers
+        if driver_of(target.device) not in drivers:
+            yield (
+                f"targets.{target.name}.device: found {target.device!r}, programs of {target.backend} run "
+                f"on {', '.join(drivers)}"
+            )
     yield from _reserved_problems(known)
     yield from training.problems(config.get("train", {}))
     for model in known["models"].values():

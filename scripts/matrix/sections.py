@@ -71,7 +71,8 @@ SELECTABLE = ("models", "frontends", "targets", "baselines", "tests", "kernels",
 
 T = TypeVar("T")
 Bool = Annotated[bool, BeforeValidator(_read)]
-Int = Annotated[int, BeforeValidator(_read)]
+Int = Annotated[int, BeforeValidator(_read), Field(lt=2**63)]
+"""A number that tensors and command lines can hold: 64 bits."""
 Number = Annotated[float, WrapValidator(_number)]
 Count = Annotated[Int, Field(ge=1)]
 Positive = Annotated[Number, Field(gt=0)]
@@ -296,7 +297,7 @@ class Operators(TypedDict, total=False):
 
 class Limit(TypedDict, total=False):
     timeout_s: Required[Annotated[Number, Field(gt=0, le=2_592_000)]]
-    memory_mb: Positive
+    memory_mb: Annotated[Number, Field(ge=1, le=1e9)]
 
 
 class Node(TypedDict, total=False):
@@ -354,7 +355,7 @@ class Expected(TypedDict, total=False):
     """`as_asked`: whether it compiled without a remedy."""
 
     status: Required[OneOrMore[Status]]
-    stage: str
+    stage: Annotated[str, _one_of(stages.STAGES)]
     reason: str
     as_asked: Bool
     verdict: OneOrMore[Literal["faster", "same", "slower"]]

@@ -166,8 +166,9 @@ def merge(into: dict[str, Any], new: Mapping[str, Any], shipped: Iterable[str] =
 
 
 def _name(train: Any) -> Any:
-    """The name of the optimizer of an entry `train`; None if it has none."""
-    return train.get("name") if isinstance(train, Mapping) else None
+    """The name of the optimizer of an entry `train`; None if it has none, or one that the check refuses."""
+    name = train.get("name") if isinstance(train, Mapping) else None
+    return name if isinstance(name, str) else None
 
 
 def _with_defaults(kind: str, entries: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:

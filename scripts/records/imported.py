@@ -16,9 +16,8 @@ from typing import Annotated, Any, Literal
 import jsonschema
 import msgspec
 
-from scripts.core import atomic
 from scripts.matrix import stages
-from scripts.records import fields, latency_section, speedups, stage_files
+from scripts.records import fields, latency_section, results_file, speedups, stage_files
 from scripts.records import limit_shares as limits
 from scripts.records.columns import FIELDS
 from scripts.run import outputs, unmeasured
@@ -38,8 +37,8 @@ class Measured(msgspec.Struct):
     """A record of scripts.stages.measure_elsewhere: `row` is that of the cell as it was when the bundle was made."""
 
     format: Literal[2]
-    name: Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]*$")]
-    system: str
+    name: Annotated[str, msgspec.Meta(pattern=r"\A\w[\w.-]{0,99}\Z")]
+    system: Annotated[str, msgspec.Meta(max_length=200)]
     cores: int
     row: dict[str, Any]
     fingerprint: str
@@ -64,12 +63,22 @@ def rows(results: Path = Path("results")) -> list[dict[str, Any]]:
     imported_rows = []
     for path in map(Path, outputs.imported(results)):
         try:
-            imported_rows.append(row(atomic.read_json(path), str(path)))
+            imported_rows.append(row(load(path), str(path)))
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{path}: {error}; import the record again, or delete the file"
             ) from error
     return imported_rows
+
+
+def load(path: Path) -> Any:
+    """Read the file of a record. Raises OSError, or ValueError if it is not JSON: numbers are finite, text is Unicode."""
+    if (size := path.stat().st_size) > results_file.MOST_CHARS:
+        raise ValueError(f"found {size:,} bytes, expected at most {results_file.MOST_CHARS:,}")
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except RecursionError as error:
+        raise ValueError("its lists are nested too deeply") from error
 
 
 def row(data: Any, log: str) -> dict[str, Any]:
@@ -130,6 +139,7 @@ def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, A
         "imported": {"system": measured.system, "cores": measured.cores},
     }
     row.pop("work", None)
+    results_file.check_form(row)
     _check_schema(row)
     return row
 
@@ -156,4 +166,4 @@ def _check_schema(row: Mapping[str, Any]) -> None:
     whole["work"] = limits.section(whole, None, [])
     speedups.add_speedups([whole])
     for error in jsonschema.Draft202012Validator(fields.schema(FIELDS)).iter_errors(whole):
-        raise ValueError(f"{'.'.join(map(str, error.absolute_path))}: {error.message}")
+        raise ValueError(f"{'.'.join(map(str, error.absolute_path))}: {error.message:.300}")

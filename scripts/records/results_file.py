@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import json
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import jsonschema
 import msgspec
 
 from scripts.matrix import cell
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.precision import TESTS
+from scripts.records import fields
+from scripts.records.columns import FIELDS
+from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
+from scripts.records.fields import Kind as ValueKind
 from scripts.run import outputs
 from scripts.timing.measurement import Run
+
+NAME = r"\A(?!\.)[^/\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]{1,200}\Z"
+"""Names of models, frontends, targets and runtimes, which are parts of paths and are printed."""
+MOST_CHARS = 4_000_000
+"""Of a record: more than a thousand times the usual ones."""
 
 
 class BadRecords(Exception):
@@ -98,25 +111,66 @@ class _Run(msgspec.Struct, forbid_unknown_fields=True):
     execute_count: float | None = None
 
 
-class _Latency(msgspec.Struct):
-    ms: _Positive
-    values_ms: Annotated[list[_Positive], msgspec.Meta(min_length=1)]
+_NEEDED = {
+    "model.name": Annotated[str, msgspec.Meta(pattern=NAME)],
+    "model.suite": str,
+    "experiment.test": Literal[TESTS],
+    "experiment.runtime": Annotated[str, msgspec.Meta(pattern=NAME)],
+    **dict.fromkeys(
+        ("experiment.frontend", "experiment.target"),
+        Annotated[str, msgspec.Meta(pattern=NAME)] | None,
+    ),
+    "experiment.dtype": str,
+    "experiment.batch_size": int | None,
+    "experiment.device": str,
+    "outcome.status": str,
+    "outcome.detail": str,
+    "verification.code": str,
+    "run": None,
+    "latency.ms": _Positive,
+    "latency.values_ms": Annotated[list[_Positive], msgspec.Meta(min_length=1)],
+}
+"""What readers need of a record, which an older version or another tool may have written, by its path."""
+_TYPES: dict[ValueKind, Any] = {TEXT: str, INTEGER: int, NUMBER: float, FLAG: bool, LIST: list, OBJECT: dict}  # fmt: skip
+_BOUNDS = {"exclusiveMinimum": "gt", "minimum": "ge"}
 
 
-_EXPERIMENT = ("runtime", "frontend", "target", "dtype", "batch_size", "device")
-_Record = msgspec.defstruct(
-    "_Record",
-    [
-        ("model", msgspec.defstruct("_Model", ["name", "suite"])),
-        ("experiment", msgspec.defstruct("_Experiment", [("test", Literal[TESTS]), *_EXPERIMENT])),
-        ("outcome", msgspec.defstruct("_Outcome", ["status", "detail"])),
-        ("verification", msgspec.defstruct("_Verification", ["code"])),
-        ("run", dict[str, Any]),
-        ("latency", _Latency | None, None),
-        ("runs", list[_Run] | None, None),
-    ],
-)
-"""What readers need of a record, which an older version or another tool may have written."""
+def _type(field: Field) -> Any:
+    """The type of a value that may be missing. A missing one may be null too."""
+    kind: Any = _TYPES[field.kind]
+    items = field.checks.get("items", {}).get("type")
+    if items == "string":
+        kind = list[str]
+    elif items == "number":
+        kind = list[float]
+    if field.kind is INTEGER:
+        kind = Annotated[int, msgspec.Meta(le=2**63 - 1)]
+    if bounds := {_BOUNDS[k]: v for k, v in field.checks.items() if k in _BOUNDS}:
+        kind = Annotated[kind, msgspec.Meta(**bounds)]
+    return kind | None
+
+
+def _form(above: str = "") -> Any:
+    """The class of a section of a record, or of the whole: what is there has the type of its field."""
+    members: list[Any] = []
+    for field in FIELDS:
+        parent, _, name = field.path.rpartition(".")
+        if not field.path or parent != above or not name.isidentifier():
+            continue
+        form: Any = _NEEDED.get(field.path)
+        has_needed = any(f"{path}.".startswith(f"{field.path}.") for path in _NEEDED)
+        is_needed = has_needed and not (field.nullable and field.kind is OBJECT)
+        if field.path == "runs":
+            form = list[_Run] | None
+        elif field.kind is OBJECT and any(f.path.startswith(f"{field.path}.") for f in FIELDS):
+            form = _form(field.path) if is_needed else _form(field.path) | None
+        form = form or _type(field)
+        members.append((name, form) if is_needed else (name, form, None))
+    members.sort(key=len)  # those with a default are last
+    return msgspec.defstruct(f"_{above or 'Record'}".replace(".", "_"), members)
+
+
+_record = functools.cache(_form)
 
 
 def read(path: Path) -> list[Record]:
@@ -144,18 +198,50 @@ def read(path: Path) -> list[Record]:
     ]
 
 
-def _parse(path: Path, number: int, line: str) -> Record:
+def check_form(record: Mapping[str, Any]) -> None:
+    """Raise ValueError if a value of a record has another type than that of its field, or a name could leave its folder."""
+    msgspec.convert(record, _record())
+
+
+def check(records: Iterable[Record]) -> None:
+    """Raise BadRecords, naming file and line, for the first record that does not follow the schema of this version."""
+    validator = jsonschema.Draft202012Validator(fields.schema(FIELDS))
+    for record in records:
+        for problem in validator.iter_errors(record.data):
+            where = ".".join(map(str, problem.absolute_path)) or "record"
+            message = textwrap.shorten(problem.message, 300, placeholder=" …")
+            raise BadRecords(
+                f"{record.where}: {where}: {message}; expected a record of this version of the project"
+            )
+
+
+@contextlib.contextmanager
+def explained(records: Iterable[Record]) -> Iterator[None]:
+    """Raise BadRecords in place of the error that a value causes which a record lacks, or which has another form."""
     try:
-        known: Any = msgspec.json.decode(line, type=_Record)
+        yield
+    except (LookupError, TypeError, AttributeError, ArithmeticError):
+        check(records)
+        raise
+
+
+def _parse(path: Path, number: int, line: str) -> Record:
+    if len(line) > MOST_CHARS:
+        raise BadRecords(
+            f"{path}:{number}: found a line of {len(line):,} characters, expected at most {MOST_CHARS:,}; take it out"
+        )
+    try:
+        known: Any = msgspec.json.decode(line, type=_record())
+        data = json.loads(line)
     except msgspec.ValidationError as error:
         raise BadRecords(
-            f"{path}:{number}: {error}; --results wants a results.jsonl of this project"
+            f"{path}:{number}: {error}; expected a record of this project, as in a results.jsonl of its own"
         ) from error
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRecords(
             f"{path}:{number}: not valid JSON ({error}); make the file again with"
             " `snakemake --cores <n> --force results/latency.csv`, or take the line out"
         ) from error
     if known.latency and not known.runs:
         raise BadRecords(f"{path}:{number}: a latency without runs")
-    return Record(path, number, json.loads(line))
+    return Record(path, number, data)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 
-from scripts.core import atomic, exits
+from scripts.core import atomic, exits, private
 from scripts.matrix import feature
 from scripts.matrix.matrix import Matrix
 from scripts.records import columns, fields
@@ -46,7 +46,14 @@ class Stored:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         with self.jsonl.open(encoding="utf-8", newline="\n") as text:
-            yield from map(json.loads, text)
+            for number, line in enumerate(text, 1):
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise ValueError(f"{self.jsonl}:{number}: not valid JSON ({error})") from error
+                if not isinstance(record, dict):
+                    raise ValueError(f"{self.jsonl}:{number}: found {line:.40}, expected a record")
+                yield record
 
 
 @dataclass(frozen=True)
@@ -105,8 +112,8 @@ class RowSet:
             yield record
 
     def write(self, content: Content, jsonl: Path, csv: Path, md: Path) -> Iterable[Record]:
-        """Write the files, and return the records. Raises OSError."""
-        checked = self.checked(content.records)
+        """Write the files, and return the records. They have nothing that identifies this user or machine (core/private.py). Raises OSError."""
+        checked = self.checked(map(private.cleaned, content.records))
         records = Stored(jsonl) if self.alike else list(checked)
         atomic.write_parts(jsonl, lines(checked if self.alike else records))
         table = self.columns if self.alike else columns.with_bases(self.columns, records)

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from scripts.core import checkout
+from scripts.core.console import Console
 from scripts.matrix import stages
 from scripts.records import row_set
 from scripts.records.screen import plain_table

@@ -17,11 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
+from scripts.core.console import Console
 from scripts.matrix import stages
 from scripts.matrix.stage import STATUS, TIMING
 from scripts.run import progress

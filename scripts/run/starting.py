@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scripts.core import checkout
-from scripts.matrix import expansion, feature, settings
+from scripts.core import checkout, machine
+from scripts.matrix import expansion, feature, settings, threads
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.toolchains import PINNED
 from scripts.run import outputs
@@ -62,6 +62,8 @@ def warnings(run: Run) -> Iterator[str]:
 
 def problems(run: Run, may_submit: bool) -> list[str]:
     """What keeps a configuration from being run. `may_submit`: whether jobs may go to a cluster."""
+    if not may_submit and (problem := _thread_problem(run.matrix)):
+        return [problem]
     tuned = [target.name for target in run.matrix.targets.values() if target.tuned]
     if may_submit and tuned:  # a node would decide again, by its own CPU, which results are used
         return [
@@ -70,3 +72,18 @@ def problems(run: Run, may_submit: bool) -> list[str]:
     if run.plan.with_conda:
         return []
     return [problem for check in feature.hooks("problems") for problem in check(run.matrix)]
+
+
+def _thread_problem(matrix: Matrix) -> str:
+    """What is wrong with `measure.threads` on this machine; "" if nothing is. Nodes of a cluster may have more CPUs, and verify it.
+
+    Between the cores and the CPUs (hyper-threads), the rows of IREE fail and baselines are measured.
+    """
+    most, cpus = threads.most(matrix.measure, otherwise=1), machine.usable_cpu_count()
+    of_iree = any(target.on_cpu for target in matrix.targets.values())
+    if most <= cpus or not (of_iree or any(one.on_cpu for one in matrix.baselines.values())):
+        return ""
+    return (
+        f"measure.threads: found {most}, but this process may use {cpus} CPUs; set {cpus} or less, or give the profile "
+        "of a cluster (--profile) whose nodes have that many"
+    )

@@ -14,12 +14,12 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, digest, exits, options
+from scripts.core import atomic, commands, digest, exits, options, private
 from scripts.core.digest import Digest
 from scripts.core.machine import physical_cores
 from scripts.core.options import option
@@ -36,7 +36,10 @@ LOG_CHARS = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    name: str = option(platform.node(), help="of this machine, for the rows (default: host name)")
+    name: str = option(
+        f"{platform.machine()}-{private.machine_id()[:4]}",
+        help="of this machine, for the rows (default: its architecture and four digits)",
+    )
     threads: int | None = option(None, help="CPU threads (default: physical cores)")
     device: str | None = option(
         None, help="device URI, such as cuda://1 (default: that of the target)"
@@ -50,19 +53,22 @@ class Options:
 def main() -> None:
     args = options.parse(Options)
     folder = Path(__file__).absolute().parents[2]
-    bundle = atomic.read_json(folder / BUNDLE)
-    number = bundle.get("threads")
+    try:
+        bundle = atomic.read_json(folder / BUNDLE)
+        _check_files(folder, bundle["files"])
+        words = [str(word) for word in bundle["command"]]
+        words[words.index("--device") + 1] = args.device or words[words.index("--device") + 1]
+        kept = {key: bundle[key] for key in ("row", "fingerprint")}
+        number = bundle.get("threads")
+    except (LookupError, TypeError, AttributeError, ValueError, OSError) as error:
+        exits.fail(
+            f"{folder / BUNDLE}: not that of a bundle ({error!r:.300}); copy the bundle again"
+        )
     if number and args.threads not in (None, number):
         exits.fail(
             f"this bundle is of a row with {number} threads, found --threads {args.threads}: leave the option out, or make a "
             "bundle of the row with that number"
         )
-    for name, recorded in bundle["files"].items():
-        if what := digest.difference(folder / name, Digest(**recorded)):
-            exits.fail(f"{folder / name}: {what}; copy the bundle again")
-    words = list(bundle["command"])
-    if args.device:
-        words[words.index("--device") + 1] = args.device
     if args.threads:
         words += ["--threads", str(args.threads)]
     record = {
@@ -70,14 +76,13 @@ def main() -> None:
         "name": re.sub(r"[^\w.-]+", "-", args.name).strip("-.") or "elsewhere",
         "system": f"{platform.system()} {platform.machine()}",
         "cores": physical_cores(),
-        "row": bundle["row"],
-        "fingerprint": bundle["fingerprint"],
+        **kept,
         **verified(folder, words),
         "timing": None,
     }
     if record["returncode"] == 0:
         record["timing"] = timed(folder, record["verified"]["command"], Rule(budget_s=args.budget))
-    atomic.write_json(args.out, record)
+    atomic.write_json(args.out, private.cleaned(record))
     if record["returncode"] != 0:
         exits.fail(f"not measured, see above; {args.out} says why")
     member = record["timing"]["members"][MEMBER]
@@ -85,6 +90,16 @@ def main() -> None:
         exits.fail(f"{member['detail']}; {args.out} says it too")
     print(f"verified; ms per call: {', '.join(f'{ms:.4g}' for ms in member['values_ms'])}")
     print(f"{args.out}: vmfbench import {args.out} adds it to the results of a checkout")
+
+
+def _check_files(folder: Path, recorded: Mapping[str, Any]) -> None:
+    """Exit if a file of the bundle is not the recorded one, or is none of its folder."""
+    for name, values in recorded.items():
+        path = folder / name
+        if not (path.is_file() and path.resolve().is_relative_to(folder.resolve())):
+            exits.fail(f"{path}: found no file in the folder of the bundle; copy the bundle again")
+        if what := digest.difference(path, Digest(**values)):
+            exits.fail(f"{path}: {what}; copy the bundle again")
 
 
 def verified(folder: Path, words: Sequence[str]) -> dict[str, Any]:

@@ -24,11 +24,13 @@ def main() -> None:
     registry.load()
     args = options.parse(Options)
     try:
-        records = [record.data for record in results_file.read(args.results)]
-        atomic.write_text(args.out, page(Source(args.results.parent, records)))
+        records = results_file.read(args.results)
+        with results_file.explained(records):
+            text = page(Source(args.results.parent, [record.data for record in records]))
+        atomic.write_text(args.out, text)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
-    except (ValueError, LookupError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         exits.fail(
             f"a file below {args.results.parent} has another form than expected ({type(error).__name__}: {error}); was it "
             "made by another version? Its next run makes it again"

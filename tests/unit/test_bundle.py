@@ -1,6 +1,10 @@
 """bundle: which cells have a reproducer, and what its files say."""
 
+import base64
 import dataclasses
+import gzip
+import platform
+import re
 import sys
 import tarfile
 from pathlib import Path
@@ -9,15 +13,16 @@ import numpy as np
 import pytest
 import zstandard
 
-from scripts.core import atomic, tensors
+from scripts.core import atomic, private, tensors
 from scripts.core.tensors import Signature, TensorType
-from scripts.features.reproduce import bundling
+from scripts.features.compare.history import store
+from scripts.features.reproduce import bundling, issue
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.reduction import mismatch
 from scripts.features.reproduce.verbs import bundle as command
 from scripts.iree import shell
 from scripts.records import results_file
-from scripts.stages import aggregate_results
+from scripts.stages import aggregate_results, measure_elsewhere, write_report
 from scripts.supervise.outcome import Outcome
 
 CELL = "conv/mlir/llvm-cpu"
@@ -281,3 +286,109 @@ def test_an_executable_that_hangs_is_in_the_bundle_by_itself(tree, run, ended):
         in text
     )
     assert "`./run_executable.sh` in the attached folder" in text
+
+
+PLANTED = {
+    "/home/planted-home": "home folder",
+    "planteduser": "user name",
+    "planted-host": "host name",
+    "planted-secret-value": "value of an environment variable",
+    "planted-password": "token in an address",
+}
+SAID = (
+    "error: /home/planted-home/mine.py:3: planteduser@planted-host could not read /tmp/torchinductor_planteduser/x, "
+    "https://token:planted-password@wheels.example.com/simple with planted-secret-value"
+)
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """A user, a host and variables that are looked for in what is written; and a search of files, compressed ones too."""
+    monkeypatch.setattr(platform, "node", lambda: "planted-host")
+    variables = {"HOME": "/home/planted-home", "LOGNAME": "planteduser", "HUB_TOKEN": "planted-secret-value", "OTHER": "planted-other"}  # fmt: skip
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    private._replacing.cache_clear()
+    private._names.cache_clear()
+
+    def named(folder: Path) -> dict[str, list[str]]:
+        """What is found of what was planted, by file."""
+        texts = {}
+        for path in filter(Path.is_file, [folder, *folder.rglob("*")]):
+            data = path.read_bytes()
+            if path.suffix == ".zst":
+                data = zstandard.ZstdDecompressor().stream_reader(data).read()
+            texts[str(path)] = data.decode(errors="replace")
+            for packed in re.findall(r'type="text/plain" [^>]*>([^<]*)<', texts[str(path)]):
+                texts[str(path)] += gzip.decompress(base64.b64decode(packed)).decode()
+        words = [*PLANTED, "planted-other"]
+        return {
+            name: there
+            for name, text in texts.items()
+            if (there := [w for w in words if w in text])
+        }
+
+    yield named
+    private._replacing.cache_clear()
+    private._names.cache_clear()
+
+
+def test_what_is_written_for_others_has_nothing_that_identifies_or_opens(
+    tree, run, ended, results, planted, monkeypatch
+):
+    model = dataclasses.replace(results.matrix.models["tiny"], file="/home/planted-home/tiny.py")
+    models = results.matrix.models | {"tiny": model}
+    results.matrix = dataclasses.replace(results.matrix, models=models)
+    tree(ended("error", "compile", CELL, "no", SAID) | ended("error", "verify", "tiny/mlir/llvm-cpu", "no", SAID))  # fmt: skip
+    for log in Path("results").rglob("log.txt"):
+        log.write_text(f"$ command\n{SAID}\n")
+    assert planted(Path("results/compile")), "the log of a stage stays as it is"
+    monkeypatch.setattr(sys, "argv", ["x", "--out", "results/report.html"])
+    write_report.main()
+    store.keep(Path("results/results.jsonl"), "latency")
+    run("--failed")
+    issue.write(Path("results/bundles"), issue.IREE, SAID, {"What happened?": SAID})
+    for name in ("results.jsonl", "latency.csv", "latency.md", "report.html", "history", "bundles"):
+        assert planted(Path("results", name)) == {}
+    rows = Path("results/results.jsonl").read_text()
+    assert "~/tiny.py" in rows
+    assert "https://***@wheels.example.com/simple with ***" in rows
+    assert "<user>@<host> could not read /tmp/torchinductor_<user>/x" in rows
+    text = Path("results/bundles/conv__mlir__llvm-cpu/log.txt").read_text()
+    assert "error: ~/mine.py:3: <user>@<host> could not read" in text
+
+
+def test_a_record_of_another_machine_has_nothing_that_identifies_it(tmp_path, planted, monkeypatch):
+    monkeypatch.setattr(measure_elsewhere, "__file__", str(tmp_path / "a/b/c.py"))
+    bundle = {"files": {}, "command": ["--device", "local-task"], "row": {}, "fingerprint": ""}
+    atomic.write_json(tmp_path / "measure.json", bundle)
+    ended = {"returncode": 1, "verified": None, "log": SAID}
+    monkeypatch.setattr(measure_elsewhere, "verified", lambda *_: ended)
+    name = next(
+        f for f in dataclasses.fields(measure_elsewhere.Options) if f.name == "name"
+    ).default
+    assert platform.uname().node not in name
+    monkeypatch.setattr(sys, "argv", ["x", "--out", str(tmp_path / "record.json")])
+    with pytest.raises(SystemExit):
+        measure_elsewhere.main()
+    assert planted(tmp_path) == {}
+    assert "~/mine.py:3" in (tmp_path / "record.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given_text", "text"),
+    [
+        ("planteduser", "planteduser"),
+        ("planteduser/mlir/llvm-cpu", "planteduser/mlir/llvm-cpu"),
+        ("results/compile/planteduser/log.txt", "results/compile/planteduser/log.txt"),
+        ("/scratch/planteduser/x y", "/scratch/<user>/x y"),
+        ("/home/planted-home-2/x", "/home/planted-home-2/x"),
+        ("/home/planted-home", "~"),
+        ("git+https://a@b.example/x", "git+https://***@b.example/x"),
+        ("https://b.example/x@1.0", "https://b.example/x@1.0"),
+        ("planted-host.example is down", "<host>.example is down"),
+    ],
+)
+def test_names_are_replaced_where_they_are_no_names_of_cells(planted, given_text, text):
+    assert private.text(given_text) == text
+    assert private.cleaned({given_text: [given_text, 1]}) == {text: [text, 1]}

@@ -179,11 +179,11 @@ def test_details_have_stages_generations_commands_and_the_end_of_the_log(source)
 def test_the_end_of_a_log_is_whole_lines(tmp_path):
     log = tmp_path / "log.txt"
     log.write_text("".join(f"line {n} ä\n" for n in range(1000)))
-    end = rows.end_of(log, 50)
+    end = rows.end_of(tmp_path, f"{tmp_path.name}/log.txt", 50)
     assert end.startswith("line 9")
     assert end.endswith("line 999 ä\n")
     assert len(end) <= 50
-    assert rows.end_of(tmp_path / "none.txt", 50) == ""
+    assert rows.end_of(tmp_path, f"{tmp_path.name}/none.txt", 50) == ""
 
 
 def test_the_map_has_each_row_once_with_baselines_first(source):

@@ -6,11 +6,11 @@ import shlex
 import sys
 from pathlib import Path
 
-from rich.console import Console
 from snakemake.exceptions import WorkflowError
 
 # Snakemake has put the folder of the Snakefile on sys.path.
 from scripts.core import checkout
+from scripts.core.console import Console
 from scripts.features import registry
 from scripts.matrix import cell, feature, settings
 from scripts.run import (

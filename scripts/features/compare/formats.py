@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from scripts.core.console import Console
 from scripts.features.compare.code_changes import CodeChange, DispatchChange
 from scripts.features.compare.comparing import AMOUNTS, AmountChange, Change, Comparison
 from scripts.features.compare.latencies import (
@@ -50,17 +49,17 @@ def as_text(comparison: Comparison, with_all: bool = False) -> str:
     """Return the comparison for a terminal."""
     out = io.StringIO()
     console = Console(file=out, width=WIDTH, highlight=False)
-    console.print(escape(f"{comparison.before} → {comparison.after}"))
+    console.print(f"{comparison.before} → {comparison.after}")
     for section in sections(comparison, with_all):
         table = Table(title=section.title, title_justify="left", caption_justify="left")
         table.caption = section.note or None
         for place, name in enumerate(section.head):
             table.add_column(name, justify="right" if place in section.right else "left")
         for row in section.rows:
-            table.add_row(*map(escape, row))
+            table.add_row(*row)
         console.print(table)
     for line in summary(comparison):
-        console.print(escape(line))
+        console.print(line)
     return out.getvalue()
 
 

@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from scripts.core import atomic, tensors
+from scripts.core import atomic, private, tensors
 from scripts.core.archive import SCOPE
 from scripts.core.tensors import Signature, TensorType
 from scripts.features.profile import compile_page
@@ -295,8 +295,10 @@ def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bo
 
 
 def pack(folder: Path) -> Path:
-    """Write <folder>.tar.zst next to a folder, without the names and numbers of this machine's users."""
+    """Write <folder>.tar.zst next to a folder. Neither has what identifies this machine and its users (core/private.py)."""
     import zstandard
+
+    private.clean(folder)
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0

@@ -10,7 +10,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from scripts.core import atomic, checkout, digest, python_source
+from scripts.core import atomic, checkout, digest, private, python_source
 from scripts.features.reproduce.case import VERIFY, NoCase, recorded
 from scripts.matrix import threads
 from scripts.records.results_file import Record, cell_of
@@ -61,6 +61,7 @@ def write(root: Path, record: Record, folder: Path) -> None:
         copy = folder / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
+    private.clean(folder)
     words = [word for option, name in options.items() for word in (option, name)]
     bundle = {
         "command": [*words, *command.words(*KEPT), "--raw-inputs", "inputs"],
@@ -69,7 +70,7 @@ def write(root: Path, record: Record, folder: Path) -> None:
         "row": record.data,
         "threads": threads.of(cell),
     }
-    atomic.write_json(folder / BUNDLE, bundle)
+    atomic.write_json(folder / BUNDLE, private.cleaned(bundle))
     script = folder / "run.sh"
     script.write_text(_SCRIPT.format(cell=cell, version=record.data["versions"]["iree"]), "utf-8")
     script.chmod(0o755)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from scripts.core import private
+
 ISSUE = "ISSUE.md"
 IREE = "https://github.com/iree-org/iree/issues"
 """The tracker of IREE's compiler and runtime."""
@@ -22,7 +24,7 @@ def write(folder: Path, tracker: str, title: str, sections: Mapping[str, str]) -
     parts = [f"<!-- Tracker: {tracker} -->", f"# {title}"]
     for heading, body in sections.items():
         parts += [f"### {heading}", body] if heading else [body]
-    (folder / ISSUE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    (folder / ISSUE).write_text(private.text("\n\n".join(parts)) + "\n", encoding="utf-8")
 
 
 def fenced(kind: str, code: str) -> str:

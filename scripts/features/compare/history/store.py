@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -21,18 +20,20 @@ from typing import Any
 
 import msgspec
 
-from scripts.core import atomic, checkout, machine
+from scripts.core import atomic, checkout, machine, private
 from scripts.features.compare.pairs import toolchain_of, versions_of
 
 FOLDER = Path("results/history")
 LEVEL = 10
 """Compression level of zstandard."""
+MOST_BYTES = 2**31
+"""Of the records of an aggregate: more than a hundred thousand rows have."""
 KINDS = ("latency", "kernels", "tuned")
 """The aggregates that are kept: the names of their CSV files."""
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """The machine that aggregated: its name, its CPU, and the cores that could be used."""
+    """The machine that aggregated: a name that only tells machines apart (its host name, of histories from before), its CPU, and the cores that could be used."""
 
     name: str
     cpu: str
@@ -101,12 +102,18 @@ class Kept:
         import zstandard
 
         try:
-            text = zstandard.decompress(self.path.read_bytes())
+            with zstandard.open(self.path) as file:
+                text = file.read(MOST_BYTES + 1)
         except (OSError, zstandard.ZstdError) as error:
             raise Damaged(f"{self.path}: cannot be read ({error})") from error
+        if len(text) > MOST_BYTES:
+            raise Damaged(f"{self.path}: unpacks to more than {MOST_BYTES:,} bytes; delete it")
         if id_of(text) != self.entry.id:
             raise Damaged(f"{self.path}: its content is not the one that was kept")
-        yield from _decoded(text)
+        try:
+            yield from _decoded(text)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise Damaged(f"{self.path}: no records ({error}); delete it") from error
 
 
 def keep(records: Path, kind: str) -> None:
@@ -158,7 +165,7 @@ def _described(
         round(time.time(), 3),
         (min(started), max(started)) if started else None,
         commit(checkout.ROOT),
-        Machine(platform.node(), machine.cpu_name(), machine.physical_cores()),
+        Machine(private.machine_id(), machine.cpu_name(), machine.physical_cores()),
         {
             toolchain: {package: sorted(known) for package, known in sorted(packages.items())}
             for toolchain, packages in sorted(versions.items())
@@ -194,7 +201,9 @@ def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept],
         except (OSError, msgspec.MsgspecError) as error:
             wrong.append(f"{path}: not an entry of a history ({error})")
             continue
-        if entry.kind in kinds:
+        if entry.id != path.stem:
+            wrong.append(f"{path}: is the entry {entry.id!r:.80}, expected the name of its file")
+        elif entry.kind in kinds:
             kept.append(Kept(entry, path.with_name(f"{entry.id}.jsonl.zst")))
     return sorted(kept, key=lambda entry: (entry.entry.made, entry.entry.id)), wrong
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from scripts.features.compare import (
     recompiling,
     remeasuring,
 )
-from scripts.features.compare.comparing import Settings, compare
+from scripts.features.compare.comparing import Comparison, Settings, compare
 from scripts.features.compare.history import store
 from scripts.features.compare.latencies import Estimate
 from scripts.features.compare.pairs import Pair
@@ -28,7 +29,7 @@ from scripts.matrix import cell, settings
 from scripts.matrix.reading import ConfigError
 from scripts.records import ci_formats
 from scripts.records.ci_formats import BAD_INPUT
-from scripts.records.results_file import BadRecords, read
+from scripts.records.results_file import BadRecords, explained, read
 from scripts.timing.turns import Rule
 
 RESULTS = Path("results")
@@ -45,7 +46,8 @@ def main() -> int:
     before, after = args.toolchain or map(str, (args.against or args.rows[0], args.rows[-1]))
     try:
         thresholds = _settings(args.configfile)
-        rows = [[record.data for record in read(_rows_file(path))] for path in args.rows]
+        read_rows = [read(_rows_file(path)) for path in args.rows]
+        rows = [[record.data for record in records] for records in read_rows]
         if args.against:
             results = _rows_file(args.rows[0]).parent
             history = args.history or str(results / store.FOLDER.name)
@@ -58,27 +60,13 @@ def main() -> int:
                     f"{history}: the results of {before} are not beside it any more, so --why, --remeasure and --recompile have nothing to read; "
                     "--history BEFORE/results/history names that of another folder"
                 )
-        chosen = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
-        chosen = [pair for pair in chosen if cell.selects(args.cell, pair.cell)]
-        if not chosen:
-            problem = f"no cell matches --cell {' '.join(args.cell)}"
-            raise BadRecords(problem if args.cell else "there are no rows")
-        compiled = [pair for pair in chosen if args.why and code_changes.has_code(pair)]
-        codes = [code_changes.of_pair(pair, _folders(args)) for pair in compiled]
-        passes = [one for pair in chosen for one in pass_changes.of_pair(pair, _folders(args))]
-        comparison = compare(chosen, before, after, thresholds, None, codes, passes)
-        again = recompiled = None
-        if args.remeasure:
-            again = _again(args, comparison.measurable, chosen, _timed_again)
-            codes = [code_changes.of_pair(p, _folders(args), again.get(p.cell)) for p in compiled]
-        if args.recompile or args.remeasure:
-            every = [pair.cell for pair in chosen if recompiling.is_compiled(pair)]
-            cells = every if args.recompile else comparison.recompilable
-            recompiled = _again(args, cells, chosen, _compiled_again)
-        if again or recompiled:
-            comparison = compare(
-                chosen, before, after, thresholds, again, codes, passes, recompiled
-            )
+        with explained(itertools.chain(*read_rows)):
+            chosen = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
+            chosen = [pair for pair in chosen if cell.selects(args.cell, pair.cell)]
+            if not chosen:
+                problem = f"no cell matches --cell {' '.join(args.cell)}"
+                raise BadRecords(problem if args.cell else "there are no rows")
+            comparison = _compare(args, chosen, (before, after), thresholds)
     except (BadRecords, ConfigError, NoCase, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
     by_format = {
@@ -163,6 +151,29 @@ def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
     """The folders in which the runs were started."""
     folders = [_rows_file(path).absolute().parent.parent for path in args.rows]
     return folders[0], folders[-1]
+
+
+def _compare(
+    args: argparse.Namespace, chosen: Sequence[Pair], names: tuple[str, str], thresholds: Settings
+) -> Comparison:
+    """Compare pairs of rows by what they say and, as asked, by their code and by what is measured now."""
+    folders = _folders(args)
+    compiled = [pair for pair in chosen if args.why and code_changes.has_code(pair)]
+    codes = [code_changes.of_pair(pair, folders) for pair in compiled]
+    passes = [change for pair in chosen for change in pass_changes.of_pair(pair, folders)]
+    by_rows = compare(chosen, *names, thresholds, None, codes, passes)
+    again: dict[str, Estimate] = {}
+    recompiled: dict[str, Estimate] = {}
+    if args.remeasure:
+        again = _again(args, by_rows.measurable, chosen, _timed_again)
+        codes = [code_changes.of_pair(pair, folders, again.get(pair.cell)) for pair in compiled]
+    if args.recompile or args.remeasure:
+        every = [pair.cell for pair in chosen if recompiling.is_compiled(pair)]
+        cells = every if args.recompile else by_rows.recompilable
+        recompiled = _again(args, cells, chosen, _compiled_again)
+    if not (again or recompiled):
+        return by_rows
+    return compare(chosen, *names, thresholds, again, codes, passes, recompiled)
 
 
 def _again(

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from scripts.core import exits
+from scripts.core.console import Console
 from scripts.features.compare.history import series, store, words
 from scripts.features.compare.history.series import LATENCY, NoSuchValue, Series, Step
 from scripts.features.compare.history.store import Damaged, Kept

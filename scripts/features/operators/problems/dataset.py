@@ -26,7 +26,7 @@ _REQUIRED = (
     "runtime_ms", "relative_runtime_to_kernel_launch", "is_overhead_dominated_op", "count",
 )  # fmt: skip
 _MAPPING_COLUMNS = ("operator name", "args", "used in model")
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+_HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?")
 _SUFFIXES = (".parquet", ".json", ".jsonl")
 
 Row = Mapping[str, Any]

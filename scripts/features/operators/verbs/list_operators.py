@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from scripts.core import atomic, exits
+from scripts.core.console import Console
 from scripts.features.operators.problems import argument_values, dataset, selection, traces
 from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.problems.selection import Selection

@@ -15,7 +15,7 @@ from scripts.core import atomic, exits
 from scripts.features.report import formats as record_formats
 from scripts.features.report.formats import CELL_KEYS, Export, as_text, named
 from scripts.matrix import cell, feature
-from scripts.records.results_file import BadRecords, Record, read
+from scripts.records.results_file import BadRecords, Record, explained, read
 
 RESULTS = Path("results/results.jsonl")
 
@@ -27,7 +27,8 @@ def main() -> None:
         written = args.results.stat().st_mtime
         timestamp = written if args.timestamp is None else args.timestamp
         export = Export(select(records, args.cell, args.only), records, timestamp)
-        rendered = module.render(export, args)
+        with explained(records):
+            rendered = module.render(export, args)
         files = _placed(rendered, args, module)
         for path, text in files.items():
             atomic.write_text(path, text)

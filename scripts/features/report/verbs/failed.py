@@ -28,6 +28,8 @@ from scripts.timing.group_timing import MemberTiming
 
 TASKS = "--tasks"
 """The option for the tasks of a batch's worker, which are in the folder of the stage."""
+DETAIL_CHARS = 2000
+"""How much is printed of the line that says what went wrong."""
 REPEATED = "results/repeat"
 """The folder for the files of repeated stages, instead of results/."""
 
@@ -81,7 +83,7 @@ def _show(listed: list[tuple[Outcome, str, str]]) -> None:
             print("First errors of cells that a remedy has compiled:\n")
         for ended, _, tried in shown:
             print(f"{ended.stage} {ended.cell}: {ended.status} ({ended.reason})")
-            print(f"    {ended.detail}")
+            print(f"    {ended.detail:.{DETAIL_CHARS}}")
             if tried:
                 print(f"    remedies: {tried}")
             print(f"    log:    {ended.log}\n    repeat: {repeat(ended)}\n")
@@ -133,7 +135,15 @@ def repeat(ended: Outcome) -> str:
 def last_matrix(results: Path) -> Matrix | None:
     """The matrix of the last run; None if none is recorded. Raises OSError or ValueError."""
     last = results / "logs" / "matrix.json"
-    return Matrix.from_json(atomic.read_json(last)) if last.exists() else None
+    if not last.exists():
+        return None
+    values = atomic.read_json(last)
+    try:
+        return Matrix.from_json(values)
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{last}: not the matrix of a run ({error}); the next run makes it again"
+        ) from error
 
 
 def failures(results: Path, matrix: Matrix | None) -> list[Outcome]:

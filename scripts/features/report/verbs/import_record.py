@@ -22,13 +22,13 @@ def main() -> None:
     args = parser.parse_args()
     for path in args.records:
         try:
-            data = atomic.read_json(path)
+            data = imported.load(path)
             row = imported.row(data, str(path))
+            kept = imported.place(args.results, imported.read(data))
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write_json(kept, data)
         except (OSError, ValueError) as error:
             exits.fail(f"{path}: {error}")
-        kept = imported.place(args.results, imported.read(data))
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_json(kept, data)
         ended = row["outcome"]
         said = f"{row['latency']['ms']:.4g} ms" if row["latency"] else ended["reason"]
         print(f"{kept}: {cell_of(row)}: {ended['status']} ({said})")

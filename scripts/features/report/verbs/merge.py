@@ -40,9 +40,12 @@ def main() -> None:
     if out.resolve() in {path.resolve() for path in args.results}:
         exits.fail(f"{out} is one of the files to merge; give another folder with -o")
     try:
-        read = {path: [record.data for record in results_file.read(path)] for path in args.results}
+        files = {path: results_file.read(path) for path in args.results}
+        for records in files.values():
+            results_file.check(records)
     except BadRecords as error:
         exits.fail(str(error))
+    read = {path: [record.data for record in records] for path, records in files.items()}
     merged, conflicts = merge(read, args.prefer)
     for line in conflicts[:NAMED]:
         print(line)

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 
+from scripts.core import private
 from scripts.features.report.web import rows, views
-from scripts.features.report.web.page_source import Source
+from scripts.features.report.web.page_source import Source, View
 
 HERE = Path(__file__).parent
 LIBRARIES = ("vendor/d3.min.js", "vendor/plot.min.js")
@@ -49,7 +50,9 @@ def packed(value: object) -> str:
 
     Raises ValueError for NaN and infinities.
     """
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(
+        private.cleaned(value), allow_nan=False, ensure_ascii=False, separators=(",", ":")
+    )
     return base64.b64encode(gzip.compress(text.encode(errors="replace"), LEVEL, mtime=0)).decode()
 
 
@@ -61,7 +64,7 @@ def policy_hash(script: str) -> str:
 def _elements(source: Source) -> Iterator[str]:
     """Yield the elements with the data."""
     known = views.loaded()
-    selected = {view.name: view.select(source) for view in known}
+    selected = {view.name: _selected(view, source) for view in known}
     tabs = [
         {
             "name": view.name,
@@ -77,6 +80,15 @@ def _elements(source: Source) -> Iterator[str]:
         yield _element(f"view-{name}", data)
     for number, block in enumerate(rows.details(source)):
         yield _element(f"details-{number}", block)
+
+
+def _selected(view: View, source: Source) -> object:
+    """Return the data of a view. Raises ValueError, with the name of the view, if a file that it reads has another form."""
+    try:
+        return view.select(source)
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        what = str(error) if isinstance(error, ValueError) else repr(error)
+        raise ValueError(f"view {view.title}: {what}") from error
 
 
 def _element(name: str, value: object) -> str:

@@ -80,11 +80,11 @@ def _short(value: Any) -> Any:
 def details(source: Source) -> list[list[dict[str, Any]]]:
     """Return the details of all rows in blocks, in the order of the records."""
     each = zip(source.records, source.rows, source.stages, strict=True)
-    blocks = [_details(source.root, *place) for place in each]
+    blocks = [_details(source.results, *place) for place in each]
     return [blocks[at : at + BLOCK] for at in range(0, len(blocks), BLOCK)]
 
 
-def _details(root: Path, record: Record, row: Row, runs: Sequence[Run]) -> dict[str, Any]:
+def _details(results: Path, record: Record, row: Row, runs: Sequence[Run]) -> dict[str, Any]:
     latency, ended = record["latency"], record["outcome"]
     most = OK_CHARS if ended["status"] == outcome.OK else FAILED_CHARS
     return {
@@ -94,12 +94,16 @@ def _details(root: Path, record: Record, row: Row, runs: Sequence[Run]) -> dict[
         # Without anything to make good, the stage of remedies ran and did nothing.
         "stages": [stage for stage in runs if stage["stage"] != "remedy" or record.get("remedy")],
         "minimal": command(record, row.failed) if row.failed else "",
-        "log_end": end_of(root / ended["log"], most) if ended.get("log") else "",
+        "log_end": end_of(results, ended.get("log"), most),
     }
 
 
-def end_of(path: Path, most: int) -> str:
-    """Return at most `most` characters of the end of a text file, as whole lines; "" if it cannot be read."""
+def end_of(results: Path, log: str | None, most: int) -> str:
+    """Return at most `most` characters of the end of a log below `results`, as whole lines; "" if it cannot be read, or is elsewhere: the
+    records of others could name any file of this machine."""
+    path = (results.parent / (log or "")).resolve()
+    if not (path.is_relative_to(results.resolve()) and path.is_file()):
+        return ""
     try:
         with path.open("rb") as file:
             size = path.stat().st_size

@@ -164,7 +164,7 @@ def _cluster(source: Source, cluster: Cluster) -> dict[str, Any]:
             "detail": example.detail,
             "command": command(cluster.example, example),
             "log": example.log,
-            "log_end": end_of(source.root / example.log, FAILED_CHARS),
+            "log_end": end_of(source.results, example.log, FAILED_CHARS),
         },
         "remedies": known,
         "blocks": [[model, target, by] for (model, target), by in cluster.blocks.items()],
