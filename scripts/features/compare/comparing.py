@@ -205,9 +205,7 @@ def compare(
 
 
 def _same_versions(pair: Pair) -> bool:
-    return pair.measured is not None and versions_of(pair.measured[0]) == versions_of(
-        pair.measured[1]
-    )
+    return pair.measured is not None and not changed(*map(versions_of, pair.measured))
 
 
 def _outcome(pair: Pair) -> OutcomeChange | None:
