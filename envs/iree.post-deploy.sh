@@ -1,3 +1,3 @@
 # Made by `vmfbench lock`. Snakemake runs it in the environment that conda made of iree.yaml.
-# envs/iree.lock has sha256 0b8f59c1ec0603314a65bf341e2be363ad89edf0f42f4ef2494c8c59004d1a4b.
+# envs/iree.lock has sha256 3dc155a12b39c32b7648520b2583d485f8c0f45a555c6e60f20bc64b0c5e9b19.
 python -m pip install --no-deps --require-hashes --force-reinstall -r envs/iree.lock

@@ -1,3 +1,3 @@
 # Made by `vmfbench lock`. Snakemake runs it in the environment that conda made of torch-mlir.yaml.
-# envs/torch-mlir.lock has sha256 7dbc1d60deb146c92a2e8eaf052421f223aabf5b753a82a334dc9c0db78b5c9f.
+# envs/torch-mlir.lock has sha256 ed6a8803ffa481893e6ad58182eb826224be781a71a9d0ae47772fdebaa208f8.
 python -m pip install --no-deps --require-hashes --force-reinstall -r envs/torch-mlir.lock

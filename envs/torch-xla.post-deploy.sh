@@ -1,3 +1,3 @@
 # Made by `vmfbench lock`. Snakemake runs it in the environment that conda made of torch-xla.yaml.
-# envs/torch-xla.lock has sha256 e951d7527e367bd54997e1ada417df7d75815b695b368616e0b2e6fcc300c7a4.
+# envs/torch-xla.lock has sha256 fb4eb559f99dd4aa425fb09440f08858f345d251a79fa509c2bf33007bf7e837.
 python -m pip install --no-deps --require-hashes --force-reinstall -r envs/torch-xla.lock

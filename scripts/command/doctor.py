@@ -21,7 +21,8 @@ import psutil
 from scripts.core import checkout, machine
 from scripts.iree import tools
 from scripts.iree.backends import BACKENDS
-from scripts.run import environments
+from scripts.matrix import env_files
+from scripts.run import environments, installing, locks
 
 OLDEST_PYTHON = (3, 11)
 MEMORY_GB, RESULTS_GB = 8, 5
@@ -83,12 +84,7 @@ def _python() -> Finding:
 
 
 def _installers() -> Iterator[Finding]:
-    try:
-        from uv import find_uv_bin
-
-        uv = find_uv_bin()
-    except (ImportError, FileNotFoundError):
-        uv = ""
+    uv = installing.uv_program()
     advice = "" if uv else "python -m pip install -r requirements.txt"
     yield Finding("uv", _first_line(uv, "--version") if uv else "none", advice, needed=True)
     conda = _first_line("conda", "--version")
@@ -138,11 +134,26 @@ def _environment(name: str) -> Finding:
     folder = Path(environments.prefix(name))
     what = f"environment {name}"
     if not environments.whole(folder):
-        return Finding(what, "not made", "made by the first run that needs it")
+        return Finding(what, "not made", _python_for(name))
     if not _is_made(name):
         return Finding(what, "made from other pins", "made again by the next run")
     compiler = tools.compiler_of(folder)
-    return Finding(what, f"made{f', iree-compile {tools.release(compiler)}' if compiler else ''}")
+    said = f"made with Python {installing.python_of(folder) or 'of unknown version'}"
+    return Finding(what, f"{said}{f', iree-compile {tools.release(compiler)}' if compiler else ''}")
+
+
+def _python_for(name: str) -> str:
+    """What to do about an environment that is not made, by the versions of Python of its lock that are here."""
+    file = environments.env_file(name)
+    pinned, *others = locks.pythons(locks.lock_file(file), env_files.declared(file).python)
+    made = "made by the first run that needs it"
+    if not installing.uv_program():
+        return made
+    here = next((python for python in (pinned, *others) if installing.find_python(python)), "")
+    if here == pinned:
+        return made
+    without = f"Python {here} is taken" if here else f"install {' or '.join((pinned, *others))}"
+    return f"{made}; uv downloads Python {pinned}, else {without}"
 
 
 def _first_line(*command: str) -> str:

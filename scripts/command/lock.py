@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from scripts.core import atomic, exits
@@ -79,14 +80,23 @@ def with_iree(text: str, version: str) -> str:
 
 
 def resolve(env_file: Path, upgrade: bool = False) -> str:
-    """The lock of an environment file, resolved by uv for every system and the file's Python.
+    """The lock of an environment file, resolved by uv for every system, and for the file's Python and later ones.
 
     Versions of an existing lock are kept if they still fit. Raises LockError with uv's message.
     """
+    lock_file = locks.lock_file(env_file)
     declared = env_files.declared(env_file)
     options = ["--universal", "--fork-strategy", "fewest", *(["--upgrade"] if upgrade else [])]
-    before = _text(locks.lock_file(env_file))
-    return installing.resolve(declared.requirements, declared.python, before, options)
+    # Without hashes: uv would keep them, and an index may have had fewer files, such as those for one Python.
+    before = "\n".join(locks.versions(lock_file)) if lock_file.is_file() else ""
+    lock = installing.resolve(declared.requirements, declared.python, before, options)
+    built = installing.without_wheels(lock, declared.python)
+    with ThreadPoolExecutor() as pool:
+        others = pool.map(lambda python: installing.without_wheels(lock, python), locks.PYTHONS)
+        pythons = [
+            name for name, other in zip(locks.PYTHONS, others, strict=True) if other == built
+        ]
+    return locks.with_pythons(lock, pythons)
 
 
 def files(env_file: Path, lock: str) -> dict[Path, str]:

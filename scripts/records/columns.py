@@ -287,6 +287,7 @@ OTHERS = (
     Field("remedy.tried[].detail", TEXT, "The line of its log that says what went wrong."),
     Field("remedy.tried[].seconds", NUMBER, "Its wall time; 0 if it was not run, or its failure was known.", unit="s", varies=True, checks=FROM_0),
     Field("versions", OBJECT, "Versions of packages, by package.", checks={"additionalProperties": {"type": ["string", "null"]}}),
+    Field("versions.python", TEXT, "Version of Python of the environment of the row's last stage; left out where it was not recorded.", optional=True),
     Field("versions.torch_build", TEXT, "Build of PyTorch (`cu132`, `cpu`); left out where the stage did not run, or the version names none.", optional=True),
 )  # fmt: skip
 """Fields of results/results.jsonl that are not columns: sections, lists, and details of a value."""

@@ -13,7 +13,7 @@ from scripts.timing.ratios import UNDECIDED, Interval
 
 Record = Mapping[str, Any]
 
-PACKAGES = {"torch": "PyTorch", "torch_xla": "PyTorch/XLA", "iree": "IREE"}
+PACKAGES = {"torch": "PyTorch", "torch_xla": "PyTorch/XLA", "iree": "IREE", "python": "Python"}
 """Display names of packages by their keys in `versions`; "frontend" is shown as the exporter."""
 
 

@@ -95,6 +95,7 @@ def iree_record(
     iree = versions.iree(root, matrix, target.env, record["versions"].get("iree"))
     add_export(root, matrix, record, row_cell.to(Kind.PROGRAM), frontend)
     record["versions"] |= iree
+    versions.add_python(root, matrix, record, target.env, frontend.env)
     return record
 
 
@@ -127,10 +128,14 @@ def baseline_record(
         record["export"] = {"rewrites": measured.get("rewrites", [])}
     declared = plugins.runtime(baseline.runtime).versions
     versions.add(record, versions.pins(matrix, baseline.env), declared, record["versions"])
+    of_export = baseline.env
     if matrix.runs_program(row_cell):
         program = matrix.program(row_cell)
         record["experiment"]["frontend"] = program.frontend
-        add_export(root, matrix, record, program, matrix.programs[program.frontend])
+        frontend = matrix.programs[program.frontend]
+        add_export(root, matrix, record, program, frontend)
+        of_export = frontend.env
+    versions.add_python(root, matrix, record, baseline.env, of_export)
     return record
 
 

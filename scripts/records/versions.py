@@ -43,12 +43,30 @@ def iree(root: Path, matrix: Matrix, env: str, measured: str | None) -> dict[str
     `measured`: the version of the runtime that has measured. It stands for the compiler too, unless that
     is a local build.
     """
-    path = root / stages.STAGES["env"].path(env, tools.SAID)
-    try:
-        build = tools.identified(atomic.read_json(path).get("iree-compile", ""))
-    except (OSError, ValueError):  # of conda, or made by an older version
-        build = ""
+    build = tools.identified(_said(root, env).get("iree-compile", ""))
     pinned = pins(matrix, env).get(COMPILER)
     of_build = None if pinned else build.partition(" ")[0]
     known: dict[str, str | None] = {"iree": of_build or measured or pinned}
     return known | ({"iree_build": build} if build else {})
+
+
+def add_python(
+    root: Path, matrix: Matrix, record: dict[str, Any], env: str, of_export: str
+) -> None:
+    """Add the version of Python: the one that verified the row, else that of the environment of the stage where it ended.
+
+    `env`, `of_export`: the environments of the row and of its export. Left out where no file has it.
+    """
+    reference = dict.fromkeys(("reference", "gradients"), matrix.reference_env)
+    by_stage = {**reference, "export": of_export}
+    if "python" not in record["versions"]:
+        python = _said(root, by_stage.get(record["outcome"]["stage"], env)).get("python")
+        record["versions"] |= {"python": python} if python else {}
+
+
+def _said(root: Path, env: str) -> dict[str, str]:
+    """What the environment's tools said when it was made; {} for one of conda or of an older version."""
+    try:
+        return atomic.read_json(root / stages.STAGES["env"].path(env, tools.SAID))
+    except (OSError, ValueError):
+        return {}

@@ -56,11 +56,8 @@ def uv() -> str:
 
     Only the driver's environment has uv, and this module is also imported in others.
     """
-    try:
-        from uv import find_uv_bin
-
-        path = find_uv_bin()
-    except (ImportError, FileNotFoundError):
+    path = uv_program()
+    if not path:
         exits.fail(
             f"{sys.executable} has no uv, which makes the environments; "
             f"`{sys.executable} -m pip install -r requirements.txt` installs it",
@@ -68,6 +65,16 @@ def uv() -> str:
         )
     take_over_indexes()
     return path
+
+
+def uv_program() -> str:
+    """The path of uv of this environment; "" if it has none."""
+    try:
+        from uv import find_uv_bin
+
+        return find_uv_bin()
+    except (ImportError, FileNotFoundError):
+        return ""
 
 
 @functools.cache
@@ -135,28 +142,60 @@ def _place(url: str) -> str:
     return parts.hostname or parts.path.rpartition("@")[2]
 
 
-def install(prefix: Path, python: str, packages: Sequence[str]) -> None:
-    """Make the environment from scratch."""
-    done = process.run_tool([uv(), "venv", "--clear", "--quiet", "--python", python, str(prefix)])
-    if done.returncode > 0:
-        check_python(python)
-    if done.returncode != 0:
-        process.exit_like(done.returncode)
+def install(prefix: Path, pythons: Sequence[str], packages: Sequence[str]) -> None:
+    """Make the environment from scratch, with the first of these versions of Python that can be had."""
+    make_empty(prefix, pythons)
+    add(prefix, packages)
+
+
+def make_empty(prefix: Path, pythons: Sequence[str]) -> str:
+    """Make an environment without packages, and return which of these versions of Python it has.
+
+    It is the first one if the machine has it or uv can download it, else the next one that the machine has. Exits with a
+    message if there is none.
+    """
+    for python in pythons:
+        only_here = [] if python == pythons[0] else ["--no-python-downloads"]
+        command = [uv(), "venv", "--clear", "--quiet", *only_here, "--python", python, str(prefix)]
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+            done = process.run_tool(command, output=said)
+            said.seek(0)
+            message = said.read()
+        if done.returncode == 0:
+            if only_here:
+                print(f"there is no Python {pythons[0]}; Python {python} is taken", flush=True)
+            return python
+        if done.returncode < 0 or find_python(python):
+            sys.stderr.write(message)
+            process.exit_like(done.returncode)
+    others = f" (or {' or '.join(pythons[1:])})" if pythons[1:] else ""
+    exits.fail(
+        f"there is no Python {pythons[0]}{others} on this machine, and uv could not download {pythons[0]}; install it so "
+        "that it is on PATH, or set UV_PYTHON_INSTALL_MIRROR to a mirror of uv's downloads",
+        reason=REASON,
+    )
+
+
+def add(prefix: Path, packages: Sequence[str]) -> None:
+    """Install packages into an environment."""
     interpreter = prefix / "bin" / "python"
     # Importing torch without bytecode takes two to three times as long, in every process. If
     # PYTHONDONTWRITEBYTECODE is set or the folder is read-only, no process would write bytecode.
     run([uv(), "pip", "install", "--compile-bytecode", "--python", str(interpreter), *packages])
 
 
-def check_python(version: str) -> None:
-    """Exit with a message if this machine does not have a Python of this version."""
-    command = [uv(), "python", "find", "--system", version]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        exits.fail(
-            f"there is no Python {version} on this machine, and uv could not download it; install Python "
-            f"{version} so that it is on PATH, or set UV_PYTHON_INSTALL_MIRROR to a mirror of uv's downloads",
-            reason=REASON,
-        )
+@functools.cache
+def find_python(version: str) -> str:
+    """The path of a Python of this version that uv finds on this machine; "" if there is none."""
+    command = [uv_program(), "python", "find", "--system", "--no-python-downloads", version]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def python_of(prefix: Path) -> str:
+    """The version of Python of an environment that uv has made: `3.11.7`; "" if it cannot be read."""
+    settings = prefix / "pyvenv.cfg"
+    lines = settings.read_text(encoding="utf-8").splitlines() if settings.is_file() else []
+    return next((line.split()[-1] for line in lines if line.startswith("version_info")), "")
 
 
 def installed(prefix: Path) -> dict[str, str]:
@@ -174,8 +213,9 @@ def installed(prefix: Path) -> dict[str, str]:
     return {package["name"]: package["version"] for package in json.loads(listed.stdout)}
 
 
-def what_to_install(env_file: Path) -> tuple[str, list[str]]:
-    """The version of Python of an environment, and its packages as arguments of `uv pip install`.
+def what_to_install(env_file: Path) -> tuple[tuple[str, ...], list[str]]:
+    """The versions of Python that an environment may have, the best first, and its packages as arguments of
+    `uv pip install`.
 
     The packages are those of the lock, with hashes. Without a lock they are the pins of the file,
     and a line on the log says so. Raises LockError if the lock does not match the pins.
@@ -187,12 +227,12 @@ def what_to_install(env_file: Path) -> tuple[str, list[str]]:
             f"{lock}: not found; packages that {env_file} does not pin are installed in their newest "
             f"version. `{locks.REFRESH}` makes it."
         )
-        return declared.python, list(declared.requirements)
+        return (declared.python,), list(declared.requirements)
     if problems := locks.disagreements(declared.requirements, locks.read(lock)):
         raise locks.LockError(
             f"{lock} is not of {env_file}: {'; '.join(problems)}. `{locks.REFRESH}` makes it again."
         )
-    return declared.python, locked(lock)
+    return locks.pythons(lock, declared.python), locked(lock)
 
 
 def resolve(
@@ -230,6 +270,36 @@ def resolve(
         if done.returncode != 0:
             raise locks.LockError(f"uv finds no versions that fit:\n{done.stderr}")
         return lock.read_text(encoding="utf-8")
+
+
+def without_wheels(lock: str, python: str) -> set[str] | None:
+    """The packages of a lock that have no wheel with a hash in the lock for a version of Python on Linux (x86-64); None
+    if a package refuses this Python. Raises LockError with uv's message if that cannot be found out."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "lock.txt").write_text(lock, encoding="utf-8")
+        done = subprocess.run(
+            [
+                *(uv(), "pip", "compile", "lock.txt", "--no-deps", "--format", "pylock.toml"),
+                *("--python", sys.executable),  # or uv looks for one of that version
+                *("--python-version", python, "--python-platform", "x86_64-unknown-linux-gnu"),
+            ],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode == 1:  # no solution; 2 is any other error
+        return None
+    if done.returncode != 0:
+        raise locks.LockError(f"uv does not find the files of the lock:\n{done.stderr}")
+    packages = tomllib.loads(done.stdout)["packages"]
+    return {
+        package["name"]
+        for package in packages
+        if not any(
+            f"sha256:{wheel['hashes']['sha256']}" in lock for wheel in package.get("wheels", ())
+        )
+    }
 
 
 def locked(lock: Path) -> list[str]:

@@ -1,7 +1,7 @@
 """The locks of the environments: every package, its version and the hashes of its files.
 
 `envs/<env>.lock` is a requirements file of pip's that uv makes from `envs/<env>.yaml`
-(scripts/command/lock.py). uv installs it as it is. Under conda, Snakemake runs
+(scripts/command/lock.py) for every system and for the pinned Python and later ones. uv installs it as it is. Under conda, Snakemake runs
 `envs/<env>.post-deploy.sh` in the environment that it made, and that script installs it with pip.
 """
 
@@ -16,6 +16,12 @@ from scripts.matrix import env_files
 
 REFRESH = "vmfbench lock"
 """The command that makes locks, for messages and for the header of a lock."""
+
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+"""The versions of Python for which locks are tried."""
+_HEAD = "# Pythons: "
+"""The line of a lock with the versions of Python for which its packages have wheels."""
 
 
 class LockError(ValueError):
@@ -55,6 +61,26 @@ def read(path: Path) -> dict[str, set[str]]:
             )
         held.setdefault(env_files.package(line), set()).add(match["version"])
     return held
+
+
+def with_pythons(lock: str, pythons: Iterable[str]) -> str:
+    """The text of a lock of uv's with the versions of Python for which its packages have wheels."""
+    lines = lock.splitlines(keepends=True)
+    at = next((i for i, line in enumerate(lines) if line[0] != "#"), len(lines))
+    return "".join([*lines[:at], f"{_HEAD}{', '.join(pythons)}\n", *lines[at:]])
+
+
+def pythons(lock: Path, pinned: str) -> tuple[str, ...]:
+    """The versions of Python that an environment may have: the pinned one, then the others that its lock names, the
+    nearest first."""
+    lines = lock.read_text(encoding="utf-8").splitlines() if lock.is_file() else []
+    named = next((line[len(_HEAD) :].split(", ") for line in lines if line.startswith(_HEAD)), [])
+    others = [python for python in named if _minor(python) != _minor(pinned)]
+    return pinned, *sorted(others, key=lambda python: abs(_minor(python) - _minor(pinned)))
+
+
+def _minor(python: str) -> int:
+    return int(python.split(".")[1])
 
 
 def versions(path: Path) -> list[str]:

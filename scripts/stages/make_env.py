@@ -35,7 +35,8 @@ def main() -> None:
             atomic.write_text(args.prefix / environments.MARK, f"{args.pins}\n")
         versions = installing.installed(args.prefix)
     if args.out_tools:
-        atomic.write_json(args.out_tools, tools.said(args.prefix))
+        python = installing.python_of(args.prefix)
+        atomic.write_json(args.out_tools, tools.said(args.prefix) | {"python": python})
     atomic.write_json(args.out_versions, versions)
     atomic.write_text(args.out_pins, f"{args.pins}\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -81,4 +82,5 @@ class Verified:
     rewrites: tuple[str, ...] = ()
 
     def write(self, path: str | Path) -> None:
-        atomic.write_json(path, asdict(self))
+        versions = {"python": platform.python_version(), **self.versions}
+        atomic.write_json(path, asdict(self) | {"versions": versions})

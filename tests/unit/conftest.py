@@ -156,7 +156,10 @@ class ResultsTree:
             max_rss_mb=None if failed else 200.0,
             versions={"torch": "2.0"} if of_baseline else {"iree": "3.0"},
         )
-        dataclasses.replace(measured, **changes).write(path)
+        changed = dataclasses.replace(measured, **changes)
+        # Not of the Python that runs the tests.
+        versions = {"python": "3.11.7", **changed.versions}
+        dataclasses.replace(changed, versions=versions).write(path)
 
     def _make(self, path: Path) -> None:
         if path.name == "verification.json":

@@ -671,3 +671,11 @@ def test_turns_that_say_nothing_are_no_change():
     said = r"two processes of before differ by a factor of 0\.909: the machine was not fit"
     with pytest.raises(remeasuring.NotMeasured, match=said):
         remeasuring.of_timing(pair, timing(10.0, 12.0, control=1.1))
+
+
+def test_another_python_counts_where_both_records_have_one():
+    assert pairs.changed({"python": "3.11.7", "torch": "2"}, {"torch": "2"}) == []
+    assert pairs.changed({"python": "3.11.7"}, {"python": "3.13.0"}) == [
+        ("python", "3.11.7", "3.13.0")
+    ]
+    assert pairs.changed({"torch": "2"}, {}) == [("torch", "2", None)]

@@ -1,6 +1,8 @@
 """uv's package index where only pip has one, and messages for what uv needs and does not find."""
 
+import hashlib
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -27,6 +29,7 @@ def home(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(home)
     installing.take_over_indexes.cache_clear()
+    installing.find_python.cache_clear()
     return home
 
 
@@ -136,7 +139,47 @@ def test_a_python_that_is_neither_here_nor_downloaded_ends_in_a_line_of_advice(
     monkeypatch.setenv("UV_PYTHON_PREFERENCE", "only-managed")
     monkeypatch.setenv("UV_OFFLINE", "1")
     with pytest.raises(SystemExit):
-        installing.install(tmp_path / "env", "3.11", [])
+        installing.install(tmp_path / "env", ["3.11", "3.12"], [])
     last = capfd.readouterr().err.splitlines()[-1]
-    assert last.startswith("error[installer]: there is no Python 3.11 on this machine")
+    assert last.startswith("error[installer]: there is no Python 3.11 (or 3.12) on this machine")
     assert "UV_PYTHON_INSTALL_MIRROR" in last
+
+
+def test_where_the_pinned_python_is_not_the_next_one_that_is_here_is_taken(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setenv("UV_PYTHON_DOWNLOADS", "never")
+    here = ".".join(platform.python_version_tuple()[:2])
+    assert installing.make_empty(tmp_path / "env", ["3.98", "3.99", here]) == here
+    assert installing.python_of(tmp_path / "env").startswith(f"{here}.")
+    said = capfd.readouterr()
+    assert (said.out, said.err) == (f"there is no Python 3.98; Python {here} is taken\n", "")
+
+
+def test_another_failure_to_make_an_environment_is_not_a_python_that_is_missing(
+    tmp_path, monkeypatch, capfd
+):
+    here = ".".join(platform.python_version_tuple()[:2])
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit):
+        installing.make_empty(tmp_path / "file/env", [here, "3.99"])
+    assert "there is no Python" not in (said := capfd.readouterr().err)
+    assert "Failed to create virtual environment" in said
+
+
+def test_a_python_counts_if_each_package_has_a_wheel_for_it_whose_hash_is_in_the_lock(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    any_python = wheel(tmp_path / "wheels", "a", "1")
+    for python in ("cp311-cp311", "cp312-cp312"):
+        wheel(tmp_path / "wheels", "b", "1").rename(
+            tmp_path / f"wheels/b-1-{python}-manylinux_2_17_x86_64.whl"
+        )
+    lock = installing.resolve(["a", "b"], "3.11", options=["--universal"])
+    assert installing.without_wheels(lock, "3.11") == set()
+    assert installing.without_wheels(lock, "3.12") == set()
+    assert installing.without_wheels(lock, "3.13") == {"b"}
+    hashed = hashlib.sha256(any_python.read_bytes()).hexdigest()
+    assert installing.without_wheels(lock.replace(hashed, "0" * 64), "3.11") == {"a"}

@@ -89,6 +89,28 @@ def test_versions_of_a_row_that_never_ran_are_the_pins(results, ended):
     assert row["iree_version"] == environments.pins("iree")["iree-base-compiler"]
 
 
+@pytest.mark.parametrize(
+    ("cell", "ending", "python"),
+    [
+        ("conv/mlir/llvm-cpu", (), "3.12.1"),  # as the stage says that verified it
+        ("conv/mlir/vulkan", ("error", "compile", "conv/mlir/vulkan"), "3.13.0"),
+        ("conv/mlir/vulkan", ("error", "export", "conv/mlir"), "3.11.7"),
+        ("conv/eager/eval", ("error", "baseline", "conv/eager/eval"), "3.11.7"),
+    ],
+)
+def test_a_row_says_which_python_its_last_stage_had(results, ended, cell, ending, python):
+    results.write(ended(*ending) if ending else {})
+    if not ending:
+        results.verify(
+            Path(f"results/verify/{cell}/verification.json"), versions={"python": python}
+        )
+    for env, version in {"torch-mlir": "3.11.7", "iree": "3.13.0"}.items():
+        said = Path(f"results/env/{env}/tools.json")
+        said.parent.mkdir(parents=True, exist_ok=True)
+        said.write_text(json.dumps({"python": version}))
+    assert of_cell(record.records(results.matrix))[cell]["versions"]["python"] == python
+
+
 @pytest.mark.parametrize("change", [{"threads": 2}, {"device_name": "Another CPU"}])
 def test_speedup_is_against_eager_of_the_same_model_device_and_threads(results, change):
     results.write()
@@ -368,7 +390,7 @@ def test_the_row_of_a_baseline_that_ran_a_program_is_of_its_lowering_path(of_pro
     found = of_cell(record.records(of_programs.matrix))[cell]
     VALID(found)
     assert found["versions"] == versions | {
-        "torch": "2.9", "frontend": "1", "torch_xla": None, "iree": None
+        "torch": "2.9", "frontend": "1", "torch_xla": None, "iree": None, "python": "3.11.7"
     }  # fmt: skip
     row = fields.row(found, FIELDS)
     assert (row["runtime"], row["frontend"], row["target"]) == ("xla-stablehlo", "mlir", None)

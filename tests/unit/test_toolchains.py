@@ -354,18 +354,21 @@ def test_rows_of_all_toolchains_are_timed_in_one_group(root):
 @pytest.fixture
 def installer(monkeypatch):
     """What uv would be asked for: requirements that were resolved, and packages that were installed."""
-    asked: dict[str, list] = {"resolved": [], "installed": []}
+    asked: dict[str, list] = {"resolved": [], "installed": [], "python": ["3.11"]}
 
     def resolve(wanted, python, before, options, header):
-        asked["resolved"].append((list(wanted), before, options))
+        asked["resolved"].append((list(wanted), python, before, options))
         return f"# by {header}\nnumpy==2.4.6\n"
 
-    def install(prefix, python, packages):
-        asked["installed"].append(packages)
+    def make_empty(prefix, pythons):
         (prefix / "bin").mkdir(parents=True, exist_ok=True)
+        return asked["python"][-1]
 
     monkeypatch.setattr(driver.installing, "resolve", resolve)
-    monkeypatch.setattr(driver.installing, "install", install)
+    monkeypatch.setattr(driver.installing, "make_empty", make_empty)
+    monkeypatch.setattr(
+        driver.installing, "add", lambda _, packages: asked["installed"].append(packages)
+    )
     monkeypatch.setattr(driver.installing, "installed", lambda prefix: {"numpy": "2.4.6"})
     return asked
 
@@ -384,11 +387,14 @@ def test_a_lock_is_made_at_the_first_use_and_again_for_another_definition_alone(
     links = ["--find-links", "https://x.y"]
     wanted = ["iree-base-compiler==3.12.0", "iree-base-runtime==3.12.0", "numpy==2.4.6"]
     # Versions of the lock of envs/ are kept where they fit.
-    assert installer["resolved"] == [(wanted, (root / "envs/iree.lock").read_text(), links)]
+    assert installer["resolved"] == [(wanted, "3.11", (root / "envs/iree.lock").read_text(), links)]
     named = ["--no-deps", "--require-hashes", "--requirements", str(lock), *links]
     assert installer["installed"] == [named, named]
     install(old | {"iree-base-compiler": "3.11.0"})
     assert len(installer["resolved"]) == 2
+    installer["python"].append("3.12")
+    install(old | {"iree-base-compiler": "3.11.0"})
+    assert [python for _, python, *_ in installer["resolved"]] == ["3.11", "3.11", "3.12"]
 
 
 def test_tools_and_packages_of_a_local_build_are_linked_into_the_environment(

@@ -232,7 +232,7 @@ def compare(
 
 
 def _same_versions(pair: Pair) -> bool:
-    return pair.both is not None and versions_of(pair.both[0]) == versions_of(pair.both[1])
+    return pair.both is not None and not changed(*map(versions_of, pair.both))
 
 
 def _same_options(pair: Pair) -> bool:

@@ -95,9 +95,17 @@ def _digests(record: Record) -> Mapping[str, str]:
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return what differs between two mappings: each name with its value before and after, None for none."""
+    """Return what differs between two mappings: each name with its value before and after, None for none.
+
+    The version of Python differs only if both have it: older records have none.
+    """
     values = ((name, before.get(name), after.get(name)) for name in {**before, **after})
-    return [(name, was, now) for name, was, now in values if was != now]
+    both = ("python", PACKAGES["python"])
+    return [
+        (name, was, now)
+        for name, was, now in values
+        if was != now and (name not in both or (was and now))
+    ]
 
 
 OF_CODE = "code of the model"

@@ -194,18 +194,19 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
     declared = env_files.declared(env_file)
     lock = prefix.with_name(f"{prefix.name}.lock")
     links = [word for link in changed.find_links for word in ("--find-links", link)]
-    head = f"# Of the definition {made_of}.\n"
+    before = locks.lock_file(env_file)
+    python = installing.make_empty(prefix, locks.pythons(before, declared.python))
+    head = f"# Of the definition {made_of}, for Python {python}.\n"
     if not lock.is_file() or not lock.read_text("utf-8").startswith(head):
-        before = locks.lock_file(env_file)
         resolved = installing.resolve(
             requirements(declared, changed),
-            declared.python,
+            python,
             before.read_text("utf-8") if before.is_file() else "",
             links,
             header=f"the first use of {prefix.name}",
         )
         atomic.write_text(lock, head + resolved)
-    installing.install(prefix, declared.python, [*installing.locked(lock), *links])
+    installing.add(prefix, [*installing.locked(lock), *links])
     _link_builds(prefix, changed)
 
 
