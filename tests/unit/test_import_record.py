@@ -230,7 +230,11 @@ def test_a_bundle_imports_what_its_machine_has(bundle):
     for path in bundle.rglob("scripts/**/*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+                names = (
+                    [node.module]
+                    if isinstance(node, ast.ImportFrom)
+                    else [a.name for a in node.names]
+                )
                 assert {str(name).partition(".")[0] for name in names} <= there, path
 
 
