@@ -6,8 +6,6 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from scripts.core import atomic
 
 FILE = "memory.json"
@@ -50,6 +48,8 @@ def write(status_path: Path, series: Series | None) -> None:
 
 def read(status_path: Path) -> Series | None:
     """Read the series of a stage; None if there is none, or if the file is damaged."""
+    import msgspec  # bundles that measure have this module, and their machines no msgspec
+
     try:
         series = msgspec.convert(atomic.read_json(status_path.with_name(FILE)), Series)
     except (OSError, ValueError, msgspec.ValidationError):

@@ -173,6 +173,28 @@ def test_a_bad_file_of_a_view_is_named(whole, run, name, text, message):
     assert message in said
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["[" * 100_000, "[]", '{"experiment": 5}', '{"experiment": {"runtime": "iree", "frontend": "a", "target": "b"}, "problem": []}', "\x1b", '{"experiment": {"runtime": []}}'],
+    ids=range(6),
+)  # fmt: skip
+def test_a_bad_record_of_an_operator_stops_with_its_line(results, run, line):
+    Path("operators.jsonl").write_text(line)
+    words = ["--format", "backendbench", "--results", "operators.jsonl", "--out", "out"]
+    code, said = run(export.main, *words)
+    assert code == 1
+    assert "operators.jsonl:1: " in said
+
+
+def test_a_record_of_an_operator_that_lacks_values_is_named(results, run):
+    record = {"experiment": {"runtime": "iree", "frontend": "a", "target": "b"}, "problem": {"name": "x"}}  # fmt: skip
+    Path("operators.jsonl").write_text(json.dumps(record))
+    words = ["--format", "backendbench", "--results", "operators.jsonl", "--out", "out"]
+    code, said = run(export.main, *words)
+    assert code == 1
+    assert "operators.jsonl: a record has another form than expected (KeyError" in said
+
+
 @pytest.fixture
 def record(whole) -> dict:
     """A record.json that another machine has written, which could not run the module."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import subprocess
@@ -222,6 +223,19 @@ def test_a_bundle_measures_with_its_own_files_alone(bundle, imports, aggregate):
     latency = aggregate()["conv/mlir/llvm-cpu@my-laptop"].data["latency"]
     assert latency["generations"] >= 3
     assert 0 < latency["control_low"] <= latency["control_high"]
+
+
+def test_a_bundle_imports_what_its_machine_has(bundle):
+    there = {*sys.stdlib_module_names, "scripts", "numpy", "iree"}
+    for path in bundle.rglob("scripts/**/*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = (
+                    [node.module]
+                    if isinstance(node, ast.ImportFrom)
+                    else [a.name for a in node.names]
+                )
+                assert {str(name).partition(".")[0] for name in names} <= there, path
 
 
 def test_a_process_that_ends_while_it_is_timed_is_in_the_record(bundle):

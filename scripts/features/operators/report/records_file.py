@@ -36,7 +36,7 @@ def read(path: Path) -> list[OperatorRecord]:
             try:
                 records.append(OperatorRecord(json.loads(line)))
                 name_of(records[-1].data)
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
                 raise BadRecords(
                     f"{path}:{number}: not the record of an operator problem ({error!r});"
                     f" expected the operators.jsonl of `{COMMAND}`"

@@ -27,13 +27,17 @@ def main() -> None:
         written = args.results.stat().st_mtime
         timestamp = written if args.timestamp is None else args.timestamp
         export = Export(select(records, args.cell, args.only), records, timestamp)
-        with explained(records):
+        with explained(record for record in records if isinstance(record, Record)):
             rendered = module.render(export, args)
         files = _placed(rendered, args, module)
         for path, text in files.items():
             atomic.write_text(path, text)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        exits.fail(
+            f"{args.results}: a record has another form than expected ({error!r:.300}); was it made by another version?"
+        )
     for path in files:
         print(path)
     for note in export.notes:
