@@ -32,6 +32,9 @@ STATUS_OF = {
 }
 KEEPS_ARTIFACTS = frozenset({OK, WRONG_RESULT})
 
+CAUSE = "cause: "
+"""The beginning of a line in which a stage says what it knows of the cause of a tool's failure."""
+
 LIMIT_VARIABLE = "VMFBENCH_MEMORY_MB"
 """Environment variable of a stage, set by the supervisor: the MiB that its process tree may use."""
 
