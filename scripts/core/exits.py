@@ -34,6 +34,9 @@ KEEPS_ARTIFACTS = frozenset({OK, WRONG_RESULT})
 
 MOST_CHARS = 20_000
 """Of a message: a file may have a name or a text of many megabytes."""
+CAUSE = "cause: "
+"""The beginning of a line in which a stage says what it knows of the cause of a tool's failure."""
+
 LIMIT_VARIABLE = "VMFBENCH_MEMORY_MB"
 """Environment variable of a stage, set by the supervisor: the MiB that its process tree may use."""
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import gc
 import os
 import resource
 import signal
 import subprocess
+import sys
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -220,21 +223,60 @@ class ToolRun:
 
 
 def run_tool(
-    command: Sequence[str], limits: Limits | None = None, output: IO[str] | None = None
+    command: Sequence[str],
+    limits: Limits | None = None,
+    output: IO[str] | None = None,
+    said: list[str] | None = None,
 ) -> ToolRun:
-    """Run a tool, and measure that process alone. What it prints is passed through, or written to `output`.
+    """Run a tool, and measure that process alone. What it prints is passed through, or written to `output`. The lines of its
+    standard error are added to `said`, without `limits`.
 
     Peak RSS is the kernel's own `ru_maxrss` of the tool, which no polling can miss.
     """
     start = time.monotonic()
     child = subprocess.Popen(
-        list(command), stdout=output, stderr=output, preexec_fn=child_setup(os.getpid())
+        list(command),
+        stdout=output,
+        stderr=output if said is None else subprocess.PIPE,
+        preexec_fn=child_setup(os.getpid()),
     )
+    if child.stderr is not None and said is not None:
+        with child.stderr:
+            for line in child.stderr:
+                said.append(line.decode(errors="replace"))
+                os.write(2, line)
     stopped_for = _stopped_for(child.pid, limits, start) if limits else ""
     _, wait_status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(wait_status)
     seconds, cpu_s = time.monotonic() - start, usage.ru_utime + usage.ru_stime
     return ToolRun(child.returncode, seconds, rss_mb(usage), cpu_s, stopped_for)
+
+
+def forked(work: Callable[[], bytes]) -> tuple[int, bytes]:
+    """Do `work` in a forked process. Return how that ended (negative: by this signal; 1: with an exception, whose traceback it has
+    printed) and what `work` returned."""
+    reading, writing = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if not child:
+        # Freeing the parent's garbage may wait for threads that a forked process does not have.
+        gc.freeze()
+        code = 1
+        try:
+            child_setup(parent)()
+            with os.fdopen(writing, "wb") as answer:
+                answer.write(work())
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        said = answer.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
 
 
 def _stopped_for(pid: int, limits: Limits, start: float) -> str:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
+import os
 import re
-from collections.abc import Mapping
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import onnx
@@ -12,7 +18,7 @@ from torch_mlir import compiler_utils, ir
 from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras import onnx_importer
 
-from scripts.core import dimensions
+from scripts.core import dimensions, exits, process
 from scripts.core.tensors import OPEN, TensorType
 from scripts.lowering.capture import UnsupportedProgram, timed
 from scripts.lowering.link import Argument, Input, Lowered, Parameter
@@ -33,6 +39,8 @@ FORKABLE = True
 DYNAMIC = True
 
 ENTRY = "forward"
+SEARCH_S = 60
+"""How long the operator of a crash is searched for."""
 _TO_BACKEND_IR = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
 
 
@@ -50,28 +58,79 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
         arguments = with_weights_as_inputs(model, loaded, weights)
         origins = name_nodes(model)
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    with timed(seconds, "import"):
-        try:
-            imported = _imported(model)
-        except onnx_importer.OnnxImportError as error:
-            raise UnsupportedProgram(f"torch-mlir's ONNX importer: {_first_line(error)}") from error
     with timed(seconds, "lower"):
-        try:
-            _run(imported, _TO_BACKEND_IR)
-        except compiler_utils.TorchMlirCompilerError as error:
-            if refused := unsupported(model):
-                raise UnsupportedProgram(f"torch-mlir does not convert {', '.join(refused)}") from error  # fmt: skip
-            raise
-        if left := _left(imported):
-            raise UnsupportedProgram(f"torch-mlir does not convert {', '.join(left)}")
-        kind = compiler_utils.OutputType.get(options["dialect"])
-        compiler_utils.lower_mlir_module(False, kind, imported)
-    text = imported.operation.get_asm(enable_debug_info=True)
+        text = _lowered(model, options["dialect"])
     rewrites: tuple[str, ...] = ()
     if options["dialect"] == "stablehlo":
         text, names = for_iree(text)
         rewrites = tuple(names)
     return Lowered(text, ENTRY, arguments, rewrites=rewrites, origins=origins), seconds
+
+
+def _lowered(model: onnx.ModelProto, dialect: str) -> str:
+    """The program in a dialect. torch-mlir works in a forked process: if it crashes or fails, this one prints which operators are
+    known to do that, and ends in the same way.
+
+    Raises UnsupportedProgram.
+    """
+
+    def work() -> bytes:
+        try:
+            return json.dumps(["text", _lower(model, dialect)]).encode()
+        except UnsupportedProgram as error:
+            return json.dumps(["unsupported", str(error)]).encode()
+
+    code, answer = process.forked(work)
+    if code:
+        if code != -signal.SIGKILL:  # it is from outside
+            print(f"{exits.CAUSE}{failing(model, dialect, code)}", file=sys.stderr, flush=True)
+        process.exit_like(code)
+    kind, text = json.loads(answer)
+    if kind == "unsupported":
+        raise UnsupportedProgram(text)
+    return str(text)
+
+
+def _lower(model: onnx.ModelProto, dialect: str) -> str:
+    try:
+        imported = _imported(model)
+    except onnx_importer.OnnxImportError as error:
+        raise UnsupportedProgram(f"torch-mlir's ONNX importer: {_first_line(error)}") from error
+    try:
+        _run(imported, _TO_BACKEND_IR)
+    except compiler_utils.TorchMlirCompilerError as error:
+        if refused := unsupported(model):
+            raise UnsupportedProgram(f"torch-mlir does not convert {', '.join(refused)}") from error
+        raise
+    if left := _left(imported):
+        raise UnsupportedProgram(f"torch-mlir does not convert {', '.join(left)}")
+    compiler_utils.lower_mlir_module(False, compiler_utils.OutputType.get(dialect), imported)
+    return str(imported.operation.get_asm(enable_debug_info=True))
+
+
+def failing(model: onnx.ModelProto, dialect: str, code: int) -> str:
+    """What is known about the operators of a graph for which torch-mlir ended with `code` (process.forked): with which of them alone
+    it ends so too. Each node is tried with its types, in a process of its own, while SEARCH_S have not passed."""
+
+    def quietly(alone: onnx.ModelProto) -> bytes:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        _lower(alone, dialect)
+        return b""
+
+    known: dict[str, None] = {}
+    start, tried, left = time.monotonic(), 0, 0
+    for operator, alone in each_alone(model):
+        if alone is None or time.monotonic() - start > SEARCH_S:
+            left += 1
+        elif operator not in known:
+            tried += 1
+            if process.forked(functools.partial(quietly, alone))[0] == code:
+                known[operator] = None
+    ends = "fails" if code > 0 else "crashes it"
+    said = f"{', '.join(known)} alone {ends} too" if known else f"operator not known: none of {tried} nodes alone {ends}"  # fmt: skip
+    return said + (f" ({left} nodes were not tried)" if left else "")
 
 
 def with_types(model: onnx.ModelProto, loaded: LoadedModel) -> onnx.ModelProto:
@@ -157,25 +216,33 @@ def _left(module: ir.Module) -> list[str]:
 
 
 def unsupported(model: onnx.ModelProto) -> list[str]:
-    """The operators of a graph that torch-mlir does not convert, each once: every node is tried alone with its types, and one of
-    those that differ only in their names."""
-    types, literals = _types_of(model), _literals_of(model)
+    """The operators of a graph that torch-mlir does not convert, each once: every node is tried alone."""
     refused: dict[str, None] = {}
-    tried: set[bytes] = set()
-    for node in model.graph.node:
-        if f"onnx.{node.op_type}" in refused:
+    for operator, alone in each_alone(model):
+        if operator in refused or alone is None:
             continue
-        alone = _alone(node, types, literals, model)
-        if alone is None or (text := alone.SerializeToString(deterministic=True)) in tried:
-            continue
-        tried.add(text)
         try:
             _run(imported := _imported(alone), _TO_BACKEND_IR)
         except (compiler_utils.TorchMlirCompilerError, onnx_importer.OnnxImportError):
-            refused[f"onnx.{node.op_type}"] = None
+            refused[operator] = None
         else:
             refused |= dict.fromkeys(_left(imported))
     return list(refused)
+
+
+def each_alone(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto | None]]:
+    """The operator of each node and a model of it alone with its types, one of those that differ only in their names; None if a
+    type is not known."""
+    types, literals = _types_of(model), _literals_of(model)
+    tried: set[bytes] = set()
+    for node in model.graph.node:
+        if node.op_type == "Constant":
+            continue
+        alone = _alone(node, types, literals, model)
+        text = b"" if alone is None else alone.SerializeToString(deterministic=True)
+        if text not in tried:
+            tried |= {text} - {b""}
+            yield f"onnx.{node.op_type}", alone
 
 
 def _types_of(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
@@ -200,7 +267,7 @@ def _alone(
     """A model of one node, with numbers for names; None if the type of a value is not known, so that nothing could be said about
     the node."""
     used = [name for name in node.input if name]
-    if node.op_type == "Constant" or any(n not in types and n not in literals for n in used):
+    if any(name not in types and name not in literals for name in used):
         return None
     if any(name and name not in types for name in node.output):
         return None

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import _pytree as fx_pytree
 
 from scripts.core import dimensions
 from scripts.lowering import train_step
@@ -42,14 +43,44 @@ class Captured:
 def capture(loaded: LoadedModel) -> Captured:
     """Export the model, or its training step; raises what torch.export raises."""
     inputs = tuple(tensor for _, tensor in loaded.inputs)
-    if loaded.training is None:
-        program = torch.export.export(
-            FlatModel(loaded).eval(), inputs, dynamic_shapes=_dynamic_shapes(loaded), strict=False
-        )
-    else:
-        given = (*inputs, *map(convert.zeros, loaded.training.cotangents))
-        program = train_step.capture(train_step.Loss(loaded), given)
+    with _modules_of_nodes(loaded.module):
+        if loaded.training is None:
+            program = torch.export.export(
+                FlatModel(loaded).eval(), inputs, dynamic_shapes=_dynamic_shapes(loaded), strict=False
+            )  # fmt: skip
+        else:
+            given = (*inputs, *map(convert.zeros, loaded.training.cotangents))
+            program = train_step.capture(train_step.Loss(loaded), given)
     return Captured(program, loaded, _without_quotes(program))
+
+
+@contextlib.contextmanager
+def _modules_of_nodes(module: torch.nn.Module) -> Iterator[None]:
+    """While the context lasts, the graph of an exported program is interpreted node by node: what is captured from it then keeps
+    the module that each node is of."""
+    if not isinstance(module, torch.fx.GraphModule):
+        yield
+        return
+    own = {node: node.meta.get("nn_module_stack") for node in module.graph.nodes}
+    for node, stack in own.items():
+        node.meta["nn_module_stack"] = {
+            key: (f"{PREFIX}{path}".removesuffix("."), kind)
+            for key, (path, kind) in (stack or {}).items()
+        }
+
+    def interpreted(*args: Any, **kwargs: Any) -> Any:
+        leaves = fx_pytree.tree_flatten_spec((args, kwargs), module._in_spec)
+        with torch.fx.traceback.preserve_node_meta():
+            values = torch.fx.Interpreter(module).run(*leaves, enable_io_processing=False)
+        return module.graph.process_outputs(values)
+
+    module.forward = interpreted
+    try:
+        yield
+    finally:
+        del module.forward
+        for node, stack in own.items():
+            node.meta["nn_module_stack"] = stack
 
 
 def _dynamic_shapes(loaded: LoadedModel) -> dict[str, dict[int, Any]] | None:

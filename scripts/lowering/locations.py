@@ -12,7 +12,7 @@ locations, and `of_lines` reads them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,22 @@ def below(operation: Any, inner_first: bool = False) -> list[Any]:
                 inside = below(op.operation, inner_first)
                 found += [*inside, op.operation] if inner_first else [op.operation, *inside]
     return found
+
+
+# Where an inlined function was called from.
+_CALLER = re.compile(r' at "(?:[^"\\]|\\.)*":\d+:\d+')
+_FILE_LINE = re.compile(r'"(?P<file>(?:[^"\\]|\\.)*)":(?P<line>\d+):\d+')
+
+
+def lines_of(operations: Iterable[Any], files: Collection[str]) -> tuple[int, ...]:
+    """The lines of the program that operations are of, each once, in order of their numbers."""
+    numbers = {
+        int(match["line"])
+        for op in operations
+        for match in _FILE_LINE.finditer(_CALLER.sub("", str(op.location)))
+        if match["file"] in files
+    }
+    return tuple(sorted(numbers))
 
 
 def to_json(lines: Mapping[int, str], origins: Origins) -> dict[str, Any]:

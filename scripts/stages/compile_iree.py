@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import atomic, channel, exits, options, process
 from scripts.iree.compile_options import CompileOptions
 from scripts.iree.tools import parse_problem, tool
+from scripts.lowering import onnx_causes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,16 +22,19 @@ def main() -> None:
     channel.working()
     args = options.parse(Options)
     statistics = args.out_vmfb.with_name("statistics.json")
+    said: list[str] = []
+    flags = args.compiler_flags()
     run = process.run_tool(
         [
             tool("iree-compile"),
-            *args.compiler_flags(),
+            *flags,
             "--iree-scheduling-dump-statistics-format=json",
             f"--iree-scheduling-dump-statistics-file={statistics}",
             str(args.program),
             "-o",
             str(args.out_vmfb),
-        ]
+        ],
+        said=said,
     )
     if run.returncode != 0:
         if args.toolchain and (why := parse_problem(args.program)):
@@ -38,6 +43,8 @@ def main() -> None:
                 f"pinned IREE has written: {why}",
                 reason="program-version",
             )
+        if cause := onnx_causes.of_failure(args.program, flags, run.returncode, said):
+            print(f"{exits.CAUSE}{cause}", file=sys.stderr, flush=True)
         process.exit_like(run.returncode)
     planned = atomic.read_json(statistics)["stream-aggregate"]
     statistics.unlink()

@@ -52,11 +52,17 @@ def main() -> None:
 def profile(cell: Work) -> dict[str, Any]:
     """The profile of a baseline: milliseconds by module, and of a whole call without a profiler. That of eager has the
     work of the model too (torch_model/work.py)."""
-    from scripts.features.profile import by_module
+    import torch
+
+    from scripts.features.profile import by_module, exported_modules
     from scripts.torch_model import work as work_of
+    from scripts.torch_runtime import torch_session
 
     runtime, device = open_runtime(cell)
     channel.working()
+    built = torch_session.build_ahead(cell)
+    exported = built.module if isinstance(built.module, torch.fx.GraphModule) else None
+    modules = exported_modules.split(exported) if exported is not None else {}
     marking: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if cell.runtime == "inductor":
         from scripts.features.profile import inductor_by_module
@@ -73,7 +79,9 @@ def profile(cell: Work) -> dict[str, Any]:
     else:
         loaded = session.step.loaded
         by_part = by_module.eager(session, loaded.module, calls)
-        work_of_model = {"work": asdict(work_of.count(session, loaded))}
+        counted = asdict(work_of.count(session, loaded))
+        work_of_model = {"work": exported_modules.merged_work(counted, modules)}
+    by_module_of_model = exported_modules.merged_times(by_part, modules)
     return {
         "runtime": cell.runtime,
         "threads": cell.threads,
@@ -81,7 +89,7 @@ def profile(cell: Work) -> dict[str, Any]:
         "call_ms": _median_ms(session, calls),
         "modules": [
             {"module": module.path, "kind": module.kind, "ms": ms}
-            for module, ms in sorted(by_part.items(), key=lambda item: -item[1])
+            for module, ms in sorted(by_module_of_model.items(), key=lambda item: -item[1])
         ],
     } | work_of_model
 

@@ -93,6 +93,8 @@ def diagnose(returncode: int, log: str, model_file: str = "") -> Diagnosis:
         return stated
     quoted, source = _error_line(lines)
     users = "" if source else _users_line(lines, model_file)
+    if cause := _cause(lines):
+        users = f" {_clip(f'({cause})', DETAIL_CHARS // 2)}"
     if returncode in exits.STATUS_OF:
         quoted, source, users = _own_words(lines) or quoted, "", ""
     status, reason = _classify(quoted)
@@ -130,7 +132,7 @@ def _crash(number: int, lines: list[str]) -> Diagnosis:
     if reason in ("out-of-memory", outcome.DISK_FULL):
         return Diagnosis(status, reason, _clip(quoted))
     where = _crash_place(lines)
-    parts = [f"killed by {name}", quoted, f"in {where}" if where else ""]
+    parts = [f"killed by {name}", quoted, _cause(lines), f"in {where}" if where else ""]
     return Diagnosis("crashed", name, _clip("; ".join(p for p in parts if p)))
 
 
@@ -237,6 +239,12 @@ def _crash_line(lines: list[str]) -> str:
         if match := _ASSERTION.search(line):
             return match[0]
     return ""
+
+
+def _cause(lines: list[str]) -> str:
+    """What the stage has found out about the cause (exits.CAUSE); "" if nothing."""
+    said = [line.removeprefix(exits.CAUSE) for line in lines if line.startswith(exits.CAUSE)]
+    return said[-1] if said else ""
 
 
 def _crash_place(lines: list[str]) -> str:

@@ -106,7 +106,7 @@ def prepare_fork(work: Work) -> tuple[Any, Any, TorchSession] | None:
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    _ahead.append(build(replace(work, model=replace(work.model, load_threads=1))))
+    build_ahead(replace(work, model=replace(work.model, load_threads=1)))
     torch.set_num_threads(before)
     if work.device != "cpu" or plugins.runtime(work.runtime).versions.keys() != {"torch"}:
         return None
@@ -118,6 +118,12 @@ def prepare_fork(work: Work) -> tuple[Any, Any, TorchSession] | None:
     if hasattr(runtime, "compile_ahead"):
         runtime.compile_ahead(session)
     return runtime, device, session
+
+
+def build_ahead(work: Work) -> LoadedModel:
+    """The model, which is that of the session that is opened next."""
+    _ahead.append(build(work))
+    return _ahead[-1]
 
 
 def build(work: Work) -> LoadedModel:

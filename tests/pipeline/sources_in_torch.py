@@ -1,5 +1,6 @@
 """Makes exported programs and folders of Hugging Face, and loads files as stages do. Reads {"make": folder} or
-{"load": [[file, options], …]} as JSON, or "inputs" for their inputs, and prints a line of JSON.
+{"load": [[file, options], …]} as JSON, "inputs" for their inputs, or {"modules": file, "profile": …} for the modules of a file of Tied and those of
+Tied itself, and prints a line of JSON.
 
 Run with the Python of an environment that has torch and transformers; used by test_sources.py.
 """
@@ -15,8 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from scripts.lowering import capture, locations
 from scripts.sources.load_model import load_model
 from scripts.torch_model.arguments import ModelChoice
+from scripts.torch_model.loading import LoadedModel
 
 
 class Tied(nn.Module):
@@ -38,6 +41,10 @@ def main() -> None:
     case = json.load(sys.stdin)
     if "make" in case:
         answer = _make(Path(case["make"]))
+    elif "modules" in case:
+        loaded = load_model(ModelChoice("m", Path(case["modules"]), {}))
+        model = LoadedModel("m", Tied().eval(), loaded.args, loaded.kwargs, None)
+        answer = [_modules(one, case["profile"]) for one in (loaded, model)]
     else:
         answer = _load(case["load"]) if "load" in case else _inputs(case["inputs"])
     print(json.dumps(answer))
@@ -78,6 +85,42 @@ def _make_folders(folder: Path) -> None:
     (folder / "unknown/config.json").write_text(json.dumps(config), encoding="utf-8")
     code = "open('executed', 'w')\n"
     (folder / "unknown/modeling.py").write_text(code, encoding="utf-8")
+
+
+def _modules(loaded: LoadedModel, profiled: bool) -> dict[str, Any]:
+    """The module of each node of the captured graph, the classes of modules, and the modules that have a time in profiles: by eager,
+    and for the file by inductor too."""
+    from scripts.features.profile import by_module, exported_modules, inductor_by_module
+
+    program = capture.functional(capture.capture(loaded), {})
+    origins = locations.of_nodes(program.graph.nodes, capture.PREFIX)
+    answer: dict[str, Any] = {
+        "nodes": {name: origin.module for name, origin in origins.nodes.items()},
+        "classes": dict(origins.modules),
+    }
+    if not profiled:
+        return answer
+    model, parts = loaded.module, {}
+
+    def call() -> Any:
+        return model(*loaded.args, **loaded.kwargs)
+
+    times = {}
+    if isinstance(model, torch.fx.GraphModule):
+        results = call()
+        parts = exported_modules.split(model)
+        assert all(torch.equal(call()[key], value) for key, value in results.items())
+        compiled = torch.compile(model)
+        with torch.no_grad(), inductor_by_module.marking():
+            compiled(*loaded.args, **loaded.kwargs)
+            times["inductor"] = inductor_by_module.inductor(
+                lambda: compiled(*loaded.args, **loaded.kwargs), 1
+            )
+    times["eager"] = by_module.eager(call, model, 1)
+    for name, by_part in times.items():
+        found = exported_modules.merged_times(by_part, parts)
+        answer[name] = sorted([str(module.path), module.kind] for module in found)
+    return answer
 
 
 def _load(files: list[tuple[str, dict[str, Any]]]) -> list[str]:

@@ -16,13 +16,15 @@ from tests.checkouts import ON_CPU, QUICK, ROOT, Checkout, made_environments
 FLOAT, LONG, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 DRAW = np.random.default_rng(1)
 FRONTENDS = {
-    "onnx-torch": {
-        "exporter": "onnx_importer",
-        "env": "torch-mlir",
-        "options": {"dialect": "torch"},
-    },
+    "onnx-torch": {"exporter": "onnx_importer", "env": "torch-mlir", "options": {"dialect": "torch"}},
+    "onnx-stablehlo": {"exporter": "onnx_importer", "env": "torch-mlir", "options": {"dialect": "stablehlo"}},
     "mlir": {"exporter": "as_it_is", "env": "torch-mlir"},
-}
+}  # fmt: skip
+TARGETS = {
+    "llvm-cpu": ON_CPU["llvm-cpu"] | {"frontends": ["onnx-torch", "mlir"], "models": ["!crashing-*"]},
+    "cpu-stablehlo": ON_CPU["llvm-cpu"] | {"frontends": ["onnx-stablehlo"], "models": ["crashing-export"]},
+    "vulkan": {"backend": "vulkan", "arch": "ada", "frontends": ["onnx-torch"], "models": ["crashing-compile"], "remedies": False},
+}  # fmt: skip
 BASELINES = {
     "onnxruntime": {"runtime": "onnxruntime", "device": "cpu", "env": "onnxruntime", "default": ["onnx"]},
     "xla-stablehlo": {"runtime": "xla_stablehlo", "device": "cpu", "env": "torch-mlir", "program": "mlir"},
@@ -139,6 +141,30 @@ def sequence(path: Path) -> None:
     save(path, nodes, [value("a", 2, 3), value("b", 2, 3)], [value("y", 4, 3)])
 
 
+def crashing_export(path: Path) -> None:
+    """torch-mlir crashes on the pool in three dimensions, when it lowers to StableHLO."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("AveragePool", ["a"], ["b"], kernel_shape=[2, 2, 2]),
+        helper.make_node("Sigmoid", ["b"], ["y"]),
+    ]
+    save(path, nodes, [value("x", 1, 1, 4, 4, 4)], [value("y", 1, 1, 3, 3, 3)])
+
+
+def crashing_compile(path: Path) -> None:
+    """IREE crashes on the sort of the suppression, for Vulkan, in a function that computes the scores too."""
+    nodes = [
+        helper.make_node("Sigmoid", ["logits"], ["scores"]),
+        helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["y"]),
+    ]  # fmt: skip
+    limits = [
+        numpy_helper.from_array(np.array([number], kind), name)
+        for name, number, kind in (("most", 2, "i8"), ("overlap", 0.5, "f4"), ("least", 0.0, "f4"))
+    ]
+    inputs = [value("boxes", 1, 6, 4), value("logits", 1, 1, 6)]
+    save(path, nodes, inputs, [value("y", "n", 3, kind=LONG)], limits)
+
+
 @pytest.fixture(scope="module")
 def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     python = made_environments("onnxruntime") / "torch-mlir/bin/python"
@@ -152,14 +178,14 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
             }
         },
         frontends=FRONTENDS,
-        targets=ON_CPU,
+        targets=TARGETS,
         baselines=BASELINES,
         measure=QUICK,
     )
     files = made.path / "files"
     files.mkdir()
-    for make in (branches, older, oldest, refused, sequence):
-        make(files / f"{make.__name__}.onnx")
+    for make in (branches, older, oldest, refused, sequence, crashing_export, crashing_compile):
+        make(files / f"{make.__name__.replace('_', '-')}.onnx")
     texts = {"stablehlo": STABLEHLO, "parameters": PARAMETERS, "broken": BROKEN}
     for name, text in texts.items():
         (files / f"{name}.mlir").write_text(text)
@@ -168,7 +194,7 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     shutil.copy(of_jax / "one-hot-artifact.stablehlo", files / "one-hot.stablehlo")
     made.snakemake(
         "--cores", "2", "results/latency.csv", "--config", "file=files/*.onnx,files/*.mlir,files/*.stablehlo",
-        "models=branches,older,older-2,oldest,refused,sequence,stablehlo,parameters,broken,one-hot",
+        "models=branches,older,older-2,oldest,refused,sequence,stablehlo,parameters,broken,one-hot,crashing-export,crashing-compile",
     )  # fmt: skip
     found = {}
     for row in made.rows():
@@ -220,6 +246,19 @@ def test_a_reason_names_all_operators_that_are_not_converted(rows, model, operat
     row = rows[model, "onnx-torch"]
     assert (row["status"], row["stage"]) == ("unsupported", "export")
     assert row["detail"] == f"torch-mlir does not convert {operators}"
+
+
+@pytest.mark.parametrize(
+    ("model", "frontend", "known"),
+    [
+        ("crashing-export", "onnx-stablehlo", "; onnx.AveragePool alone crashes it too; "),
+        ("crashing-compile", "onnx-torch", "_sort_6xf32_dispatch_tensor_store, which computes onnx.Sigmoid, onnx.NonMaxSuppression; "),
+    ],
+)  # fmt: skip
+def test_a_crash_names_the_operator(rows, model, frontend, known):
+    row = rows[model, frontend]
+    assert (row["status"], row["reason"]) == ("crashed", "SIGSEGV")
+    assert known in row["detail"]
 
 
 def test_a_program_is_compared_with_xla_or_with_itself_at_o0_if_xla_does_not_take_it(rows):

@@ -59,6 +59,18 @@ def test_programs_of_other_dtypes_and_of_dynamic_sizes_load_with_both_versions_o
         assert load(environments, files, env) == ["", ""]
 
 
+def test_the_modules_of_a_program_are_those_of_the_model(environments, made):
+    linear = [["first", "Linear"], ["second", "Linear"]]
+    for env, profiled in (("torch-mlir", True), ("torch-xla", False)):
+        case = {"modules": str(made / "plain.pt2"), "profile": profiled}
+        of_file, of_model = in_environment(environments / f"{env}/bin/python", "sources_in_torch", case=case)  # fmt: skip
+        inductor = of_file.pop("inductor", linear)
+        assert of_file == of_model
+        assert {of_file["nodes"][name] for name in ("linear", "linear_1")} == {"first", "second"}
+        assert of_file["classes"].items() >= {"": "Tied", "first": "Linear"}.items()
+        assert [module for module in inductor if module in linear] == linear
+
+
 def test_example_inputs_of_another_size_repeat_their_values(environments, made):
     file = made / "dynamic.pt2"
     [symbol] = SOURCE.open_dims(file)

@@ -138,6 +138,7 @@ Current thread 0x00007f (most recent call first):
         (signal.SIGSEGV, "1. Running pass 'Function Pass Manager' on module", "crashed", "SIGSEGV", "in Function Pass Manager"),
         (signal.SIGABRT, "terminate called after throwing an instance of 'std::bad_alloc'", "oom", "out-of-memory", "std::bad_alloc"),
         (signal.SIGABRT, "LLVM ERROR: out of memory", "oom", "out-of-memory", "LLVM ERROR: out of memory"),
+        (signal.SIGSEGV, f"{SEGFAULT}\ncause: onnx.X alone crashes it too", "crashed", "SIGSEGV", "fault; onnx.X alone crashes it too; in f (x.py:3)"),
         (63, "", "crashed", "signal 63", "killed by signal 63"),
     ],
 )  # fmt: skip
@@ -292,6 +293,12 @@ def test_lines_of_others_are_not_the_users(tmp_path):
 def test_every_reason_is_explained(reason):
     page = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text(encoding="utf-8")
     assert re.search(rf"^\| [^|]*`{reason}`[^|]* \|", page, re.MULTILINE)
+
+
+def test_a_failure_ends_with_what_the_stage_knows_of_its_cause():
+    log = "p.mlir:7:10: error: failed to legalize operation 'torch.constant.int'\ncause: of onnx.Unique\n"
+    found = diagnose(1, log)
+    assert (found.reason, found.detail) == ("legalization", "failed to legalize operation 'torch.constant.int' (of onnx.Unique)")  # fmt: skip
 
 
 def test_a_crash_of_llvm_quotes_the_operation_on_its_second_line():

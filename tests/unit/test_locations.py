@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lowering import locations, xla_text
+from scripts.lowering import locations, onnx_causes, xla_text
 from scripts.lowering.locations import Locations, Origin
 
 
@@ -123,3 +123,40 @@ def test_other_constants_of_pytorch_xla_are_left_as_they_are():
 %c = stablehlo.constant dense<"0x010203"> : tensor<3xui8> loc("c")
 """
     assert xla_text.for_parser(text) == text
+
+
+PROGRAM = """\
+module {
+  func.func @main(%arg0: !torch.vtensor<[1],si64>) -> !torch.vtensor<[1],si64> {
+    %int0 = torch.constant.int 0
+    %int01 = torch.constant.int 1
+    %result0, %result1 = torch.aten.unique_dim %arg0, %int0 : !torch.int -> !torch.vtensor<[1],si64>
+    %1 = torch.aten.relu %result1 : !torch.vtensor<[1],si64>
+    %2 = torch.aten.sort %1, %int01 : !torch.vtensor<[1],si64>
+    return %2 : !torch.vtensor<[1],si64>
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        (5, "of onnx.Unique"),
+        (3, "of onnx.Unique"),  # a constant, which one operator uses
+        (4, "of onnx.Sort"),
+        (2, ""),
+        (99, ""),
+    ],
+)
+def test_the_line_of_a_diagnostic_is_of_an_operator_of_onnx(tmp_path, line, known):
+    program = tmp_path / "program.mlir"
+    program.write_text(PROGRAM)
+    said = ["warning: x", f"{program}:{line}:10: error: failed to legalize", f"{program}:6:1: error: x"]  # fmt: skip
+    assert onnx_causes.of_failure(program, [], 1, said) == "", "it is not of ONNX"
+    nodes = {name: Origin(name, f"onnx.{name}", None) for name in ("Unique", "Relu", "Sort")}
+    lines = {5: "Unique", 6: "Relu", 7: "Sort"}
+    text = json.dumps(locations.to_json(lines, locations.Origins(nodes, {})))
+    (tmp_path / "locations.json").write_text(text)
+    assert onnx_causes.of_failure(program, [], 1, said) == known
+    assert onnx_causes.of_failure(program, [], 1, ["error: no target"]) == ""

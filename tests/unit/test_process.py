@@ -32,6 +32,20 @@ def test_descendants_include_grandchildren(monkeypatch, kernel_lists_children):
     assert shell.pid not in process.descendants(os.getpid())
 
 
+def test_a_forked_process_returns_its_work_and_how_it_ended(capfd):
+    assert process.forked(lambda: b"done") == (0, b"done")
+    assert process.forked(lambda: bytes([1 // 0])) == (1, b"")
+    assert "ZeroDivisionError" in capfd.readouterr().err
+    assert process.forked(lambda: os.kill(os.getpid(), signal.SIGSEGV))[0] == -signal.SIGSEGV
+
+
+def test_what_a_tool_prints_is_passed_through_and_returned(capfd):
+    said: list[str] = []
+    process.run_tool([sys.executable, "-c", "import sys; sys.stderr.write('a\\nb\\n')"], said=said)
+    assert said == ["a\n", "b\n"]
+    assert capfd.readouterr().err == "a\nb\n"
+
+
 def test_a_tool_is_accounted_for_with_its_exit_code_and_peak_memory():
     run = process.run_tool([sys.executable, "-c", "b'x' * (64 << 20); raise SystemExit(7)"])
     assert run.returncode == 7

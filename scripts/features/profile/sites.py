@@ -8,7 +8,6 @@ commands for encodings (data tiling).
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 
 from scripts.core import process
 from scripts.iree.tools import tool
+from scripts.lowering.locations import lines_of
 
 LAST = "stream"
 """The phase up to which the program is compiled. Code generation, which takes most of the time, comes later."""
@@ -58,12 +58,12 @@ def read(folder: Path, files: Collection[str]) -> list[Site]:
     """The dispatches from the files of the phases. `files`: names of the program in locations; "-" is that of
     a program that came as bytecode. Raises PhaseError."""
     created = [
-        (_lines([op], files), _lines(_computing(op), files))
+        (lines_of([op], files), lines_of(_computing(op), files))
         for op in _operations(folder, "dispatch-creation")
         if op.name in ("flow.dispatch.workgroups", "flow.dispatch.region")
     ]
     called = [
-        (_function(op), _lines([op], files))
+        (_function(op), lines_of([op], files))
         for op in _operations(folder, "flow")
         if op.name == "flow.dispatch"
     ]
@@ -77,7 +77,7 @@ def read(folder: Path, files: Collection[str]) -> list[Site]:
     sites = []
     for op in _operations(folder, LAST):
         if op.name == "stream.cmd.dispatch" and not _in_initializer(op):
-            function, root = _function(op), _lines([op], files)
+            function, root = _function(op), lines_of([op], files)
             known = bodies.get((function, root))
             lines = (known.pop(0) if len(known) > 1 else known[0]) if known else ()
             sites.append(Site(function, root[0] if root else None, lines or root))
@@ -130,19 +130,3 @@ def _in_initializer(operation: Any) -> bool:
             return True
         parent = parent.parent
     return False
-
-
-# Where an inlined function was called from.
-_CALLER = re.compile(r' at "(?:[^"\\]|\\.)*":\d+:\d+')
-_FILE_LINE = re.compile(r'"(?P<file>(?:[^"\\]|\\.)*)":(?P<line>\d+):\d+')
-
-
-def _lines(operations: Collection[Any] | Iterator[Any], files: Collection[str]) -> tuple[int, ...]:
-    """The lines of the program that operations are of, each once, in order of their numbers."""
-    numbers = {
-        int(match["line"])
-        for op in operations
-        for match in _FILE_LINE.finditer(_CALLER.sub("", str(op.location)))
-        if match["file"] in files
-    }
-    return tuple(sorted(numbers))
