@@ -18,11 +18,13 @@ DRAW = np.random.default_rng(1)
 FRONTENDS = {
     "onnx-torch": {"exporter": "onnx_importer", "env": "torch-mlir", "options": {"dialect": "torch"}},
     "onnx-stablehlo": {"exporter": "onnx_importer", "env": "torch-mlir", "options": {"dialect": "stablehlo"}},
-    "mlir": {"exporter": "as_it_is", "env": "torch-mlir"},
+    "mlir": {"exporter": "as_it_is", "env": "torch-mlir", "options": {"rewrites": "all"}},
+    "mlir-unchanged": {"exporter": "as_it_is", "env": "torch-mlir", "options": {"rewrites": "none"}},
 }  # fmt: skip
 TARGETS = {
     "llvm-cpu": ON_CPU["llvm-cpu"] | {"frontends": ["onnx-torch", "mlir"], "models": ["!crashing-*"]},
     "cpu-stablehlo": ON_CPU["llvm-cpu"] | {"frontends": ["onnx-stablehlo"], "models": ["crashing-export"]},
+    "cpu-unchanged": ON_CPU["llvm-cpu"] | {"frontends": ["mlir-unchanged"], "models": ["one-hot"]},
     "vulkan": {"backend": "vulkan", "arch": "ada", "frontends": ["onnx-torch"], "models": ["crashing-compile"], "remedies": False},
 }  # fmt: skip
 BASELINES = {
@@ -278,8 +280,12 @@ def test_a_program_is_compared_with_xla_or_with_itself_at_o0_if_xla_does_not_tak
     assert "custom op 'stablehlo.nothing' is unknown" in row["detail"]
 
 
-def test_what_iree_computes_wrongly_at_every_level_is_a_wrong_result(rows):
-    """A portable artifact with a product of unsigned integers."""
+def test_what_iree_computes_wrongly_is_rewritten_and_else_a_wrong_result(rows):
+    """A portable artifact with products of booleans and of unsigned integers."""
     row = rows["one-hot", "mlir"]
-    assert (row["reason"], row["golden_from"]) == ("wrong-result", "xla")
+    assert (row["status"], row["golden_from"]) == ("ok", "xla"), row["detail"]
+    assert row["rewrites"] == "i1 converted before the product; ui8 converted before the product"
+    assert float(row["max_abs_error"]) < 1e-4
+    row = rows["one-hot", "mlir-unchanged"]
+    assert (row["reason"], row["golden_from"], row["rewrites"]) == ("wrong-result", "xla", "")
     assert rows["one-hot", "xla-stablehlo"]["status"] == "ok"
