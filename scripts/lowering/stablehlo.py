@@ -213,7 +213,7 @@ def _sort_with_own_positions(ir, operation) -> str:
     return "sort with positions of its own" if start else "sort positions i64 to i32"
 
 
-_PRODUCT = "stablehlo.dot_general"
+_PRODUCTS = ("stablehlo.dot_general", "stablehlo.dot", "stablehlo.einsum")
 
 
 def _unsigned_operand_before_product(ir, operation) -> str:
@@ -232,7 +232,7 @@ def _unsigned_operand_before_product(ir, operation) -> str:
         return ""
     if isinstance(after, ir.IntegerType) and not after.is_signless:
         return ""  # it has no absolute value
-    uses = [use for use in operation.results[0].uses if use.owner.operation.name == _PRODUCT]
+    uses = [use for use in operation.results[0].uses if use.owner.operation.name in _PRODUCTS]
     if not uses:
         return ""
     with ir.InsertionPoint.after(operation):

@@ -1,4 +1,5 @@
-"""ONNX files and programs of MLIR through the workflow: verified on IREE, or a reason that says what is not supported."""
+"""ONNX files, an exported program and programs of MLIR through the workflow: verified on IREE, or a reason that says what is not
+supported."""
 
 from __future__ import annotations
 
@@ -16,13 +17,16 @@ from tests.checkouts import ON_CPU, QUICK, ROOT, Checkout, made_environments
 FLOAT, LONG, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 DRAW = np.random.default_rng(1)
 FRONTENDS = {
+    "torchmlir-torch": {"exporter": "torch_mlir", "env": "torch-mlir", "options": {"dialect": "torch", "rewrites": "all"}},
     "onnx-torch": {"exporter": "onnx_importer", "env": "torch-mlir", "options": {"dialect": "torch"}},
     "onnx-stablehlo": {"exporter": "onnx_importer", "env": "torch-mlir", "options": {"dialect": "stablehlo"}},
-    "mlir": {"exporter": "as_it_is", "env": "torch-mlir"},
+    "mlir": {"exporter": "as_it_is", "env": "torch-mlir", "options": {"rewrites": "all"}},
+    "mlir-unchanged": {"exporter": "as_it_is", "env": "torch-mlir", "options": {"rewrites": "none"}},
 }  # fmt: skip
 TARGETS = {
-    "llvm-cpu": ON_CPU["llvm-cpu"] | {"frontends": ["onnx-torch", "mlir"], "models": ["!crashing-*"]},
+    "llvm-cpu": ON_CPU["llvm-cpu"] | {"frontends": ["torchmlir-torch", "onnx-torch", "mlir"], "models": ["!crashing-*"]},
     "cpu-stablehlo": ON_CPU["llvm-cpu"] | {"frontends": ["onnx-stablehlo"], "models": ["crashing-export"]},
+    "cpu-unchanged": ON_CPU["llvm-cpu"] | {"frontends": ["mlir-unchanged"], "models": ["one-hot"]},
     "vulkan": {"backend": "vulkan", "arch": "ada", "frontends": ["onnx-torch"], "models": ["crashing-compile"], "remedies": False},
 }  # fmt: skip
 BASELINES = {
@@ -192,17 +196,41 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     of_jax = made.path / "of-jax"
     subprocess.run([python, "-m", "benchmarks.jax_programs", of_jax], check=True, cwd=ROOT)
     shutil.copy(of_jax / "one-hot-artifact.stablehlo", files / "one-hot.stablehlo")
+    python = ROOT / ".venvs/onnxruntime/bin/python"
+    subprocess.run([python, "-m", "benchmarks.model_files", "models/conv.py", files], check=True, cwd=ROOT)  # fmt: skip
     made.snakemake(
-        "--cores", "2", "results/latency.csv", "--config", "file=files/*.onnx,files/*.mlir,files/*.stablehlo",
-        "models=branches,older,older-2,oldest,refused,sequence,stablehlo,parameters,broken,one-hot,crashing-export,crashing-compile",
+        "--cores", "2", "results/latency.csv", "--config",
+        "file=files/*.onnx,files/*.mlir,files/*.stablehlo,files/*.pt2,files/conv/model.onnx",
+        "models=conv,conv-pt2,conv-onnx,branches,older,older-2,oldest,refused,sequence,stablehlo,parameters,broken,one-hot,crashing-export,crashing-compile",
     )  # fmt: skip
     found = {}
     for row in made.rows():
         program = made.path / f"results/export/{row['model']}/{row['frontend']}/program.mlir"
         text = program.read_text() if program.is_file() else ""
         of_iree = row["runtime"] == "iree"
-        found[row["model"], row["frontend" if of_iree else "runtime"]] = row | {"program": text}
+        found[row["model"], row["frontend" if of_iree else "runtime"]] = row | {
+            "program": text,
+            "reference": made.path / "results/reference" / row["model"],
+        }
     return found
+
+
+def test_a_python_file_its_exported_program_and_its_onnx_file_have_the_same_results(rows):
+    of_file, exported, onnx_file = (
+        rows[model, frontend]
+        for model, frontend in (("conv", "torchmlir-torch"), ("conv-pt2", "torchmlir-torch"), ("conv-onnx", "onnx-torch"))
+    )  # fmt: skip
+    for row in (of_file, exported, onnx_file):
+        assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+    assert of_file["program"] == exported["program"]
+    assert of_file["max_abs_error"] == exported["max_abs_error"]
+    for name, limit in (("inputs", 0), ("golden", 1e-5)):
+        first, second, third = (
+            next(iter(np.load(row["reference"] / f"{name}.npz").values()))
+            for row in (of_file, exported, onnx_file)
+        )
+        np.testing.assert_array_equal(first, second)
+        np.testing.assert_allclose(first, third, atol=limit, rtol=0)
 
 
 @pytest.mark.parametrize("model", ["branches", "older", "older-2", "oldest"])
@@ -278,8 +306,12 @@ def test_a_program_is_compared_with_xla_or_with_itself_at_o0_if_xla_does_not_tak
     assert "custom op 'stablehlo.nothing' is unknown" in row["detail"]
 
 
-def test_what_iree_computes_wrongly_at_every_level_is_a_wrong_result(rows):
-    """A portable artifact with a product of unsigned integers."""
+def test_what_iree_computes_wrongly_is_rewritten_and_else_a_wrong_result(rows):
+    """A portable artifact with products of booleans and of unsigned integers."""
     row = rows["one-hot", "mlir"]
-    assert (row["reason"], row["golden_from"]) == ("wrong-result", "xla")
+    assert (row["status"], row["golden_from"]) == ("ok", "xla"), row["detail"]
+    assert row["rewrites"] == "i1 converted before the product; ui8 converted before the product"
+    assert float(row["max_abs_error"]) < 1e-4
+    row = rows["one-hot", "mlir-unchanged"]
+    assert (row["reason"], row["golden_from"], row["rewrites"]) == ("wrong-result", "xla", "")
     assert rows["one-hot", "xla-stablehlo"]["status"] == "ok"

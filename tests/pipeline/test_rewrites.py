@@ -170,6 +170,21 @@ def test_a_product_with_converted_booleans_is_right_at_every_level(iree, level, 
     assert found["values"] == table[labels].tolist()
 
 
+@pytest.mark.parametrize(
+    "product",
+    [
+        "stablehlo.dot %one_hot, %w",
+        '"stablehlo.einsum"(%one_hot, %w) <{einsum_config = "ab,bc->ac"}>',
+    ],
+)
+def test_so_are_other_forms_of_a_product(iree, product):
+    labels, table = np.array([2, 0, 1, 2], np.int32), np.array([[1, 2], [3, 4], [5, 6]], np.int32)
+    text = ONE_HOT.format(kind="f32").replace("stablehlo.dot_general %one_hot, %w, contracting_dims = [1] x [0]", product)  # fmt: skip
+    found = run(iree, text, labels, table, flags=("--iree-opt-level=O3",))
+    assert found["rewrites"] == ["i1 converted before the product"]
+    assert found["values"] == table[labels].tolist()
+
+
 @LEVELS
 def test_a_product_with_converted_unsigned_integers_is_right_at_every_level(iree, level):
     values = np.array([[255, 128, 127], [3, 200, 0], [1, 2, 129], [254, 0, 9]], np.uint8)

@@ -150,12 +150,15 @@ def as_a_user(tmp_path, monkeypatch) -> Path:
     for name in ("mine.py", "models/mine.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(USER_MODEL, encoding="utf-8")
-    programs.write(tmp_path / "mine.pt2", programs.entries())
+    (tmp_path / "files/conv").mkdir(parents=True)
+    for name in ("mine.pt2", "files/conv.pt2"):
+        programs.write(tmp_path / name, programs.entries())
     programs.folder(tmp_path / "llama-1b")
     (tmp_path / "mine.txt").write_text("", encoding="utf-8")
     x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
     graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "main", [x], [y])
-    onnx.save(onnx.helper.make_model(graph), tmp_path / "resnet.onnx")
+    for name in ("resnet.onnx", "files/conv/model.onnx"):
+        onnx.save(onnx.helper.make_model(graph), tmp_path / name)
     (tmp_path / "programs").mkdir()
     (tmp_path / "programs/mine.mlir").write_text("func.func @main() { return }", encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path))
