@@ -32,14 +32,33 @@ def main() -> None:
         action="store_true",
         help="take the newest version of every package that no file pins",
     )
+    parser.add_argument(
+        "--download",
+        type=Path,
+        metavar="DIR",
+        help="fill a folder with the files of the locks, for machines without a network; change no lock",
+    )
+    parser.add_argument(
+        "--pythons",
+        type=lambda text: text.split(","),
+        metavar="3.11,3.13",
+        help="for which Python to download; default: the pinned one",
+    )
     args = parser.parse_args()
+    if args.download and (args.check or args.upgrade):
+        parser.error("--download takes the locks as they are: neither --check nor --upgrade")
+    if args.pythons and not args.download:
+        parser.error("--pythons belongs to --download")
     folder = environments.ROOT / env_files.FOLDER
     envs = args.envs or sorted(path.stem for path in folder.glob("*.yaml"))
-    stale = []
-    for env in envs:
-        file = environments.env_file(env)
+    files_of = {env: environments.env_file(env) for env in envs}
+    for file in files_of.values():
         if not file.is_file():
             exits.fail(f"{file}: not found; expected the file of an environment")
+    if args.download:
+        return download(list(files_of.values()), args.pythons, args.download)
+    stale = []
+    for env, file in files_of.items():
         changed = pin_iree(file, write=not args.check)
         try:
             wanted = files(file, resolve(file, args.upgrade))
@@ -58,6 +77,29 @@ def main() -> None:
             f"{', '.join(path.name for path in stale)}: not what the pins give now; "
             f"`{locks.REFRESH}` makes them"
         )
+
+
+def download(env_files_: list[Path], pythons: list[str] | None, folder: Path) -> None:
+    """Fill a folder with the files of the locks of environments. Exits if a lock does not name a version of Python."""
+    wanted = []
+    for file in env_files_:
+        lock, pinned = locks.lock_file(file), env_files.declared(file).python
+        if not lock.is_file():
+            exits.fail(f"{lock}: not found; `{locks.REFRESH} {file.stem}` makes it")
+        known = locks.pythons(lock, pinned)
+        for python in pythons or [pinned]:
+            if python not in known:
+                exits.fail(f"{lock} is not for Python {python}: it is for {', '.join(known)}")
+            wanted.append((file.stem, python, locks.for_python(_text(lock), python)))
+    folder.mkdir(parents=True, exist_ok=True)
+    for env, python, packages in wanted:
+        print(f"{env}, Python {python}: {packages.count('==')} packages", flush=True)
+        installing.download(packages, python, folder)
+    size = sum(file.stat().st_size for file in folder.iterdir()) / 1e9
+    print(
+        f"{folder}: {size:.1f} GB. Where there is no network: "
+        f"UV_OFFLINE=1 UV_FIND_LINKS={folder.absolute()} snakemake …"
+    )
 
 
 def pin_iree(env_file: Path, write: bool) -> list[Path]:

@@ -302,6 +302,23 @@ def without_wheels(lock: str, python: str) -> set[str] | None:
     }
 
 
+def download(packages: str, python: str, folder: Path) -> None:
+    """Fill a folder with the files of packages with hashes (locks.for_python), for a version of Python.
+
+    uv cannot do that. pip takes its own indexes, else the one of `UV_DEFAULT_INDEX`. Exits if it fails.
+    """
+    index = os.environ.get("UV_DEFAULT_INDEX", "")
+    if index and "index-url" not in _pips():
+        os.environ["PIP_INDEX_URL"] = index
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder), "--no-deps"]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as wanted:
+        wanted.write(packages)
+        wanted.flush()
+        run([*pip, "--require-hashes", "--python-version", python, "--requirement", wanted.name])
+    if any(folder.glob("*.tar.gz")):  # uv builds it where there is no network
+        run([*pip, "setuptools"])
+
+
 def locked(lock: Path) -> list[str]:
     """The packages of a lock as arguments of `uv pip install`."""
     return ["--no-deps", "--require-hashes", "--requirements", str(lock)]

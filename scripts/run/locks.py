@@ -79,6 +79,22 @@ def pythons(lock: Path, pinned: str) -> tuple[str, ...]:
     return pinned, *sorted(others, key=lambda python: abs(_minor(python) - _minor(pinned)))
 
 
+def for_python(lock: str, python: str) -> str:
+    """The packages of the text of a lock that a version of Python gets on this system, with their hashes."""
+    from packaging.markers import Marker  # environments of stages import this module, and lack it
+
+    environment = {"python_version": python, "python_full_version": f"{python}.0"}
+    kept = []
+    for entry in re.split(r"\n(?=[^\s#])", lock):
+        if entry.startswith("#"):
+            continue
+        package, *hashes = entry.split(" \\\n")
+        name, _, marker = package.partition(" ; ")
+        if not marker or Marker(marker).evaluate(environment):
+            kept.append(" \\\n".join([name, *hashes]).rstrip() + "\n")
+    return "".join(kept)
+
+
 def _minor(python: str) -> int:
     return int(python.split(".")[1])
 

@@ -105,6 +105,24 @@ def test_environments_that_are_made_need_no_disk(machine, monkeypatch, capsys):
     assert lacking(capsys) == {}
 
 
+@pytest.mark.parametrize(
+    ("here", "said"),
+    [
+        (["3.11", "3.13"], ""),
+        (["3.13", "3.14"], "; uv downloads Python 3.11, else Python 3.13 is taken"),
+        (["3.10"], "; uv downloads Python 3.11, else install 3.11 or 3.12 or 3.13"),
+    ],
+)
+def test_an_environment_that_is_not_made_says_with_which_python_it_will_be(
+    machine, monkeypatch, capsys, here, said
+):
+    monkeypatch.setattr(doctor.installing, "find_python", lambda version: version in here)
+    with pytest.raises(SystemExit):
+        doctor.main()
+    advice = {f["what"]: f["advice"] for f in json.loads(capsys.readouterr().out)}
+    assert advice["environment torch-xla"] == f"made by the first run that needs it{said}"
+
+
 def test_the_default_run_needs_a_compiler_for_inductor(machine, monkeypatch, capsys):
     monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
     assert lacking(capsys).keys() == {"C++ compiler"}
