@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from scripts.features.profile import iree_profile as profile
-from scripts.features.profile import sites
 from scripts.features.profile.iree_profile import Event
+from scripts.lowering.locations import lines_of
 
 DATA = Path(__file__).parent / "data"
 ADD = "main$async_dispatch_1_elementwise_151296_f32"
@@ -71,4 +71,4 @@ def test_the_lines_of_a_dispatch_are_those_of_the_program_and_not_of_callers():
         "loc(unknown)",
     ]
     operations = [SimpleNamespace(location=text) for text in texts]
-    assert sites._lines(operations, {"p.mlir", "-"}) == (12, 14, 39)
+    assert lines_of(operations, {"p.mlir", "-"}) == (12, 14, 39)
