@@ -126,3 +126,41 @@ def test_the_host_program_is_the_same_with_other_executables_and_messages(tmp_pa
     assert host(b"\x7fELF1") == host(b"\x7fELF22", name="b")
     assert host(b"\x7fELF1") != host(b"\x7fELF1", rodata="0B")
     assert host(b"\x7fELF1") != host(b"\x7fELF1", ordinal=2)
+
+
+def one_function(*instructions: str) -> assembly.Function:
+    body = "\n".join(f"\t{text}" for text in instructions)
+    [function] = assembly.parse(f"\t.type\tf,@function\nf:\n{body}\n\t.size\tf, 9\n")
+    return function
+
+
+BODY = ("subq	$384, %rsp", "vmovaps	64(%rsp), %zmm3", "addq	$8, %rax", "cmpq	$5, %rcx", "v_add_f32 v3, s[4:5], v[0:3]")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("subq	$384, %rsp", "subq	$448, %rsp"),
+        ("vmovaps	64(%rsp), %zmm3", "vmovaps	128(%rsp), %zmm17"),
+        ("v_add_f32 v3, s[4:5], v[0:3]", "v_add_f32 v13, s[8:9], v[4:7]"),
+    ],
+)
+def test_other_registers_places_on_the_stack_and_order_are_the_same_instructions(before, after):
+    first = one_function(*BODY)
+    other = one_function(*(after if line == before else line for line in reversed(BODY)))
+    assert first.digest != other.digest
+    assert first.unordered == other.unordered
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("addq	$8, %rax", "addq	$16, %rax"),
+        ("cmpq	$5, %rcx", "cmpq	$6, %rcx"),
+        ("vmovaps	64(%rsp), %zmm3", "vmovaps	64(%rax), %zmm3"),
+        ("vmovaps	64(%rsp), %zmm3", "vmovups	64(%rsp), %zmm3"),
+    ],
+)
+def test_other_numbers_and_operations_are_other_instructions(before, after):
+    other = one_function(*(after if line == before else line for line in BODY))
+    assert one_function(*BODY).unordered != other.unordered

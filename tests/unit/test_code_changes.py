@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.features.compare import code_changes, formats, latencies, pairs, pass_changes
-from scripts.features.compare.code_changes import CALLS, CHANGED, GONE, NEW
+from scripts.features.compare.code_changes import CALLS, CHANGED, GONE, NEW, REARRANGED
 from scripts.features.compare.comparing import Settings, compare
 from scripts.records.results_file import cell_of
 from tests.report_records import records
@@ -36,8 +36,8 @@ class Side:
 
     def code(self, digests: dict[str, str], host: str = "host", tiling: str = "[4, 8]") -> None:
         functions = [
-            {"name": name, "digest": digest, "instructions": 9, "tiling": [tiling]}
-            for name, digest in digests.items()
+            {"name": name, "digest": d, "unordered": d[:1], "instructions": 9, "tiling": [tiling]}
+            for name, d in digests.items()
         ]
         self.write("code", "code.json", {"host": host, "functions": functions})
 
@@ -97,6 +97,23 @@ def test_exactly_the_dispatches_that_differ_are_listed(pair, sides):
     }
     tilings = {each.name: each.tiling for each in change.changed}
     assert tilings["main_dispatch_1_softmax_8"] == ("[4, 8]", "[8, 8]")
+
+
+def test_the_same_instructions_in_another_order_are_told_apart_from_others(pair, sides):
+    first, second, *_ = DISPATCHES
+    sides[0].code({first: "a1", second: "b1"})
+    sides[1].code({first: "a2", second: "b1"})
+    change = change_of(pair, sides)
+    assert (change.is_same, change.is_rearranged) == (False, True)
+    assert [(each.kind, each.name) for each in change.changed] == [(REARRANGED, first)]
+    found = compare([pair], "a", "b", Settings(), codes=[change])
+    assert "0 the same code, 1 with other registers or order alone, 0 changed" in formats.as_text(
+        found
+    )
+    assert first not in formats.as_markdown(found)
+    assert first in formats.as_markdown(found, with_all=True)
+    sides[1].code({first: "a2", second: "c1"})
+    assert not change_of(pair, sides).is_rearranged
 
 
 def test_the_difference_is_divided_by_the_shares_of_both_profiles(pair, sides):

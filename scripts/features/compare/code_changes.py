@@ -25,12 +25,13 @@ from scripts.supervise import outcome
 
 SAME, CHANGED, NEW, GONE = "same code", "changed", "new", "gone"
 CALLS = "other number of calls"
+REARRANGED = "other registers or order"
 
 
 @dataclass(frozen=True)
 class DispatchChange:
-    """A dispatch (or another function of a program) before and after. `kind`: SAME, CHANGED, NEW, GONE, or CALLS: the same code, which is
-    called more or less often.
+    """A dispatch (or another function of a program) before and after. `kind`: SAME, CHANGED, NEW, GONE, CALLS: the same code, which is
+    called more or less often, or REARRANGED: the same instructions with other registers, places on the stack, or in another order.
 
     `instructions`, `ms`: before and after; None on the side that lacks it, and `ms` where there is no profile. `tiling`: what of its
     pipeline and tile sizes only one side has. `modules`: the nn.Modules that it computes; of CALLS those that only one side has. `calls`:
@@ -80,6 +81,12 @@ class CodeChange:
     def is_same(self) -> bool:
         """Whether both builds have the same code."""
         return not (self.unknown or self.host or self.changed)
+
+    @property
+    def is_rearranged(self) -> bool:
+        """Whether all that differs is the choice of registers, places on the stack and the order of instructions."""
+        kinds = {change.kind for change in self.changed}
+        return not (self.unknown or self.host) and kinds == {REARRANGED}
 
     def share(self, difference_ms: float | None) -> float | None:
         """A difference as a share of the latency before; None if one of them is not known."""
@@ -213,6 +220,8 @@ def _change(
         assert side is not None
         return DispatchChange(kind, side["name"], instructions, ms=ms, modules=modules)
     kind = SAME if was["digest"] == now["digest"] else CHANGED
+    if kind == CHANGED and was.get("unordered") and was["unordered"] == now.get("unordered"):
+        kind = REARRANGED
     calls = (before.calls, after.calls) if before and after else (0, 0)
     if kind == SAME and before and after and before.calls != after.calls:
         kind = CALLS

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from rich.table import Table
 
 from scripts.core.console import Console
-from scripts.features.compare.code_changes import CodeChange, DispatchChange
+from scripts.features.compare.code_changes import REARRANGED, CodeChange, DispatchChange
 from scripts.features.compare.comparing import AMOUNTS, AmountChange, Change, Comparison
 from scripts.features.compare.latencies import (
     ALL,
@@ -177,9 +177,10 @@ def summary(comparison: Comparison) -> list[str]:
     if comparison.codes:
         known = [code for code in comparison.codes if not code.unknown]
         same = sum(code.is_same for code in known)
-        said.append(
-            f"code of {len(known)} cells compared: {same} the same code, {len(known) - same} changed"
-        )
+        rearranged = sum(code.is_rearranged for code in known)
+        kinds = [f"{same} the same code", f"{len(known) - same - rearranged} changed"]
+        kinds[1:1] = [f"{rearranged} with other registers or order alone"] if rearranged else []
+        said.append(f"code of {len(known)} cells compared: {', '.join(kinds)}")
     for changes, what in (
         (comparison.latencies, "latencies compared"),
         (comparison.compile_times, "programs compiled again"),
@@ -296,7 +297,7 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
     dispatches = [
         (code.cell, change.words, change.name, *_dispatch(code, change))
         for code in codes
-        for change in code.changed[: None if with_all else SHOWN]
+        for change in _shown(code, with_all)
     ]
     head = ("cell", "change", "dispatch", "modules", "instructions", "tiling", "ms", "latency")
     return [
@@ -307,6 +308,15 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
             "that can be compared with that of the other side. Both need `snakemake profile`.",
         ),
     ]
+
+
+def _shown(code: CodeChange, with_all: bool) -> list[DispatchChange]:
+    """The dispatches of a cell that are listed: without `with_all`, not those of which only registers or the order differ, unless
+    their time is known."""
+    if with_all:
+        return [*code.changed]
+    telling = [c for c in code.changed if c.kind != REARRANGED or c.difference_ms is not None]
+    return telling[:SHOWN]
 
 
 def _code_said(code: CodeChange) -> str:

@@ -27,6 +27,13 @@ _PTX_DATA = re.compile(
 )
 _TOKEN = re.compile(r"\.?[\w$][\w$.]*")
 _NUMBERED = re.compile(r"(\.L|\$L__)(BB|JTI|tmp)(\d+)_(\d+)")
+_REGISTER = re.compile(
+    r"%[\w.#]+"  # x86, PTX, and values of SPIR-V
+    r"|\b[sva](?:\d+\b|\[\d+(?::\d+)?\])"  # AMDGPU
+    r"|(?:\.L|\$L__)BB_?\d+"
+)
+_ON_STACK = re.compile(r"-?\b\d+(?=\(%r[sb]p)|\$-?\d+(?=, %rsp)")
+"""The place of a value in the frame of an x86 function, and the size of the frame."""
 _COMMENT = re.compile(r"\s*(#(?!\w)|//|;).*$")
 _DATA = (".long", ".quad", ".byte", ".short", ".zero", ".ascii", ".asciz", ".4byte", ".8byte")
 _LEFT_OUT = (
@@ -38,11 +45,13 @@ _LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Function:
-    """The code of a dispatch. `digest`: of its normalised text and of the functions that it calls. `instructions`: its own lines that
-    are neither labels nor directives."""
+    """The code of a dispatch. `digest`: of its normalised text and of the functions that it calls. `unordered`: of the same
+    instructions in any order, without registers and places on the stack, which another release of LLVM may choose in another way.
+    `instructions`: its own lines that are neither labels nor directives."""
 
     name: str
     digest: str
+    unordered: str
     instructions: int
 
 
@@ -105,8 +114,18 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 def _function(name: str, lines: Sequence[str], called: Sequence[str] = ()) -> Function:
-    counted = sum(not line.endswith(":") and not line.startswith(".") for line in lines)
-    return Function(name, _digest([*lines, *called]), counted)
+    counted = sum(map(_is_instruction, lines))
+    unordered = sorted(map(_without_places, filter(_is_instruction, (*lines, *called))))
+    return Function(name, _digest([*lines, *called]), _digest(unordered), counted)
+
+
+def _is_instruction(line: str) -> bool:
+    return not line.endswith(":") and not line.startswith(".")
+
+
+def _without_places(line: str) -> str:
+    """An instruction without registers, labels and places on the stack."""
+    return _REGISTER.sub("R", _ON_STACK.sub("", line))
 
 
 def _bodies(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
