@@ -13,7 +13,7 @@ from scripts.sources.load_mlir import MlirModule, Program
 from scripts.torch_model.loading import LoadedModel
 from scripts.xla.unlink import UnlinkError, unlink
 
-OPTIONS = {"rewrites": ("all", "none")}
+OPTIONS = {"rewrites": ("all", "needed", "none")}
 REWRITES: dict[str, tuple[str, ...]] = {}
 SOURCES = ("mlir",)
 TESTS = ("eval",)
@@ -23,7 +23,7 @@ FORKABLE = True
 
 
 def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
-    """The program of a file, and the seconds of each step."""
+    """The program of a file, and the seconds of each step. No rewrite is for speed, so `needed` is `all`."""
     module = loaded.module
     assert isinstance(module, MlirModule)
     seconds: dict[str, float] = {}
@@ -32,7 +32,7 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
         arguments = [Input(kind, number) for number, kind in enumerate(program.inputs)]
     text, names = program.text, list[str]()
     with timed(seconds, "rewrite"):
-        if options["rewrites"] == "all" and _is_for_xla(program):
+        if options["rewrites"] != "none" and _is_for_xla(program):
             text, names = for_iree(text)
     return Lowered(text, program.function, arguments, rewrites=tuple(names)), seconds
 

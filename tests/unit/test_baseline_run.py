@@ -34,7 +34,7 @@ def measured(factor: float) -> None:
     rows = records()
     for row in rows:
         if row.get("compile"):
-            row["compile"]["compile_s"] = 10.0 * factor
+            row["compile"]["cpu_s"] = 10.0 * factor
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     store.keep(RESULTS / "results.jsonl", "latency")
@@ -131,7 +131,7 @@ def test_a_history_may_be_a_branch(project, run):
     assert said.startswith(f"parent {project[1][:12]} → results")
     code, _, error = run("--against", "parent", "--history", "runs", "--why")
     assert code == 2
-    assert "--why and --remeasure have nothing to read" in error
+    assert "--why, --remeasure and --recompile have nothing to read" in error
 
 
 def test_the_folder_of_the_run_is_found_beside_its_history(project, tmp_path):

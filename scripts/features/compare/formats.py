@@ -178,9 +178,10 @@ def summary(comparison: Comparison) -> list[str]:
         known = [code for code in comparison.codes if not code.unknown]
         same = sum(code.is_same for code in known)
         rearranged = sum(code.is_rearranged for code in known)
-        kinds = [f"{same} the same code", f"{len(known) - same - rearranged} changed"]
-        kinds[1:1] = [f"{rearranged} with other registers or order alone"] if rearranged else []
-        said.append(f"code of {len(known)} cells compared: {', '.join(kinds)}")
+        counted = [f"{same} the same code", f"{len(known) - same - rearranged} changed"]
+        if rearranged:
+            counted.insert(1, f"{rearranged} with other registers or order alone")
+        said.append(f"code of {len(known)} cells compared: {', '.join(counted)}")
     for changes, what in (
         (comparison.latencies, "latencies compared"),
         (comparison.compile_times, "programs compiled again"),
