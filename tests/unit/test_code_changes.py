@@ -131,6 +131,20 @@ def test_the_difference_is_divided_by_the_shares_of_both_profiles(pair, sides):
     assert change.share(change.rest_ms) == pytest.approx(0, abs=1e-12)
 
 
+def test_a_latency_that_is_hardly_known_is_not_divided(pair, sides):
+    names = list(DISPATCHES)
+    sides[0].code(DISPATCHES)
+    sides[1].code(DISPATCHES | {names[1]: "cc"})
+    for side in sides:
+        side.profile({names[0]: 1.0, names[1]: 3.0})
+    folders = (sides[0].folder, sides[1].folder)
+    for after_ms, is_known in (((9.0, 14.0, 10.0), False), ((10.1, 10.2, 10.15), True)):
+        logs = latencies.term("again", (10.0, 10.0, 10.0), after_ms)
+        again = latencies.Estimate(pair, latencies.TURNS, 10.0, 10.1, (logs,))
+        (change,) = code_changes.of_pair(pair, folders, again).changed
+        assert (change.difference_ms is not None) == is_known
+
+
 def test_the_latency_is_that_of_turns_if_there_were_any(pair, sides):
     names = list(DISPATCHES)
     sides[0].code(DISPATCHES)

@@ -22,6 +22,7 @@ from scripts.matrix.cell import Kind
 from scripts.matrix.stage import STATUS
 from scripts.records.results_file import cell_of
 from scripts.supervise import outcome
+from scripts.timing import ratios
 
 SAME, CHANGED, NEW, GONE = "same code", "changed", "new", "gone"
 CALLS = "other number of calls"
@@ -106,7 +107,7 @@ def of_pair(pair: Pair, folders: tuple[Path, Path], in_turns: Estimate | None = 
     assert pair.both is not None
     estimate = in_turns or latencies.of_pair(pair)
     ms: tuple[float | None, float | None] = (None, None)
-    if isinstance(estimate, Estimate):
+    if isinstance(estimate, Estimate) and _is_telling(estimate):
         ms = estimate.before_ms, estimate.before_ms * math.exp(estimate.difference.value)
     sides = list(zip(pair.both, folders, strict=True))
     try:
@@ -127,6 +128,12 @@ def of_pair(pair: Pair, folders: tuple[Path, Path], in_turns: Estimate | None = 
     )
 
 
+def _is_telling(estimate: Estimate) -> bool:
+    """Whether a change of a latency is known so well that it can be divided among dispatches."""
+    ratio = estimate.difference.interval()
+    return ratio.low > 1 or ratio.high < 1 or ratio.half_width <= math.log(ratios.SAME)
+
+
 def _file(row: Record, folder: Path, stage: str, name: str) -> Path:
     return folder / stages.STAGES[stage].path(cell_of(row).to(Kind.IREE_DUMP), name)
 
@@ -134,15 +141,16 @@ def _file(row: Record, folder: Path, stage: str, name: str) -> Path:
 def _code(row: Record, folder: Path) -> dict[str, Any]:
     """What `snakemake code` wrote for a row. Raises LookupError with what is missing."""
     path = _file(row, folder, "read_code", "code.json")
+    place = path.parent.relative_to(folder)
     if path.is_file() and path.stat().st_size:
         return atomic.read_json(path)
     status = path.with_name(STATUS)
     if not status.is_file():
         raise LookupError(
-            f"there is no {path}; make it: snakemake code, with the --config of the run"
+            f"there is no {place / path.name} in {folder}; make it: snakemake code, with the --config of the run"
         )
     ended = outcome.read_or_damaged(status)
-    raise LookupError(f"{path.parent} ended with {ended.status} ({ended.reason}): {ended.detail}")
+    raise LookupError(f"{place} ended with {ended.status} ({ended.reason}): {ended.detail}")
 
 
 @dataclass(frozen=True)
