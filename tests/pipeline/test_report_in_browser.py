@@ -148,7 +148,7 @@ def test_a_comparison_shows_what_became_slower(page):
     view(page, "comparison")
     text = page.inner_text("main")
     assert HOSTILE in page.inner_text("main h2 >> nth=0")
-    assert "1 changes for the worse" in text
+    assert "changes for the worse: 1" in text
     assert page.locator("main table tbody tr", has_text="slower").count() == 1
 
 

@@ -363,7 +363,7 @@ def test_the_exit_code_is_1_if_something_is_worse(monkeypatch, capsys, runs, bef
     assert "no change for the worse" in capsys.readouterr().out
     fail(cell(after, BERT))
     assert run(monkeypatch, *runs()) == 1
-    assert "1 changes for the worse" in capsys.readouterr().out
+    assert "changes for the worse: 1" in capsys.readouterr().out
     assert run(monkeypatch, *runs(), "--cell", "resnet/*") == 0
 
 

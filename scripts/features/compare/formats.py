@@ -198,7 +198,7 @@ def summary(comparison: Comparison) -> list[str]:
     if not alarms:
         return [*said, "no change for the worse"]
     shown = [f"{each.cell}: {_said(each, comparison.codes)}" for each in alarms[:SHOWN]]
-    return [*said, f"{len(alarms)} changes for the worse", *shown]
+    return [*said, f"changes for the worse: {len(alarms)}", *shown]
 
 
 def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
