@@ -55,7 +55,9 @@ def run(python: Path, folder: Path, *words: str) -> str:
 
 
 def test_a_driver_of_another_python_verifies_and_times(make_checkout, python):
-    checkout = make_checkout("other-python", models={}, targets=ON_CPU, baselines=EAGER, measure=QUICK)
+    checkout = make_checkout(
+        "other-python", models={}, targets=ON_CPU, baselines=EAGER, measure=QUICK
+    )
     keep_models(checkout, "conv")
     run(python, checkout.path, "snakemake", "--cores", "2", "results/latency.csv", "--config", "frontends=torchmlir-stablehlo")  # fmt: skip
     rows = {(row["runtime"], row["status"], row["verification_code"]) for row in checkout.rows()}
