@@ -135,7 +135,7 @@ def test_the_dispatch_that_is_compiled_wrongly_is_the_one_whose_test_fails(
     modules.mkdir()
     run_stage(
         environments / "iree/bin/python",
-        "test_dispatches",
+        "run_dispatches",
         *("--tests", out, "--flags", json.dumps(flags), "--modules", modules, "--out", report),
     )
     results = json.loads(report.read_text())

@@ -79,7 +79,7 @@ def run(
         ]
         # By the compiler of the cell, which may be that of a toolchain.
         compilation = cases.recorded(root, COMPILE, case.module)
-        if compilation.run("scripts.stages.test_dispatches", options) != 0:
+        if compilation.run("scripts.stages.run_dispatches", options) != 0:
             raise NoCase(f"{case.cell}: its dispatches were not tested; the messages above say why")
         results: dict[str, dict[str, Any]] = atomic.read_json(report)
         return results
