@@ -20,6 +20,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import _pytree as fx_pytree
+from torch.fx.graph import _PyTreeCodeGen
 
 from scripts.core import dimensions
 from scripts.lowering import train_step
@@ -58,7 +59,10 @@ def capture(loaded: LoadedModel) -> Captured:
 def _modules_of_nodes(module: torch.nn.Module) -> Iterator[None]:
     """While the context lasts, the graph of an exported program is interpreted node by node: what is captured from it then keeps
     the module that each node is of."""
-    if not isinstance(module, torch.fx.GraphModule):
+    is_program = isinstance(module, torch.fx.GraphModule) and isinstance(
+        module.graph._codegen, _PyTreeCodeGen
+    )
+    if not is_program:  # a part of a graph takes tensors, and nothing is known of its modules
         yield
         return
     own = {node: node.meta.get("nn_module_stack") for node in module.graph.nodes}
