@@ -146,14 +146,14 @@ def _python_for(name: str) -> str:
     """What to do about an environment that is not made, by the versions of Python of its lock that are here."""
     file = environments.env_file(name)
     pinned, *others = locks.pythons(locks.lock_file(file), env_files.declared(file).python)
-    made = "made by the first run that needs it"
+    usual = "made by the first run that needs it"
     if not installing.uv_program():
-        return made
+        return usual
     here = next((python for python in (pinned, *others) if installing.find_python(python)), "")
     if here == pinned:
-        return made
+        return usual
     without = f"Python {here} is taken" if here else f"install {' or '.join((pinned, *others))}"
-    return f"{made}; uv downloads Python {pinned}, else {without}"
+    return f"{usual}; uv downloads Python {pinned}, else {without}"
 
 
 def _first_line(*command: str) -> str:

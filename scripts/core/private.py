@@ -82,20 +82,20 @@ def _replacing() -> list[tuple[str, Callable[[str], str]]]:
     def by(pattern: str, instead: str) -> Callable[[str], str]:
         return functools.partial(re.compile(pattern).sub, instead)
 
-    found: list[tuple[str, Callable[[str], str]]]
-    found = [("://", functools.partial(_ADDRESS.sub, r"\1***@"))]
+    replacing: list[tuple[str, Callable[[str], str]]]
+    replacing = [("://", functools.partial(_ADDRESS.sub, r"\1***@"))]
     values = {v for name, v in os.environ.items() if _SECRET.search(name) and len(v) >= _LEAST_CHARS}  # fmt: skip
-    found += [(v, by(re.escape(v), "***")) for v in sorted(values, key=len, reverse=True)]
+    replacing += [(v, by(re.escape(v), "***")) for v in sorted(values, key=len, reverse=True)]
     home = str(Path.home())
     if len(home) > 1:
-        found.append((home, by(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~")))
+        replacing.append((home, by(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~")))
     for name, instead in _names():
         # A part of an absolute path, such as /tmp/torchinductor_<user>.
         in_path = (
             rf"(?<![\w.~/])(/(?:[^\s/'\":]+/)*(?:[^\s/'\":]*_)?){re.escape(name)}(?=[/\s'\":]|$)"
         )
-        found.append((name, by(in_path, rf"\1{instead}")))
-    return found
+        replacing.append((name, by(in_path, rf"\1{instead}")))
+    return replacing
 
 
 @functools.cache

@@ -210,15 +210,6 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
         (version.name, version.before, version.after, str(version.rows))
         for version in comparison.versions
     ]
-    amounts = [
-        (
-            "worse" if amount.worse else "better",
-            AMOUNTS[amount.key].words,
-            amount.cell,
-            _amount(amount),
-        )
-        for amount in comparison.amounts
-    ]
     means = [
         (f"{mean.by} {mean.name}".strip(), str(mean.cells), _ratio(mean))
         for mean in comparison.means
@@ -237,9 +228,7 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
             f"Ratio: after / before, with an interval that excludes 1 exactly for the cells that differ at a rate of "
             f"false discoveries of {comparison.settings.rate:.0%} over all cells (Benjamini and Hochberg). {BY_ANCHOR}",
         ),
-        Section(
-            "Compilation, memory, size and error", ("change", "what", "cell", "ratio"), amounts
-        ),
+        _amounts(comparison.amounts),
         _latencies(
             "Compile time, in turns",
             sorted(comparison.compile_times, key=lambda change: -change.ratio),
@@ -268,6 +257,20 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
 def _ratio(change: TimeChange | MeanChange) -> str:
     """`1.12 (1.05 to 1.19)`."""
     return f"{change.ratio:.3f} ({change.low:.3f} to {change.high:.3f})"
+
+
+def _amounts(changes: Sequence[AmountChange]) -> Section:
+    rows = [
+        (
+            "worse" if change.worse else "better",
+            AMOUNTS[change.key].words,
+            change.cell,
+            _amount(change),
+        )
+        for change in changes
+    ]
+    head = ("change", "what", "cell", "ratio")
+    return Section("Compilation, memory, size and error", head, rows)
 
 
 def _amount(change: AmountChange) -> str:

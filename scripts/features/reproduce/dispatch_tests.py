@@ -188,7 +188,7 @@ sets of flags, builds or targets can be compared with `diff`. What the tools pri
 | `program.mlir` | the operations of the program that are in the dispatch. Weights and what other dispatches compute are arguments. Of a dispatch that only packs an operand: the operation that uses it |
 | `input_<n>.npy` | random inputs, always the same |
 | `expected_<n>.npy` | right outputs: those of llvm-cpu at O0 (`flags_right.txt`) |
-| `computed_<n>.npy` | wrong outputs with the flags of the cell, if they are wrong |
+| `computed_<n>.npy` | wrong outputs with the flags of the cell, if they are wrong; after `--against`, those of the other cell if that is wrong |
 | `run.sh` | the commands for this dispatch; it needs the tools on PATH |
 
 Outputs are wrong if they are further apart than 1 % of the largest value of all of them.
