@@ -3,13 +3,14 @@
     python -m benchmarks.alternation errors --minutes 60 --record errors.jsonl
     python -m benchmarks.alternation tool --record tool.jsonl
     python -m benchmarks.alternation alone --record alone.jsonl
+    python -m benchmarks.alternation cells conv/torchmlir-torch/llvm-cpu conv-onnx/onnx-torch/llvm-cpu
     python -m benchmarks.alternation show errors.jsonl tool.jsonl alone.jsonl
     python -m benchmarks.alternation run
 
 `errors` times groups of equal and of slower programs as the workflow times a group, and counts wrong and missing
 verdicts. `tool` compares scripts.stages.time_module with iree-benchmark-module, and `alone` compares a process that is timed
-alone with the same process among the others of its group; both use the files of a finished run. `run` prints the figures
-of a finished run. What is measured is appended to `--record`, a JSON object per line, and `show` prints the tables of
+alone with the same process among the others of its group; `cells` compares cells of any models. They use the files of a finished
+run, whose figures `run` prints. What is measured is appended to `--record`, a JSON object per line, and `show` prints the tables of
 such files.
 """
 
@@ -44,7 +45,7 @@ from scripts.iree import benchmark
 from scripts.iree.backends import allocator_flags, compile_flags
 from scripts.iree.session import runtime_flags
 from scripts.matrix import cell
-from scripts.supervise import group, outcome
+from scripts.supervise import group, in_turns, outcome
 from scripts.supervise.in_turns import LOAD_S, TWIN
 from scripts.supervise.members import VERIFICATION, Member, Process, worker_command
 from scripts.timing import ratios
@@ -106,7 +107,11 @@ def main() -> None:
         one = commands.choices[name]
         one.add_argument("--generations", type=int, default=generations, help="starts of all")
         one.add_argument("--seconds", type=float, default=1.0, help="of calls of a process in each")
-    for name in ("errors", "tool", "alone"):
+    one = command(
+        "cells", "cells of any models, in turns until their ratios to the first are decided"
+    )
+    one.add_argument("cells", nargs="+", help="cells of a finished run")
+    for name in ("errors", "tool", "alone", "cells"):
         commands.choices[name].add_argument("--record", type=Path, help="file to append to")
     one = command("run", "the figures of a finished run")
     one.add_argument("--results", type=Path, default=Path("results/results.jsonl"), help="of it")
@@ -120,9 +125,16 @@ def main() -> None:
     if args.command == "show":
         lines = [json.loads(line) for path in args.records for line in path.open(encoding="utf-8")]
     else:
-        measure = {"errors": errors, "tool": tool, "alone": alone}[args.command]
+        measure = {"errors": errors, "tool": tool, "alone": alone, "cells": time_cells}[
+            args.command
+        ]
         lines = list(_recorded(measure(args), args.record))
-    tables = {"errors": errors_table, "tool": tool_table, "alone": alone_table}
+    tables = {
+        "errors": errors_table,
+        "tool": tool_table,
+        "alone": alone_table,
+        "cells": cells_table,
+    }
     for kind, table_of in tables.items():
         if of_kind := [one for one in lines if one["kind"] == kind]:
             console.print(table_of(of_kind))
@@ -451,6 +463,33 @@ def _in_both(
 def alone_table(lines: Sequence[Line]) -> Table:
     """A line per program: the ratio of its latency among others to that alone."""
     return _ratios_table("the same process alone and in turns with others", lines)
+
+
+# cells: the same program from several files, for example
+
+
+def time_cells(args: argparse.Namespace) -> Iterator[Line]:
+    """Time verified cells in turns, whatever their models are."""
+    with tempfile.TemporaryDirectory(prefix="vmfbench-cells-") as folder:
+        members = [
+            Member.verified(
+                name, Path("results/verify", name), Path(folder, f"{number}.txt"), False
+            )
+            for number, name in enumerate(args.cells)
+        ]
+        timing = in_turns.take(members, Rule(until_decided=True))
+    if why := in_turns.unfit(timing):
+        exits.fail(why)
+    for name, member in timing.members.items():
+        if member.status != outcome.OK:
+            exits.fail(f"{name}: {member.status} ({member.reason}): {member.detail}")
+    values = {name: member.values_ms for name, member in timing.members.items()}
+    yield {"kind": "cells", "entry": args.cells[0], "values_ms": values}
+
+
+def cells_table(lines: Sequence[Line]) -> Table:
+    """A line per cell: the ratio of its latency to that of the first one."""
+    return _ratios_table("cells in turns", lines)
 
 
 def _span(at: Interval | None) -> str:

@@ -251,6 +251,9 @@ class _Linker:
         match argument:
             case Input(position=position):
                 value = block.arguments[position]
+                if value.type != builtin:
+                    # A program for many sizes, called with one of them: IREE then compiles it for this size alone.
+                    value = ir.Operation.create("tensor.cast", results=[builtin], operands=[value]).result  # fmt: skip
             case Parameter():
                 value = ir.Operation.create(
                     "util.global.load",

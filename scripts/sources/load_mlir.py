@@ -6,7 +6,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from iree import runtime as rt
 from iree.compiler import ir
 
 from scripts.core import archive, tensors
-from scripts.core.tensors import DTYPES, TensorType
+from scripts.core.tensors import DTYPES, OPEN, TensorType
 from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
 from scripts.sources import mlir_file
+from scripts.sources.source import given_dims
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError
@@ -47,7 +48,8 @@ _LITERALS = ("stablehlo.constant", "arith.constant", "torch.vtensor.literal")
 class Program:
     """A parsed program with one function to call. `text` names its parameters by the scope and keys of archives.
 
-    `parameters`: their types; the name is the key. `literals`: those that were literals, by key.
+    `inputs`: their types, with OPEN for a dimension without a size. `parameters`: their types; the name is the key.
+    `literals`: those that were literals, by key.
     """
 
     text: str
@@ -55,6 +57,11 @@ class Program:
     inputs: tuple[TensorType, ...]
     parameters: tuple[TensorType, ...]
     literals: dict[str, np.ndarray]
+
+    @property
+    def open_dims(self) -> list[tuple[int, int]]:
+        """(input, axis) of each dimension of the inputs that has no size."""
+        return [(n, axis) for n, kind in enumerate(self.inputs) for axis, size in enumerate(kind.shape) if size == OPEN]  # fmt: skip
 
 
 class MlirModule(torch.nn.Module):
@@ -111,15 +118,21 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
             seeded.append(kind.name)
             weights[kind.name] = _of_type(_values(random, kind) * np.asarray(0.05, _numpy(kind)), kind)  # fmt: skip
     given = options.get("inputs")
-    arrays = _given(Path(str(given)).expanduser(), program.inputs) if given else [_values(random, kind) for kind in program.inputs]  # fmt: skip
+    stored_inputs = list(tensors.load_npz(Path(str(given)).expanduser()).values()) if given else None  # fmt: skip
+    kinds, defaults = _with_sizes(path, program, given_dims(path, options), stored_inputs)
+    arrays = [_values(random, kind) for kind in kinds] if stored_inputs is None else stored_inputs
+    if given:
+        _require_types(Path(str(given)), arrays, kinds)
     about = [f"inputs of {given}" if given else "seeded inputs"]
+    if defaults:
+        about.append(f"dimensions without a size in `dims` are 1: {', '.join(defaults)}")
     if seeded:
         about.append(f"{len(seeded)} of {len(weights)} parameters are in no file and have seeded values")  # fmt: skip
     results = None
     if golden := options.get("golden"):
         results = [torch.from_numpy(array) for array in tensors.load_npz(str(golden)).values()]
     module = MlirModule(program, weights, results, str(golden or ""))
-    inputs = tuple(_of_type(array, kind) for array, kind in zip(arrays, program.inputs, strict=True))  # fmt: skip
+    inputs = tuple(_of_type(array, kind) for array, kind in zip(arrays, kinds, strict=True))
     return LoadedModel(choice.name, module.eval(), inputs, {}, None, about="; ".join(about), opaque=True)  # fmt: skip
 
 
@@ -164,19 +177,46 @@ def _entry(path: Path, module: ir.Module, wanted: str) -> tuple[str, tuple[Tenso
     if len(names) != 1 or names[0] not in functions:
         raise ModelError(f"{path}: found the functions {', '.join(functions) or 'none'}; set `function` to the one to call", Fault.FILE)  # fmt: skip
     kind = ir.FunctionType(ir.TypeAttr(functions[names[0]].attributes["function_type"]).value)
-    return names[0], tuple(_type(path, f"input {n}", t) for n, t in enumerate(kind.inputs))
+    return names[0], tuple(_type(path, f"input {n}", t, is_input=True) for n, t in enumerate(kind.inputs))  # fmt: skip
 
 
-def _type(path: Path, name: str, kind: Any) -> TensorType:
+def _with_sizes(
+    path: Path, program: Program, dims: dict[str, int], arrays: list[np.ndarray] | None
+) -> tuple[tuple[TensorType, ...], list[str]]:
+    """The types of the inputs of a call, and the names of the open dimensions that got the size 1. A size is that of `dims`, else
+    that of the given array. Raises ModelError for a size of a dimension that is not open."""
+    shapes = [list(kind.shape) for kind in program.inputs]
+    open_dims = program.open_dims
+    for name, size in dims.items():
+        for number, axis in mlir_file.places(path, name):
+            if (number, axis) not in open_dims:
+                known = ", ".join(f"arg{n}.{a}" for n, a in open_dims) or "none"
+                raise ModelError(f"{path}: dims: arg{number}.{axis} is no open dimension of @{program.function}; it has {known}", Fault.INPUTS)  # fmt: skip
+            shapes[number][axis] = size
+    defaults = []
+    for number, axis in open_dims:
+        if shapes[number][axis] != OPEN:
+            continue
+        array = arrays[number] if arrays is not None and number < len(arrays) else None
+        if array is not None and array.ndim == len(shapes[number]):
+            shapes[number][axis] = array.shape[axis]
+        else:
+            shapes[number][axis] = 1
+            defaults.append(f"arg{number}.{axis}")
+    sized = (replace(kind, shape=tuple(shape)) for kind, shape in zip(program.inputs, shapes, strict=True))  # fmt: skip
+    return tuple(sized), defaults
+
+
+def _type(path: Path, name: str, kind: Any, is_input: bool = False) -> TensorType:
     match = _TENSOR.fullmatch(str(kind))
     element = _TORCH.get(match["element"]) if match else None
     if match is None or element is None:
         raise ModelError(f"{path}: {name} has type {kind}, expected a tensor of {', '.join(_TORCH)}", Fault.FILE)  # fmt: skip
     text = match["list"].split(",") if match["list"] is not None else match["shape"].split("x")
     sizes = [size for size in text if size]
-    if "?" in sizes:
+    if "?" in sizes and not is_input:
         raise ModelError(f"{path}: {name} has type {kind}, with a dimension of no size; give it one", Fault.FILE)  # fmt: skip
-    return TensorType(name, tuple(map(int, sizes)), element)
+    return TensorType(name, tuple(OPEN if size == "?" else int(size) for size in sizes), element)
 
 
 def _externalised(module: ir.Module) -> dict[str, np.ndarray]:
@@ -255,6 +295,8 @@ def _compiled(program: Program, weights: dict[str, torch.Tensor]) -> tuple[Call,
     """The program on XLA or else on IREE at O0, and the name of what it runs on. IREE has faults that all of its levels and
     targets share; XLA does not have these."""
     try:
+        if program.open_dims:
+            raise UnlinkError("it has open dimensions")
         return _on_xla(program, weights), "xla"
     except (UnlinkError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
@@ -337,10 +379,9 @@ def _values(random: np.random.Generator, kind: TensorType) -> np.ndarray:
     return np.asarray(random.integers(0, 2, kind.shape)).astype(dtype)
 
 
-def _given(path: Path, kinds: tuple[TensorType, ...]) -> list[np.ndarray]:
-    arrays = list(tensors.load_npz(path).values())
+def _require_types(path: Path, arrays: list[np.ndarray], kinds: tuple[TensorType, ...]) -> None:
+    """Raise ModelError if the arrays of a file have other types than the inputs."""
     shown = [f"{array.dtype}{list(array.shape)}" for array in arrays]
     expected = [f"{DTYPES[kind.dtype][1]}{list(kind.shape)}" for kind in kinds]
     if shown != expected:
         raise ModelError(f"{path}: found {shown}, expected {expected}, in this order", Fault.INPUTS)
-    return arrays

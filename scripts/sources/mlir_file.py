@@ -5,21 +5,26 @@ The driver does not parse it, because it has no compiler: a file that cannot be 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from scripts.sources.source import Facts, Options, Source, file_digest, require
+from scripts.sources.source import DIMS, Facts, Options, Source, file_digest, given_dims, require
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
-OPTIONS = ("batch_size", "function", "golden", "inputs", "parameters", "seed")
-"""Options of an entry. `function`: the one to call, if the program has several. `inputs`, `golden`: .npz files with the inputs and
-with the results, in their order. `parameters`: files with its parameters (.irpa, .safetensors or .gguf), a path or a list."""
+OPTIONS = ("batch_size", DIMS, "function", "golden", "inputs", "parameters", "seed")
+"""Options of an entry. `dims`: sizes of dimensions that the program leaves open (`?`). `function`: the one to call, if the program
+has several. `inputs`, `golden`: .npz files with the inputs and with the results, in their order. `parameters`: files with its
+parameters (.irpa, .safetensors or .gguf), a path or a list."""
 SUFFIXES = (".mlir", ".mlirbc", ".stablehlo")
 _BYTECODE = b"ML\xefR"
+_PLACE = re.compile(r"arg(?P<input>\d+)\.(?P<axis>\d+)")
 
 
 def check(path: Path, options: Options) -> None:
     """Raise BrokenModelFile for a file that is no MLIR by its first bytes, ModelFileError for a wrong option."""
     require(path, options, OPTIONS, "a program of MLIR")
+    for name in given_dims(path, options):
+        places(path, name)
     for given in given_files(options):
         if not given.is_file():
             raise ModelFileError(f"{path}: no file {given}")
@@ -38,6 +43,15 @@ def check(path: Path, options: Options) -> None:
         text = start[: error.start].decode()
     if "func" not in text:
         raise BrokenModelFile(f"{path}: {path.stat().st_size} bytes of text without a function, expected MLIR")  # fmt: skip
+
+
+def places(path: Path, name: str) -> list[tuple[int, int]]:
+    """The (input, axis) that a name of `dims` stands for: `arg0.1`, or several that have the same size, `arg0.1=arg2.0`. Raises
+    ModelFileError for another name."""
+    matches = [_PLACE.fullmatch(part.strip()) for part in str(name).split("=")]
+    if None in matches:
+        raise ModelFileError(f"{path}: dims: found the name {name!r}, expected an argument and an axis, such as arg0.1, or several of one size, such as arg0.1=arg2.0")  # fmt: skip
+    return [(int(match["input"]), int(match["axis"])) for match in matches if match]
 
 
 def parameter_files(options: Options) -> list[Path]:
@@ -62,4 +76,6 @@ SOURCE = Source(
     parts=lambda _, options: given_files(options),
     digest=file_digest,
     path_options=("inputs", "golden", "parameters"),
+    # The driver cannot parse it: the reference of the model says whether it has the dimensions that an entry names.
+    open_dims=lambda _: None,
 )

@@ -41,7 +41,7 @@ class Source:
     is called for a file that has passed `check`. `parts`: the further files that the model is made of; a change of one
     is a change of the model. `digest`: a hash of what the results depend on. `path_options`: its options that are paths of
     files. `sizes_are_options`: whether options set the sizes of its inputs. `open_dims`: the open dimensions that a file
-    declares, by name, with the sizes that they may have; the option `dims` sets those.
+    declares, by name, with the sizes that they may have (None: the driver cannot tell); the option `dims` sets those.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Source:
     digest: Callable[[Path], str]
     path_options: tuple[str, ...] = ()
     sizes_are_options: bool = False
-    open_dims: Callable[[Path], Mapping[str, Sizes]] | None = None
+    open_dims: Callable[[Path], Mapping[str, Sizes] | None] | None = None
 
     def sizes(self, options: Options) -> Mapping[str, Any]:
         """The sizes among the options of a model, by what an entry's `dynamic` calls them."""
@@ -73,9 +73,13 @@ class Source:
                 raise ModelFileError(f"{path}: dynamic: the inputs of {self.expected} have one size")  # fmt: skip
             self.check(path, self.with_sizes(options, {name: own.values[0] for name, own in wanted.items()}))  # fmt: skip
             return
-        if options.get("inputs"):
-            raise ModelFileError(f"{path}: dynamic: {options['inputs']} has inputs of one size; leave `inputs` out")  # fmt: skip
+        for key, what in (("inputs", "inputs"), ("golden", "results")):
+            if options.get(key):
+                raise ModelFileError(f"{path}: dynamic: {options[key]} has {what} of one size; leave `{key}` out")  # fmt: skip
         declared = self.open_dims(path)
+        if declared is None:
+            self.check(path, self.with_sizes(options, {name: own.values[0] for name, own in wanted.items()}))  # fmt: skip
+            return
         for name, sizes in wanted.items():
             if name not in declared:
                 raise ModelFileError(f"{path}: dynamic: it has no open dimension {name!r}; {listed(declared)}")  # fmt: skip

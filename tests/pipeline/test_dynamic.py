@@ -39,19 +39,43 @@ PATH = {
     "options": {"dialect": "torch", "rewrites": "all"},
 }
 DYNAMIC = "torchmlir-torch+dynamic"
+OPEN = """\
+func.func @main(%left: tensor<?x8xf32>, %right: tensor<?x8xf32>) -> tensor<?x4xf32> {
+  %weight = util.global.load @weight : tensor<8x4xf32>
+  %sum = arith.addf %left, %right : tensor<?x8xf32>
+  %axis = arith.constant 0 : index
+  %rows = tensor.dim %sum, %axis : tensor<?x8xf32>
+  %empty = tensor.empty(%rows) : tensor<?x4xf32>
+  %zero = arith.constant 0.0 : f32
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x4xf32>) -> tensor<?x4xf32>
+  %product = linalg.matmul ins(%sum, %weight : tensor<?x8xf32>, tensor<8x4xf32>) outs(%filled : tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %product : tensor<?x4xf32>
+}
+util.global private @weight = #flow.parameter.named<"model"::"weight"> : tensor<8x4xf32>
+"""
+"""A program of MLIR with two inputs that have the same number of rows."""
+ROWS = "arg0.0=arg1.0"
 
 
 @pytest.fixture(scope="module")
 def ran(make_checkout) -> Checkout:
     made = make_checkout(
         "dynamic",
-        models={"two": {"dynamic": SIZES}},
+        models={
+            "two": {"dynamic": SIZES},
+            "open": {"file": "open.mlir", "dynamic": {ROWS: {"values": [2, 7], "max": 64}}},
+            "unknown": {"file": "open.mlir", "dims": {"arg0.1": 8}},
+        },
         targets=ON_CPU,
         baselines=EAGER,
-        frontends={"torchmlir-torch": PATH},
+        frontends={
+            "torchmlir-torch": PATH,
+            "mlir": {"exporter": "as_it_is", "env": "torch-mlir", "options": {"rewrites": "all"}},
+        },
         measure=WITH_INTERVALS,
     )
     (made.path / "models/two.py").write_text(MODEL)
+    (made.path / "open.mlir").write_text(OPEN)
     keep_models(made, "two")
     made.snakemake("--cores", "2", "results/latency.csv")
     return made
@@ -67,7 +91,7 @@ def test_one_program_is_right_at_every_size(ran):
         assert float(row["dynamic_cost"]) == pytest.approx(cost, rel=0.5)
         assert not static["dynamic_cost"]
     for stage, where in (("export", ""), ("compile", "/llvm-cpu")):
-        made = [path.name for path in (ran.path / f"results/{stage}").iterdir()]
+        made = [path.name for path in (ran.path / f"results/{stage}").glob("two*")]
         assert sorted(made) == names
         shared = [
             name
@@ -86,6 +110,28 @@ def test_the_dimensions_are_found_by_two_sizes_of_each_option(ran):
     assert found == [(0, 0, "rows", 1, 1), (1, 0, "rows", 1, 1), (1, 1, "columns", 2, 3)]
     program = (ran.path / f"results/export/two/{DYNAMIC}/program.mlir").read_text()
     assert "func.func @main(%arg0: tensor<?x16xf32>, %arg1: tensor<?x?xf32>) -> tensor<?x32xf32>" in program  # fmt: skip
+
+
+def test_a_program_of_mlir_is_right_at_every_size_and_compiled_for_each_beside_it(ran):
+    for name in ("open", "open~2", "open~7"):
+        for frontend in ("mlir", "mlir+dynamic"):
+            row = ran.row(name, frontend, "llvm-cpu")
+            assert row["verification_code"] == "PASS", row["detail"]
+            assert row["golden_from"] == "iree-O0 (not xla: it has open dimensions)"
+    assert ran.row("open~7", "mlir+dynamic", "llvm-cpu")["dynamic_cost"]
+    report = json.loads((ran.path / "results/export/open/mlir+dynamic/report.json").read_text())
+    places = [(one["position"], one["axis"], one["option"]) for one in report["dimensions"]]
+    assert places == [(0, 0, ROWS), (1, 0, ROWS)]
+    text = (ran.path / "results/export/open~7/mlir/program.mlir").read_text()
+    assert "@main(%arg0: tensor<7x8xf32>, %arg1: tensor<7x8xf32>)" in text
+
+
+def test_a_dimension_that_is_not_open_is_named_with_those_that_are(ran):
+    row = ran.row("unknown", "mlir", "llvm-cpu")
+    assert row["status"] != "ok"
+    assert row["detail"].endswith(
+        "dims: arg0.1 is no open dimension of @main; it has arg0.0, arg1.0"
+    )
 
 
 def test_sizes_that_disagree_are_not_called(ran):

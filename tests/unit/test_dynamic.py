@@ -115,15 +115,20 @@ def test_the_sizes_of_dimensions_that_a_file_declares_are_dims():
         ]
 
 
-def test_only_exporters_that_declare_it_have_frontends_for_all_sizes():
+def test_only_exporters_that_declare_it_have_frontends_for_all_sizes(tmp_path):
+    folder = tmp_path / "scripts/exporters"
+    folder.mkdir(parents=True)
+    (folder / "sizes.py").write_text(declarations.exporter(DYNAMIC=True))
+    (folder / "plain.py").write_text(declarations.exporter())
     own = {
-        "mlir": Frontend("mlir", "torch_mlir", "e"),
-        "as-it-is": Frontend("as-it-is", "as_it_is", "e"),
-        "mlir+train": Frontend("mlir+train", "torch_mlir", "e", test="train"),
+        "sizes": Frontend("sizes", "sizes", "e"),
+        "plain": Frontend("plain", "plain", "e"),
+        "sizes+train": Frontend("sizes+train", "sizes", "e", test="train"),
     }
     models = of_sizes().models.values()
-    assert [name for name in dynamic.frontends(own, models) if name not in own] == ["mlir+dynamic"]
-    assert list(dynamic.frontends(own, MATRIX.models.values())) == list(own)
+    found = dynamic.frontends(own, models, tmp_path)
+    assert [name for name in found if name not in own] == ["sizes+dynamic"]
+    assert list(dynamic.frontends(own, MATRIX.models.values(), tmp_path)) == list(own)
 
 
 def test_a_runtime_that_compiles_has_a_baseline_for_any_size():
