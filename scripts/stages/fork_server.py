@@ -35,7 +35,9 @@ def main() -> int:
     server = fork_server.Server(listener, args.owner)
     request = server.serve()
     if request is not None:
-        fork_server.leave(fork_server.run_stage(request))
+        code = fork_server.run_stage(request)
+        server.tell_imported()
+        fork_server.leave(code)
     process.kill_descendants()
     return 0
 

@@ -1,7 +1,8 @@
 """A process that has imported an environment's packages and forks stages on request.
 
 Importing torch and its dependencies takes most of the time of a short stage. Forked stages share the
-imported packages and nothing else: each is a process with its own limits, log and end.
+imported packages and nothing else: each is a process with its own limits, log and end. Packages that not every
+run needs, such as those of models, are imported when a stage has imported them.
 
 The server forks only while it has a single thread and has computed nothing. (A fork copies only the
 calling thread, and also the locks that other threads hold.) A stage imports this project's own
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
@@ -35,17 +36,8 @@ from scripts.core import channel, exits, process
 PACKAGES = (
     "numpy",
     "torch",
-    "torchvision",
-    "torchao",
-    "torch_geometric",
-    "transformers.masking_utils",
-    "transformers.modeling_layers",
-    "transformers.modeling_utils",
-    "transformers.generation.utils",
-    "transformers.models.auto.modeling_auto",
     "torch.export._trace",
     "torch.export._unlift",
-    "torch._inductor.compile_fx",
     "torch_mlir.compiler_utils",
     "torch_mlir.dialects.torch",
     "torch_mlir.extras.fx_decomp_util",
@@ -58,6 +50,19 @@ PACKAGES = (
 )
 """Packages to import if the environment has them. Importing must not start a thread (a test checks)."""
 
+ON_DEMAND = (
+    "torch._inductor.compile_fx",
+    "torchvision",
+    "torchao",
+    "torch_geometric",
+    "transformers.masking_utils",
+    "transformers.modeling_layers",
+    "transformers.modeling_utils",
+    "transformers.generation.utils",
+    "transformers.models.auto.modeling_auto",
+)
+"""The same for packages that not every run needs: those that a stage has imported are imported for the next ones."""
+
 MESSAGE_BYTES = 1 << 20
 """Maximum size of a request in bytes; it contains all environment variables."""
 
@@ -65,12 +70,15 @@ MESSAGE_BYTES = 1 << 20
 @dataclass
 class Server:
     """Forks stages until process `owner` ends. `listener` is bound and listening. `children`: the connections from
-    supervisors, with the stage that was forked for each, if any."""
+    supervisors, with the stage that was forked for each, if any. `imported`: a pipe by which stages name the packages of
+    ON_DEMAND that they have imported. `demanded`: those that were named so far."""
 
     listener: socket.socket
     owner: int
     children: dict[socket.socket, int | None] = field(default_factory=dict)
     pid: int = field(default_factory=os.getpid)
+    imported: tuple[int, int] = field(default_factory=os.pipe)
+    demanded: set[str] = field(default_factory=set)
 
     def serve(self) -> Request | None:
         """Serve until the owner ends, then return None. In a forked process, return its request."""
@@ -80,10 +88,14 @@ class Server:
         with selectors.DefaultSelector() as ready:
             ready.register(self.listener, selectors.EVENT_READ)
             ready.register(owner, selectors.EVENT_READ)
+            ready.register(self.imported[0], selectors.EVENT_READ)
             while True:
                 for key, _ in ready.select():
                     if key.fd == owner:
                         return None
+                    if key.fd == self.imported[0]:
+                        self._import(os.read(key.fd, MESSAGE_BYTES).decode().split())
+                        continue
                     if key.fileobj is self.listener:
                         connection, _ = self.listener.accept()
                         # Of this user only: an abstract socket has no permissions.
@@ -129,6 +141,18 @@ class Server:
             os.close(fd)
         connection.send(json.dumps(answer).encode())
         return None
+
+    def _import(self, names: list[str]) -> None:
+        """Import packages that a stage has imported, once each."""
+        for problem in preload(name for name in names if name not in self.demanded):
+            print(f"note: {problem}", flush=True)
+        self.demanded.update(names)
+
+    def tell_imported(self) -> None:
+        """In a forked process: name the packages of ON_DEMAND that the stage has imported itself."""
+        names = [name for name in ON_DEMAND if name in sys.modules and name not in self.demanded]
+        if names:
+            os.write(self.imported[1], "".join(f"{name}\n" for name in names).encode())
 
     def _reap(self, child: int, kill: bool) -> dict[str, float]:
         """Exit code and peak resident set of a stage, after the end of its whole process tree."""
@@ -213,12 +237,12 @@ def ends_with(owner: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
-def preload() -> list[str]:
-    """Import those of PACKAGES that the environment has. Returns those that cannot be imported, with the reasons."""
+def preload(packages: Iterable[str] = PACKAGES) -> list[str]:
+    """Import those of the packages that the environment has. Returns those that cannot be imported, with the reasons."""
     # OpenBLAS starts its threads when numpy is imported. (A stage gets variables of its own.)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     problems = []
-    for package in PACKAGES:
+    for package in packages:
         if importlib.util.find_spec(package.partition(".")[0]) is None:
             continue
         try:

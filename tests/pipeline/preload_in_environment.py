@@ -12,8 +12,9 @@ from scripts.supervise import fork_server
 
 
 def main() -> None:
-    problems = fork_server.preload()
-    loaded = [name for name in fork_server.PACKAGES if name in sys.modules]
+    packages = (*fork_server.PACKAGES, *fork_server.ON_DEMAND)
+    problems = fork_server.preload(packages)
+    loaded = [name for name in packages if name in sys.modules]
     sources = [Path(sys.modules[name].__file__) for name in loaded]
     without = [str(s) for s in sources if not Path(importlib.util.cache_from_source(s)).is_file()]
     threads = len(os.listdir("/proc/self/task"))

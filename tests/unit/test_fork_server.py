@@ -90,6 +90,14 @@ def test_stages_of_a_run_share_one_server_and_no_state(run):
     assert [server.pid for server in servers()] == before
 
 
+def test_a_package_of_a_model_is_imported_for_the_stages_after_the_first_that_needs_it(run, tmp_path):  # fmt: skip
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text("import os; imported_by = os.getpid()")
+    run("assert 'torchvision' not in sys.modules; import torchvision; assert torchvision.imported_by == os.getpid()")  # fmt: skip
+    result, *_ = run("import torchvision; assert torchvision.imported_by == os.getppid()")
+    assert result.status == "ok", result.detail
+
+
 @pytest.mark.parametrize(
     ("code", "status", "reason"),
     [
