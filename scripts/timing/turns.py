@@ -26,7 +26,7 @@ class Rule:
     """How a group is timed: the defaults of `measure:` in config.yaml.
 
     `budget_s`: seconds of turns of the whole group at most, without loading. `slice_s`: seconds of a slice; a longer
-    call is a slice of its own. `generations`: how often the members are started in that time. `until_decided`: go on
+    call is a slice of its own. `generations`: how often the members are started in that time; if their calls are long, less often. `until_decided`: go on
     until every ratio is decided, for ten times the budget at most.
     """
 
@@ -60,6 +60,9 @@ calls take LONG slices is steady as soon as a call is not faster than the one be
 it was when warm needs no more than that."""
 SHARE = 0.25
 """Slices are at least this share of the slowest member's call, so that fast members make more than one in a slow turn."""
+TURNS, FEWER = 4, 5
+"""A generation has this many turns, if the budget then has FEWER generations at least. Where calls take long, a start of all members
+takes longer than their turns, and the calls of a process differ more than processes do."""
 HANG_S = 60.0
 """A slice that takes this long, and twenty times its planned seconds, hangs."""
 MOST = 10
@@ -153,7 +156,7 @@ class Group:
         rule = self._rule
         budget_s, spent_s = rule.most_s, 0.0
         while self._left:
-            each_s = rule.budget_s / rule.generations
+            each_s = self._generation_s()
             spent_s += self.generation(min(each_s, max(budget_s - spent_s, each_s / 2)))
             done = max(len(member.generations) for member in self.timed.values())
             # One that would begin within the budget and end far beyond it is left out. What an interval needs may take
@@ -163,6 +166,14 @@ class Group:
                 return
             if self._enough(self.timed):
                 return
+
+    def _generation_s(self) -> float:
+        """Seconds of the turns of the next generation."""
+        fewest = min(FEWER, self._rule.generations)
+        shortest, longest = (
+            self._rule.budget_s / count for count in (self._rule.generations, fewest)
+        )
+        return max(shortest, min(longest, TURNS * self._turn_s))
 
     def generation(self, seconds: float) -> float:
         """Start all members, warm them up and take turns for `seconds` seconds. Returns the seconds of the turns."""
