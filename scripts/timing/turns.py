@@ -57,7 +57,7 @@ WARMUP_S = 10.0
 LEAST_CALLS, LEAST_S, LONG = 5, 1.0, 3
 """A warm-up has so many calls, or takes so many seconds: an LSTM of PyTorch still prepares in the fourth call. A member whose
 calls take LONG slices is steady as soon as a call is not faster than the one before. In later generations, one that is as fast as
-it was when warm needs no more than that."""
+it was when warm, or whose calls were that long, needs no more than one slice."""
 SHARE = 0.25
 """Slices are at least this share of the slowest member's call, so that fast members make more than one in a slow turn."""
 TURNS, FEWER = 4, 5
@@ -243,7 +243,8 @@ class Group:
             member.now.warmup += len(answer)
             member.call_s = min(member.call_s, *answer)
             member.calls = self._planned(member)
-            if answer[-1] <= member.warm_s * (1 + STEADY):
+            is_long = member.warm_s > LONG * self._rule.slice_s
+            if is_long or answer[-1] <= member.warm_s * (1 + STEADY):
                 return
             steady = 0 if member.call_s < before * (1 - STEADY) else steady + 1
             spent_s = time.monotonic() - begun

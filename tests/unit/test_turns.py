@@ -233,9 +233,15 @@ def test_a_warm_up_of_long_calls_has_five_or_takes_a_second(time, seconds, calls
 
 
 def test_in_later_generations_a_slower_process_warms_up_as_the_first_one_did(time):
-    machine = Machine(a=[always(0.1), always(0.12)], b=always(0.001))
+    machine = Machine(a=[always(0.05), always(0.06)], b=always(0.001))
     found = time(machine, Rule(budget_s=20, generations=4))
     assert {one.warmup for one in found.timed["a"].generations} == {turns.LEAST_CALLS}
+
+
+def test_in_later_generations_a_long_call_is_warm_after_the_first(time):
+    machine = Machine(a=[always(0.1), always(0.12)], b=always(0.001))
+    found = time(machine, Rule(budget_s=20, generations=4))
+    assert [one.warmup for one in found.timed["a"].generations] == [turns.LEAST_CALLS, 1, 1, 1]
 
 
 def test_what_each_generation_starts_is_closed_and_all_meet_the_same_generations(time):
