@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -145,6 +146,24 @@ def test_the_workflow_is_lint_clean():
     done = snakemake("--lint")
     assert done.returncode == 0, done.stdout
     assert "Congratulations" in done.stdout
+
+
+def test_the_graph_of_the_readme_is_that_of_the_default_run(tmp_path):
+    folder = ("--directory", str(tmp_path))  # where nothing is made yet
+    shown = snakemake("--rulegraph", "mermaid-js", *folder, "results/latency.csv").stdout
+    names = dict(re.findall(r"(id\d+)\[(\w+)\]", shown))
+    needs = {name: set[str]() for name in names.values()}
+    for first, then in re.findall(r"(id\d+) --> (id\d+)", shown):
+        needs[names[then]].add(names[first])
+
+    def before(rule: str) -> set[str]:
+        return needs[rule].union(*map(before, needs[rule]))
+
+    direct = {(first, rule) for rule in needs for first in needs[rule] if not any(first in before(other) for other in needs[rule])}  # fmt: skip
+    graph = (ROOT / "README.md").read_text().partition("flowchart LR\n")[2].partition("```")[0]
+    chains = [line.split(" --> ") for line in graph.strip().splitlines()]
+    drawn = {pair for chain in chains for pair in itertools.pairwise(map(str.strip, chain))}
+    assert drawn == direct
 
 
 @pytest.fixture
