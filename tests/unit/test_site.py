@@ -108,7 +108,7 @@ def test_a_change_is_on_the_pages_of_its_run_release_and_model(site, runs):
     first, *others = tables_of(site / "index.html", "changes")
     assert others == []
     [row] = first["rows"]
-    cell, what, ratio, differs = texts(row)
+    cell, ratio, what, differs = texts(row)
     assert (cell, what) == (CELL, "latency")
     assert ratio.startswith("speed × 0.66")
     assert "IREE 3.12.0 → 3.13.0" in differs

@@ -163,15 +163,15 @@ def _change_table(title: Any, changes: Sequence[Change], most: int, root: str, n
     lines = [
         [
             link(each.cell, f"{root}models/{slug(each.model)}.html#history?text={quote(each.cell, safe='')}"),
-            each.what,
             {"text": each.words, "kind": each.kind},
+            each.what,
             ", ".join(each.differs),
         ]
         for each in changes[:most]
     ]  # fmt: skip
     if len(changes) > most:
         note += f". The {most} that are worst or largest are listed; data/changes.csv has all."
-    return table(title, ["cell", "what", "change", "what differs from the run before"], lines, note)
+    return table(title, ["cell", "change", "of", "what differs from the run before"], lines, note)
 
 
 def _changes_tab(site: Site, by_run: ByRun) -> list[Table]:

@@ -9,6 +9,7 @@ import argparse
 import os
 import shutil
 import tempfile
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from scripts.core import exits
@@ -44,6 +45,8 @@ def main() -> None:
         made.rename(out)
     except (Damaged, OSError) as error:
         exits.fail(str(error))
+    except BrokenProcessPool as error:
+        exits.fail(f"{error} A smaller number of --jobs needs less memory.")
     finally:
         shutil.rmtree(made, ignore_errors=True)
     print(out / "index.html")
