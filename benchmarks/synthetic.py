@@ -1,4 +1,4 @@
-"""Makes a checkout with a synthetic matrix of any size, whose stages are stubs.
+"""Makes a checkout with a synthetic matrix of any size, whose stages are stubs, and histories of synthetic runs.
 
 Snakefile, rules, scripts and supervisor are the real ones. Only the interpreter of the stages'
 environments is replaced by a script that copies a small valid file to each `--out-…`, and is timed as a program of a
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import shlex
 import shutil
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 import yaml
 
 from scripts.core.tensors import Signature, TensorType
+from scripts.features.compare.history import store
 from scripts.matrix import expansion, matrix, settings, stages
 from scripts.run import environments
 from scripts.supervise import outcome
@@ -26,6 +28,7 @@ from scripts.timing import machine_limits
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 from scripts.timing.measurement import Run, Verification, Verified
+from tests import report_records
 
 ROOT = Path(__file__).parents[1]
 TARGETS = 4
@@ -116,6 +119,45 @@ def fill_results(folder: Path, whole: matrix.Matrix) -> None:
     logs = folder / "results" / "logs"
     logs.mkdir()
     (logs / "matrix.json").write_text(json.dumps(whole.to_json()))
+
+
+def make_history(results: Path, runs: int, cells: int) -> None:
+    """Fill the history of a results folder with daily runs of at least `cells` cells each: the rows of the tests, as other models.
+
+    Each run measures all cells again, on a machine whose speed varies by 40 %. Every eighth run has a newer IREE, with which one of
+    20 cells takes 0.7 to 1.4 times as long, and one of 200 fails.
+    """
+    results.mkdir(parents=True)
+    made = [json.dumps(record) for record in report_records.many(cells)]
+    for number in range(runs):
+        noise, release = random.Random(number), number // 8
+        with (results / "results.jsonl").open("w", encoding="utf-8") as file:
+            for place, text in enumerate(made):
+                record = json.loads(text)
+                _measure_again(record, place, number, release, noise)
+                file.write(json.dumps(record) + "\n")
+        store.keep(results / "results.jsonl", "latency")
+
+
+def _measure_again(record: dict, place: int, number: int, release: int, noise: random.Random) -> None:  # fmt: skip
+    """Make a row one of run `number`, with release `release` of IREE."""
+    factor = 1.0
+    if record["experiment"]["runtime"] == "iree":
+        record["versions"]["iree"] = f"3.{8 + release}.0"
+        for earlier in range(1, release + 1):
+            luck = random.Random(f"{place} {earlier}")
+            factor *= luck.uniform(0.7, 1.4) if luck.random() < 0.05 else 1.0
+            if luck.random() < 0.005 and earlier == release and record["latency"]:
+                record["latency"] = record["runs"] = None
+                record["outcome"] |= {"status": "error", "stage": "compile", "reason": "shared-memory-limit", "detail": "uses 65,536 bytes"}  # fmt: skip
+    if of := record["latency"]:
+        machine = 1 + 0.2 * (number % 3)
+        is_anchor = of["values_ms"] == of["anchor_ms"]
+        of["anchor_ms"] = [ms * machine * noise.gauss(1, 0.01) for ms in of["anchor_ms"]]
+        of["values_ms"] = of["anchor_ms"] if is_anchor else [ms * machine * factor * noise.gauss(1, 0.01) for ms in of["values_ms"]]  # fmt: skip
+        of["ms"] *= machine * factor
+        of["started"] += 86_400.0 * number
+        of["group"] += f" {number}"
 
 
 def jobs(whole: matrix.Matrix) -> int:

@@ -94,8 +94,13 @@ def cell_of(record: Mapping[str, Any]) -> Cell:
     experiment = record["experiment"]
     kind = Kind.IREE if experiment["runtime"] == "iree" else Kind.BASELINE
     # A baseline with the name of its runtime has no target.
-    named = experiment | {"target": experiment["target"] or experiment["runtime"]}
-    return cell.of_columns(kind, record["model"]["name"], named)
+    named = experiment.get("frontend"), experiment["target"] or experiment["runtime"], experiment.get("test")  # fmt: skip
+    return _cell(kind, record["model"]["name"], *named)
+
+
+@functools.lru_cache(1 << 16)  # rows of many runs have the same cells
+def _cell(kind: Kind, model: str, frontend: str | None, target: str, test: str | None) -> Cell:
+    return cell.of_columns(kind, model, {"frontend": frontend, "target": target, "test": test})
 
 
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -196,6 +201,18 @@ def read(path: Path) -> list[Record]:
     return [
         _parse(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()
     ]
+
+
+@functools.cache
+def _line_decoder() -> msgspec.json.Decoder:
+    return msgspec.json.Decoder(_record())
+
+
+def check_line(line: bytes) -> None:
+    """Raise msgspec.DecodeError if a line is not a record whose values have the types of their fields, as `check_form` does."""
+    known: Any = _line_decoder().decode(line)
+    if known.latency and not known.runs:
+        raise msgspec.ValidationError("a latency without runs")
 
 
 def check_form(record: Mapping[str, Any]) -> None:

@@ -142,7 +142,9 @@ def of_logs(logs: Sequence[float], noise: float | None = None) -> Difference | N
     """
     if len(logs) < LEAST:
         return None
-    value, spread, df = statistics.fmean(logs), statistics.variance(logs) / len(logs), len(logs) - 1
+    value, df = statistics.fmean(logs), len(logs) - 1
+    # statistics.variance computes with fractions, which takes ten times as long.
+    spread = math.fsum((log - value) ** 2 for log in logs) / df / len(logs)
     if noise:
         from scipy.special import chdtri
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import copy
 import csv
+import functools
+import http.server
 import json
 import re
 import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -335,6 +340,73 @@ def test_it_prints_without_its_controls(page, tmp_path):
     assert not page.is_visible("#filters")
     assert not page.is_visible("#tabs")
     assert page.is_visible("table.map")
+
+
+@pytest.fixture(scope="module")
+def site(source, tmp_path_factory) -> Path:
+    """The site of the runs, the last of which has hostile texts too; below a folder that is served."""
+    results = tmp_path_factory.mktemp("served") / "results"
+    histories.with_a_change(results)
+    histories.keep(results, [*histories.records(9, {histories.CELL: 1.5}, "3.13.0"), *report_records.hostile()])  # fmt: skip
+    command = [sys.executable, "-m", "scripts.command", "site", str(results.parent / "below/site"), "--from", str(results)]  # fmt: skip
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
+    return results.parent / "below/site"
+
+
+@pytest.fixture(params=["file", "server"])
+def address(request, site) -> Iterator[str]:
+    """The address of the site: on the disk, and in a folder of a server."""
+    if request.param == "file":
+        yield site.as_uri()
+        return
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=site.parents[1])
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/below/site"
+        server.shutdown()
+
+
+def test_the_site_leads_from_the_map_to_a_row_its_change_and_its_run(browser, address):
+    """By the keyboard, at 360 pixels, with nothing that an other site or a row could run."""
+    opened = browser.new_page(viewport={"width": 360, "height": 740})
+    said: list[str] = []
+    asked: list[str] = []
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("request", lambda request: asked.append(request.url))
+
+    def drawn(selector: str) -> None:
+        opened.wait_for_selector("html[data-drawn]", state="attached")
+        opened.wait_for_selector(selector)
+        opened.wait_for_timeout(100)
+        assert opened.evaluate("document.documentElement.scrollWidth") <= 360
+
+    opened.goto(f"{address}/index.html")
+    drawn("table.map")
+    opened.focus("table.map .opener[tabindex='0']")
+    opened.keyboard.press("ArrowRight")
+    opened.keyboard.press("Enter")
+    drawn("dialog[open] article")
+    assert opened.inner_text("dialog h2").startswith(HOSTILE)
+    opened.click("dialog header button")
+    opened.click("#theme")
+    opened.click("h1 a")
+    drawn("table.map")
+    assert opened.get_attribute("html", "data-theme") == "dark"
+    opened.click("#tabs a:text-is('Changes')")
+    opened.click(f"main a:text-is('{histories.CELL}')")
+    drawn("main figure svg")
+    assert "× 0.66" in opened.inner_text("main section >> nth=0")
+    opened.click("#tabs a:text-is('Versions')")
+    drawn("main img")
+    assert opened.evaluate("document.querySelector('main img').naturalWidth") > 50
+    for page in ("index.html#models", "index.html#releases", "index.html#runs", "index.html#data"):
+        opened.goto(f"{address}/{page}")
+        drawn("main table.rows")
+    assert said == []
+    assert {url.rpartition("/below/site/")[0] for url in asked} == {address.removesuffix("/below/site")}  # fmt: skip
+    assert opened.evaluate("window.hacked") is None
+    opened.close()
 
 
 def test_the_page_of_a_default_run_is_small(file):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from scripts.core import atomic
@@ -9,6 +10,7 @@ from scripts.features.compare.history import series, store
 from scripts.features.compare.history.series import Series
 from scripts.features.compare.history.store import Damaged, Entry
 from scripts.features.report.web.page_source import AGAIN, Source, View
+from scripts.features.report.web.rows import short
 
 MOST_RUNS = 100
 """Runs of the history, the newest ones."""
@@ -34,19 +36,28 @@ def history(source: Source) -> dict[str, Any] | None:
     if len(kept) < 2:
         return None
     rows = {str(row.cell): index for index, row in enumerate(source.rows)}
-    places = {entry.entry.id: place for place, entry in enumerate(kept)}
     columns = [series.value_field(name) for name in WITH_SERIES]
     try:
-        outcomes, by_column = series.read(kept, columns, rows.__contains__)
+        found = series.read(kept, columns, rows.__contains__)
     except Damaged:  # `vmfbench history` names the file
         return None
-    values = {
-        column.column: [_series(rows, places, of_cell) for of_cell in by_column[column.column]]
-        for column in columns
-    }
+    return of_series([entry.entry for entry in kept], *found, rows)
+
+
+def of_series(
+    entries: Sequence[Entry],
+    outcomes: Iterable[Series],
+    values: Mapping[str, Iterable[Series]],
+    rows: Mapping[str, int],
+) -> dict[str, Any]:
+    """Return the data of the view. `outcomes`, `values`: of series.read, over these entries. `rows`: the places of the page's rows by cell."""
+    places = {entry.id: place for place, entry in enumerate(entries)}
     return {
-        "runs": [_run(entry.entry) for entry in kept],
-        "values": values,
+        "runs": [_run(entry) for entry in entries],
+        "values": {
+            name: [_series(rows, places, of_cell) for of_cell in of_cells]
+            for name, of_cells in values.items()
+        },
         "endings": [
             {
                 "row": rows[step.cell],
@@ -55,8 +66,8 @@ def history(source: Source) -> dict[str, Any] | None:
                 "after": step.after.ending.words,
                 "differs": step.differs,
             }
-            for series in outcomes
-            for step in series.steps
+            for of_cell in outcomes
+            for step in of_cell.steps
         ],
     }
 
@@ -73,13 +84,13 @@ def _run(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _series(rows: dict[str, int], places: dict[str, int], of_cell: Series) -> dict[str, Any]:
+def _series(rows: Mapping[str, int], places: Mapping[str, int], of_cell: Series) -> dict[str, Any]:
     """Return a series with its changes. A point is the place of its run, its value, the ends of its interval and its milliseconds."""
     known = of_cell.to_json()
     return {
         "row": rows[of_cell.cell],
         **{key: known[key] for key in ("conditions", "unit", "anchor", "follows")},
-        "points": [[places[point["run"]], point["value"], *(point["interval"] or (None, None)), point["ms"]] for point in known["points"]],
+        "points": [[places[point["run"]], *map(short, (point["value"], *(point["interval"] or (None, None)), point["ms"]))] for point in known["points"]],
         "changes": [{"run": places[change["run"]], "ratio": change["ratio"], "differs": change["differs"]} for change in known["changes"]],
         "drift": known["drift"],
     }  # fmt: skip

@@ -7,12 +7,13 @@ point of its series once: in the first entry that has it.
 from __future__ import annotations
 
 import datetime
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
+
+import msgspec
 
 from scripts.features.compare import outcome_changes
 from scripts.features.compare.history import changes
@@ -201,7 +202,7 @@ def read(
     """
     outcomes: dict[tuple[str, str], Series] = {}
     values: dict[str, Found] = {column.column: {} for column in columns}
-    seen: set[str] = set()
+    seen: set[tuple[str, bytes]] = set()
     for entry, record in ((each.entry, record) for each in kept for record in each.records()):
         cell, latency, cpu = str(cell_of(record)), record["latency"], entry.machine.cpu
         if not selects(cell):
@@ -210,10 +211,10 @@ def read(
         at = latency["started"] if latency else entry.made
         point = Point(entry, at, ended["status"], Ending.of(record), _made_with(entry, record))
         outcomes.setdefault((cell, cpu), Series(cell, (cpu,))).points.append(point)
-        # A text that is equal for two records of the same measurement.
+        # What is equal for two records of the same measurement.
         timed = latency and [latency["values_ms"], latency["started"]]
         sources = timed or [ended, record["compile"], record["versions"]]
-        measurement = json.dumps([cell, *sources])
+        measurement = cell, msgspec.json.encode(sources)
         if measurement not in seen:
             seen.add(measurement)
             for column in columns:

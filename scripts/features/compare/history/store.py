@@ -99,6 +99,13 @@ class Kept:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield its records. Raises Damaged if they are not those that were kept."""
+        try:
+            yield from _decoded(self.text())
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise Damaged(f"{self.path}: no records ({error}); delete it") from error
+
+    def text(self) -> bytes:
+        """Return its records as lines of JSON. Raises Damaged if they are not those that were kept."""
         import zstandard
 
         try:
@@ -110,10 +117,7 @@ class Kept:
             raise Damaged(f"{self.path}: unpacks to more than {MOST_BYTES:,} bytes; delete it")
         if id_of(text) != self.entry.id:
             raise Damaged(f"{self.path}: its content is not the one that was kept")
-        try:
-            yield from _decoded(text)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise Damaged(f"{self.path}: no records ({error}); delete it") from error
+        return text
 
 
 def keep(records: Path, kind: str) -> None:

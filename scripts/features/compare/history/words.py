@@ -79,11 +79,11 @@ def findings(series: Series, column: str) -> list[str]:
             _value(point, series, column, False) for point in (step.before, step.after)
         )
         lines.append(
-            f"change in run {_run(step.after)}: {before} → {after}, {_interval(step.ratio)}{_differs(step)}"
+            f"change in run {_run(step.after)}: {before} → {after}, {interval(step.ratio)}{_differs(step)}"
         )
     if drift := series.drift:
         lines.append(
-            f"slow drift from run {_run(points[0])} to {_run(points[-1])}: {_interval(drift.ratio)} over "
+            f"slow drift from run {_run(points[0])} to {_run(points[-1])}: {interval(drift.ratio)} over "
             f"{len(points)} runs, × {drift.step:.4f} per run"
         )
     if not series.has_finding:
@@ -121,7 +121,7 @@ def _value(point: Point, series: Series, column: str, with_interval: bool = True
     return f"{text} ({' to '.join(of_ends)})" if of_ends else text
 
 
-def _interval(interval: Interval) -> str:
+def interval(interval: Interval) -> str:
     """A ratio as text, with its interval if it has one."""
     if interval.low == interval.high:
         return f"× {interval.ratio:.4g}"

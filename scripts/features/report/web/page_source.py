@@ -91,11 +91,12 @@ def of_row(row: Cell) -> Iterator[tuple[Stage, Cell]]:
 class View:
     """A view of the page.
 
-    `name`: that of its JavaScript file. `select` returns the data of the view as JSON, or None if there is none; then the
-    page shows `missing`, which says how to make it.
+    `name`: that of its JavaScript file, unless `script` is. `select` returns the data of the view as JSON, or None if there is none; then
+    the page shows `missing`, which says how to make it, or has no such view.
     """
 
     name: str
     title: str
     select: Callable[[Source], Any]
     missing: str = ""
+    script: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,21 @@ _SECTIONS = (
 _OF_LATENCY = ("values_ms", "anchor_ms", "anchor", "group", "calls", "started", "foreign", "steal")
 
 
-def table(source: Source) -> dict[str, Any]:
+def table(
+    source: Source,
+    names: Collection[str] = (),
+    further: Sequence[tuple[Field, Sequence[Any]]] = (),
+    digits: int = 7,
+) -> dict[str, Any]:
     """Return the rows by column.
 
     `columns` describes the columns. `values` has the values of each, in the order of the records. `over` has, for each row
     and each of results_table.BASES, the logarithm of the speed-up, its scale and its degrees of freedom (ratios.Difference);
-    only the logarithm without an interval; None without a speed-up.
+    only the logarithm without an interval; None without a speed-up. `names`: only these columns of latency.csv, and nothing in `over`. `further`: more
+    columns with their values. `digits`: significant ones of numbers.
     """
     lines = {(line.model, line.test): line for line in source.table.rows}
+    of_csv = [column for column in COLUMNS if not names or column.column in names]
     return {
         "columns": [
             {
@@ -50,13 +57,19 @@ def table(source: Source) -> dict[str, Any]:
                 "unit": column.unit,
                 "about": column.description,
             }
-            for column in (*(own for own, _ in _OF_ROWS), *COLUMNS)
+            for column in (*(own for own, _ in _OF_ROWS), *(own for own, _ in further), *of_csv)
         ],
         "values": {
             **{own.column: [value(row) for row in source.rows] for own, value in _OF_ROWS},
-            **{column.column: [_short(column.of(r)) for r in source.records] for column in COLUMNS},
+            **{own.column: values for own, values in further},
+            **{
+                column.column: [short(column.of(record), digits) for record in source.records]
+                for column in of_csv
+            },
         },
-        "over": [_over(lines[row.model, row.test], row.column) for row in source.rows],
+        "over": []
+        if names
+        else [_over(lines[row.model, row.test], row.column) for row in source.rows],
         "endings": ENDINGS,
     }
 
@@ -72,9 +85,9 @@ def _over(line: ModelRows, column: Column) -> list[list[float] | None]:
     return estimates
 
 
-def _short(value: Any) -> Any:
-    """Return a number with seven significant digits, as in the CSV."""
-    return float(f"{value:.7g}") if isinstance(value, float) else value
+def short(value: Any, digits: int = 7) -> Any:
+    """Return a number with so many significant digits; with seven, as in the CSV."""
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
 def details(source: Source) -> list[list[dict[str, Any]]]:

@@ -7,9 +7,11 @@ report.start = async function () {
     main.textContent = "This browser cannot decompress the data of the page (DecompressionStream is missing; browsers since 2023 have it).";
     return;
   }
-  const [{ views }, table, overview] = await Promise.all([report.data("views"), report.data("rows"), report.data("view-overview")]);
+  const [{ views, title, root }, table] = await Promise.all([report.data("views"), report.data("rows")]);
   report.setRows(table);
-  document.getElementById("title").textContent = [overview.title, overview.when && `measured ${overview.when}`].filter(Boolean).join(" · ");
+  report.root = root;
+  report.keptTheme();
+  document.getElementById("title").textContent = title;
   report.tabs = views;
   report.fromAddress();
   report.drawTabs();
@@ -35,7 +37,7 @@ report.drawTabs = function () {
 report.draw = async function () {
   const main = document.getElementById("main");
   const view = report.tabs.find((one) => one.name === report.view);
-  const script = report.views[view.name];
+  const script = report.views[view.script];
   const indices = report.selected();
   document.getElementById("filters").hidden = !script.hasRows;
   document.getElementById("counted").textContent = `${indices.length.toLocaleString("en")} of ${report.count.toLocaleString("en")} rows`;
@@ -118,6 +120,21 @@ report.resized = function () {
 report.switchTheme = function () {
   const dark = getComputedStyle(document.documentElement).getPropertyValue("--scheme").trim() === "dark";
   document.documentElement.dataset.theme = dark ? "light" : "dark";
+  try {
+    sessionStorage.setItem("theme", document.documentElement.dataset.theme);
+  } catch {
+    // A browser may forbid it; then the next page has the colours of the system.
+  }
+};
+
+/** Take the colours that were chosen on another page of the site. */
+report.keptTheme = function () {
+  try {
+    const theme = sessionStorage.getItem("theme");
+    if (theme) document.documentElement.dataset.theme = theme;
+  } catch {
+    // as above
+  }
 };
 
 report.start().catch(function (error) {

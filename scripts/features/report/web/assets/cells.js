@@ -65,9 +65,12 @@ report.latency = function (index) {
   return `${report.ms(value)} ms${ends}`;
 };
 
-/** A button that opens the details of a row. app.js listens for it. */
-report.opener = (index, ...content) =>
-  report.h("button", { type: "button", class: "opener", "data-row": index }, ...content);
+/** A button that opens the details of a row, for which app.js listens; on a page without details a link to the page that has them. */
+report.opener = function (index, ...content) {
+  if (!report.column.has("page")) return report.h("button", { type: "button", class: "opener", "data-row": index }, ...content);
+  const href = `${report.root}models/${report.of(index, "page")}.html#latency?cell=${encodeURIComponent(report.of(index, "cell"))}`;
+  return report.h("a", { class: "opener", href }, ...content);
+};
 
 /* Means of speed-ups over any selection of rows, by the formulas of scripts/timing/ratios.py. */
 

@@ -36,6 +36,16 @@ report.decompress = async function (name) {
   return new Response(stream).json();
 };
 
+/** [key, members] of the groups of some values, in the order of their first members. */
+report.groups = function (values, key) {
+  const found = new Map();
+  for (const value of values) {
+    if (!found.has(key(value))) found.set(key(value), []);
+    found.get(key(value)).push(value);
+  }
+  return [...found];
+};
+
 /** A latency with three significant digits, as in latency.md. */
 report.ms = (value) => report.significant(value, 3);
 

@@ -23,6 +23,8 @@ report.detailsOf = function (index, found, close) {
     {},
     h("header", {}, h("h2", {}, report.of(index, "cell")), h("button", { type: "button", onclick: close, "aria-label": "Close" }, "Close")),
     h("p", {}, h("span", { class: `tag ${report.endingClass(ending)}` }, ending), " ", report.table.endings[ending], "."),
+    report.column.has("run") && h("p", { class: "note" }, `Measured ${report.of(index, "measured")} on ${report.of(index, "machine")}, run ${report.of(index, "run")}.`),
+    report.tabs.some((one) => one.name === "history" && one.has_data) && h("p", {}, h("a", { href: `#history?text=${encodeURIComponent(report.of(index, "cell"))}` }, "History of this cell")),
     report.failureOf(index, found),
     report.latencyOf(index, found),
     report.section("Verification", report.verificationOf(found.verification)),

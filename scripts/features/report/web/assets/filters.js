@@ -9,6 +9,7 @@ report.FACETS = [
   ["dtype", "dtype"],
   ["status", "status"],
   ["verdict", "verdict"],
+  ["machine", "machine"],
 ];
 
 report.filter = { chosen: {}, text: "" };
@@ -28,7 +29,8 @@ report.selected = function () {
 /** The text of a row in which words are searched. */
 report.searched = function (index) {
   report.texts ??= report.every().map((row) =>
-    ["cell", "suite", "dtype", "status", "stage", "reason", "detail", "remedy", "first_error", "first_error_detail", "device_name", "flags", "rewrites"]
+    ["cell", "suite", "dtype", "status", "stage", "reason", "detail", "remedy", "first_error", "first_error_detail", "device_name", "flags", "rewrites", "machine"]
+      .filter((column) => report.column.has(column))
       .map((column) => report.of(row, column) ?? "")
       .join(" ")
       .toLowerCase(),
@@ -47,7 +49,7 @@ report.drawFilters = function (element, changed) {
     waiting = setTimeout(changed, 150);
   };
   const search = h("input", { type: "search", placeholder: "Search cells, reasons, details …", "aria-label": "Search", value: filter.text, oninput: type });
-  const facets = report.FACETS.map(([column, label]) => report.facet(column, label, changed)).filter(Boolean);
+  const facets = report.FACETS.filter(([column]) => report.column.has(column)).map(([column, label]) => report.facet(column, label, changed)).filter(Boolean);
   const clear = () => {
     filter.chosen = {};
     filter.text = "";

@@ -106,3 +106,18 @@ report.columnPicker = function (state, changed) {
   const toggled = (event) => (state.picking = event.target.open);
   return h("details", { class: "picker", open: state.picking, ontoggle: toggled }, h("summary", {}, "Columns"), h("div", { class: "choices" }, boxes));
 };
+
+/** A table of texts with a title. `right`: the places of columns of numbers. A cell is a text, or has a `text`, an `href` and a `kind`. */
+report.textTable = function ({ title, note, head, rows, right = [] }) {
+  const { h } = report;
+  const kind = (place) => (right.includes(place) ? "number" : null);
+  const shown = (one) => (one?.href ? h("a", { href: one.href }, one.text) : (one?.text ?? one));
+  const cells = (row) => row.map((one, place) => h("td", { class: [kind(place), one?.kind].filter(Boolean).join(" ") || null }, shown(one)));
+  return h(
+    "section",
+    {},
+    title && h("h2", {}, shown(title)),
+    note && h("p", { class: "note" }, note),
+    rows.length > 0 && h("div", { class: "scroll" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, head.map((name, place) => h("th", { scope: "col", class: kind(place) }, name)))), h("tbody", {}, rows.map((row) => h("tr", {}, cells(row)))))),
+  );
+};

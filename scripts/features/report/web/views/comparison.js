@@ -14,7 +14,7 @@ report.views.comparison = {
       h("ul", {}, data.summary.map((line) => h("li", {}, line))),
     );
     if (data.latencies.length) element.append(h("div", { class: "scroll" }, this.chart(element, data.latencies)));
-    element.append(...data.tables.map((one) => this.table(one)));
+    element.append(...data.tables.map(report.textTable));
   },
 
   /** A line per cell, the largest slow-down first. */
@@ -39,17 +39,5 @@ report.views.comparison = {
     });
     const about = verdicts.map((name) => `${found.filter((one) => one.verdict === name).length} ${this.WORDS[name]}`).join(", ");
     return report.figure(`Latency after / before: ${about}`, about, chart);
-  },
-
-  table(one) {
-    const { h } = report;
-    const kind = (place) => (one.right.includes(place) ? "number" : null);
-    return h(
-      "section",
-      {},
-      h("h2", {}, one.title),
-      one.note && h("p", { class: "note" }, one.note),
-      h("div", { class: "scroll" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, one.head.map((name, place) => h("th", { scope: "col", class: kind(place) }, name)))), h("tbody", {}, one.rows.map((row) => h("tr", {}, row.map((text, place) => h("td", { class: kind(place) }, text))))))),
-    );
   },
 };

@@ -47,7 +47,7 @@ report.views.history = {
 
   runs(data) {
     const { h } = report;
-    const rows = data.runs.map((one) => h("tr", {}, h("th", { scope: "row" }, one.id), [one.when, one.commit, one.machine, one.versions].map((text) => h("td", {}, text)), h("td", { class: "number" }, `${one.ok} of ${one.rows}`)));
+    const rows = data.runs.map((one) => h("tr", {}, h("th", { scope: "row" }, one.page ? h("a", { href: one.page }, one.id) : one.id), [one.when, one.commit, one.machine, one.versions].map((text) => h("td", {}, text)), h("td", { class: "number" }, `${one.ok} of ${one.rows}`)));
     return h("section", {}, h("h2", {}, "Runs"), this.table(["run", "when (UTC)", "commit", "machine", "versions", "ok"], rows));
   },
 
@@ -64,16 +64,30 @@ report.views.history = {
       "section",
       {},
       h("h2", {}, "Series"),
-      h("p", { class: "note" }, "One point per measurement, by run. Vertical lines: 99 % intervals. Dashed: a change. A latency is known by how many times as fast as eager it is, which was timed in the same turns."),
+      h("p", { class: "note" }, "One point per measurement, by run. Vertical lines: 99 % intervals. Dashed: a change. A latency is known by how many times as fast as eager it is, which was timed in the same turns; blue ground: faster, orange: slower, grey: within 5 %."),
       h("div", { class: "panels wide" }, shown.map((one) => this.chart(data, one, width))),
       rest > 0 && h("p", { class: "note" }, `${rest} more; select fewer rows to see them.`),
     );
   },
 
+  /** What is faster than the anchor, the same, or slower, as colours of the ground. */
+  bands(data, points) {
+    const same = 1.05;
+    const ends = [d3.min(points, (one) => one.low ?? one.value), d3.max(points, (one) => one.high ?? one.value)];
+    const bands = [[same, ends[1], "faster"], [1 / same, same, "same"], [ends[0], 1 / same, "slower"]];
+    const cut = bands.map(([from, to, kind]) => ({ kind, from: Math.max(from, ends[0]), to: Math.min(to, ends[1]) })).filter((one) => one.from < one.to);
+    return Plot.rect(cut, { x1: -0.5, x2: data.runs.length - 0.5, y1: "from", y2: "to", fill: (one) => this.GROUND[one.kind], fillOpacity: 0.16 });
+  },
+
+  GROUND: { faster: "var(--faster)", same: "var(--eager)", slower: "var(--slower)" },
+
   weight: (one) => 2 * one.changes.length + (one.drift ? 1 : 0),
 
   chart(data, one, width) {
-    const points = one.points.map(([run, value, low, high, ms]) => ({ run, value, low, high, ms }));
+    const [least, most] = d3.extent(one.points, ([, value]) => value);
+    // An interval that is much wider than the series would leave nothing of it to see.
+    const cut = (end) => (end === null ? null : Math.min(2 * most, Math.max(least / 2, end)));
+    const points = one.points.map(([run, value, low, high, ms]) => ({ run, value, low: cut(low), high: cut(high), ms }));
     const { anchor, unit } = one;
     const name = [report.of(one.row, "cell"), anchor && `times as fast as ${anchor}`, one.follows && `after ${one.follows}`].filter(Boolean).join(", ");
     const text = (value) => (unit === "bytes" ? report.bytes(value) : `${report.significant(value, 3)} ${unit}`);
@@ -83,13 +97,14 @@ report.views.history = {
       height: 170,
       marginLeft: 60,
       marginBottom: 34,
-      x: { label: "run", domain: [-0.5, data.runs.length - 0.5], ticks: Math.min(8, data.runs.length), tickFormat: (place) => (Number.isInteger(place) ? (data.runs[place]?.when.slice(5, 10) ?? "") : "") },
+      x: { label: "run", domain: [-0.5, data.runs.length - 0.5], ticks: Math.min(Math.floor(width / 65), data.runs.length), tickFormat: (place) => (Number.isInteger(place) ? (data.runs[place]?.when.slice(5, 10) ?? "") : "") },
       y: { label: anchor ? "times as fast" : unit, grid: true, nice: true, ticks: 4 },
       marks: [
+        anchor ? this.bands(data, points) : null,
         Plot.ruleX(one.changes, { x: (change) => change.run - 0.5, stroke: "#d55e00", strokeDasharray: "4 3" }),
-        Plot.lineY(points, { x: "run", y: "value", stroke: report.COLORS[0], strokeOpacity: 0.5 }),
-        Plot.ruleX(points.filter((point) => point.low !== null), { x: "run", y1: "low", y2: "high", stroke: report.COLORS[0] }),
-        Plot.dot(points, { x: "run", y: "value", r: 3, fill: report.COLORS[0], title: (point) => `${this.run(data, point.run)}: ${whole(point)}` }),
+        Plot.lineY(points, { x: "run", y: "value", stroke: "var(--accent)", strokeOpacity: 0.5 }),
+        Plot.ruleX(points.filter((point) => point.low !== null), { x: "run", y1: "low", y2: "high", stroke: "var(--accent)" }),
+        Plot.dot(points, { x: "run", y: "value", r: 3, fill: "var(--accent)", title: (point) => `${this.run(data, point.run)}: ${whole(point)}\n${data.runs[point.run].versions}\n${data.runs[point.run].commit}` }),
       ],
     });
     const about = `${name}: ${points.map(whole).join(", ")}`;

@@ -33,8 +33,6 @@ def overview(source: Source) -> dict[str, Any]:
     columns = in_order(table.rows)
     lines = {(line.model, line.test): place for place, line in enumerate(table.rows)}
     return {
-        "title": wording.title(table),
-        "when": provenance.when,
         "where": provenance.where,
         "with": provenance.with_what,
         "absent": [wording.absent(absent) for absent in table.absent],

@@ -7,6 +7,7 @@ report.views.overview = {
 
   draw(element, data, indices) {
     const { h } = report;
+    this.lines ??= data.lines ?? Infinity;
     element.append(
       this.counts(indices),
       this.chooser(() => this.drawMap(map, data, new Set(report.selected()))),
@@ -20,7 +21,7 @@ report.views.overview = {
   /** Rows by ending, as a table of counts. */
   counts(indices) {
     const { h } = report;
-    const counts = d3.rollup(indices, (group) => group.length, (index) => report.of(index, "ending"));
+    const counts = new Map(report.groups(indices, (index) => report.of(index, "ending")).map(([ending, group]) => [ending, group.length]));
     const parts = Object.keys(report.table.endings).filter((one) => counts.has(one));
     return h("ul", { class: "counts" }, parts.map((one) =>
       h("li", { title: report.table.endings[one] }, h("span", { class: `tag ${report.endingClass(one)}` }, counts.get(one)), ` ${one}`)));
@@ -49,13 +50,15 @@ report.views.overview = {
     const { h } = report;
     const cells = data.cells.filter(([, , index]) => chosen.has(index));
     const byPlace = new Map(cells.map(([row, column, index]) => [row * data.columns.length + column, index]));
-    const rows = [...new Set(cells.map(([row]) => row))].sort(d3.ascending);
-    const columns = [...new Set(cells.map(([, column]) => column))].sort(d3.ascending);
+    const inOrder = (places) => [...new Set(places)].sort((one, other) => one - other);
+    const every = inOrder(cells.map(([row]) => row));
+    const rows = every.slice(0, this.lines);
+    const columns = inOrder(cells.map(([, column]) => column));
     if (!rows.length) {
       element.replaceChildren(h("p", {}, "No row is selected."));
       return;
     }
-    const groups = d3.groups(columns, (column) => data.columns[column][1]);
+    const groups = report.groups(columns, (column) => data.columns[column][1]);
     const head = [
       h("tr", {}, h("td", {}), groups.map(([target, found]) => h("th", { colspan: found.length, scope: "colgroup" }, target || "baselines"))),
       h("tr", {}, h("th", { scope: "col" }, "model"), groups.flatMap(([, found]) => found.map((column, place) => h("th", { scope: "col", class: place === 0 && "first" }, data.columns[column][0])))),
@@ -72,10 +75,15 @@ report.views.overview = {
     );
     const table = h("table", { class: "map" }, h("thead", {}, head), h("tbody", {}, body));
     table.addEventListener("keydown", this.move);
-    for (const button of table.querySelectorAll("button")) button.tabIndex = -1;
-    const first = table.querySelector("button");
+    for (const opener of table.querySelectorAll(".opener")) opener.tabIndex = -1;
+    const first = table.querySelector(".opener");
     if (first) first.tabIndex = 0;
-    element.replaceChildren(this.legend(), h("div", { class: "scroll" }, table));
+    const more = () => {
+      this.lines = Infinity;
+      this.drawMap(element, data, chosen);
+    };
+    const rest = every.length > rows.length && h("p", {}, h("button", { type: "button", onclick: more }, `Show all ${every.length} lines`));
+    element.replaceChildren(this.legend(), h("div", { class: "scroll" }, table), rest || "");
   },
 
   /** Text and colour of a cell of the map. */
@@ -120,7 +128,7 @@ report.views.overview = {
       row = down > 0 ? row.nextElementSibling : down < 0 ? row.previousElementSibling : row;
       place += right;
       if (!row?.cells[place]) return;
-      button = row.cells[place].querySelector("button");
+      button = row.cells[place].querySelector(".opener");
     }
     event.target.tabIndex = -1;
     button.tabIndex = 0;
@@ -133,6 +141,7 @@ report.views.overview = {
     const lines = (found) => h("ul", {}, found.map((line) => h("li", {}, line)));
     const table = (pairs) => h("div", { class: "scroll" }, h("table", { class: "facts" }, h("tbody", {}, pairs.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, text))))));
     const entries = Object.entries(data.entries).flatMap(([kind, found]) => Object.entries(found).map(([name, shown]) => [`${kind.replace(/s$/, "")} ${name}`, shown.flatMap((one) => [h("div", {}, one)])]));
+    const models = Object.entries(data.models);
     return [
       h(
         "div",
@@ -140,8 +149,8 @@ report.views.overview = {
         h("section", {}, h("h2", {}, "Measured with"), lines([...data.where, ...data.with])),
         data.absent.length > 0 && h("section", {}, h("h2", {}, "Not measured"), lines(data.absent)),
       ),
-      h("section", {}, h("h2", {}, "Configuration"), table(entries)),
-      h("section", {}, h("h2", {}, "Models"), table(Object.entries(data.models).slice(0, 300))),
-    ];
+      entries.length > 0 && h("section", {}, h("h2", {}, "Configuration"), table(entries)),
+      models.length > 0 && h("section", {}, h("h2", {}, "Models"), table(models.slice(0, 300))),
+    ].filter(Boolean);
   },
 };
