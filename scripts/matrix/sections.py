@@ -328,6 +328,7 @@ class Compare(TypedDict, total=False):
     dispatch_count: Worse
     transient_bytes: Worse
     constant_bytes: Worse
+    leaked_bytes: Worse
     rmse_vs_fp64: Worse
     outcomes: Unique[
         Literal[
@@ -348,6 +349,7 @@ class AtMost(TypedDict, total=False):
     dispatch_count: NotNegative
     transient_bytes: NotNegative
     constant_bytes: NotNegative
+    leaked_bytes: NotNegative
     rmse_vs_fp64: NotNegative
 
 

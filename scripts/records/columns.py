@@ -173,6 +173,7 @@ COLUMNS = (
     Field("compile.max_rss_mb", NUMBER, "Peak resident memory of iree-compile.", unit="MiB", column="compile_rss_mb", optional=True, varies=True),
     Field("run.max_rss_mb", NUMBER, "Peak resident memory of the process that was timed.", unit="MiB", column="run_rss_mb", nullable=True, varies=True),
     Field("run.device_memory_mb", NUMBER, "Peak memory of a baseline's tensors on a device with its own memory.", unit="MiB", column="device_memory_mb", nullable=True, varies=True),
+    Field("latency.leaked_bytes", INTEGER, "Private memory of the timed process that each call leaves behind, if it grows in every process ([leaks](timing.md#leaks)); 0 if it does not, null if there were too few calls to tell.", unit="bytes", column="leaked_bytes", nullable=True, optional=True, varies=True, checks=FROM_0),
     Field("versions.torch", TEXT, "Version of PyTorch, without its build (`versions.torch_build` in results.jsonl); the pinned one where the stage did not run.", column="torch_version", nullable=True),
     Field("versions.frontend", TEXT, "Version of the frontend's package; null for a baseline.", column="frontend_version", nullable=True),
     Field("versions.torch_xla", TEXT, "Version of PyTorch/XLA, of a baseline that runs on it.", column="torch_xla_version", nullable=True, optional=True),

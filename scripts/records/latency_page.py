@@ -44,6 +44,7 @@ def page(table: Table) -> str:
     models = ([text(name), text(options)] for name, options in of.models.items())
     bodies = {
         "Geometric means": _means(table),
+        "Leaks": markdown.bullets(wording.leaks(table)),
         "Not measured": markdown.bullets(map(wording.absent, table.absent)),
         "Models": markdown.table(["model", "options"], models),
         # An entry has several variants if its options differ between models.

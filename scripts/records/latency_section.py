@@ -50,6 +50,7 @@ def of(
         "foreign": timing.foreign,
         "steal": timing.steal,
         "doubt": doubt(timing, own, checked, noise),
+        "leaked_bytes": own.leaked_bytes,
     }
     # The usual figures for language models: milliseconds from a prompt to its first new token, and new tokens per second of
     # the whole batch.

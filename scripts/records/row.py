@@ -74,6 +74,11 @@ class Timing:
         """Why its ratios have no interval or a wide one; "" if nothing was seen."""
         return str(self.latency["doubt"])
 
+    @property
+    def leaked_bytes(self) -> int:
+        """Bytes that each call leaves behind; 0 if none were seen."""
+        return int(self.latency.get("leaked_bytes") or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

@@ -119,6 +119,8 @@ def _legend(table: Table) -> Iterator[str]:
         yield "no intervals: they need 3 generations; so nothing is called the fastest"
     if table.doubts:
         yield f"{wording.DOUBTFUL}: its ratios are doubtful; {PAGE} says why"
+    if leaks := wording.leaks(table):
+        yield f"leaks: {'; '.join(leaks)}"
 
 
 def _fitting(table: Table, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:

@@ -55,6 +55,16 @@ def doubts(table: Table) -> list[str]:
     ]
 
 
+def leaks(table: Table) -> list[str]:
+    """Return a sentence about each row whose calls leave memory behind."""
+    return [
+        f"{line.label}: {path(column)}: each call leaves {row.timing.leaked_bytes:,} bytes"
+        for line in table.rows
+        for column, row in line.entries.items()
+        if row.timing and row.timing.leaked_bytes
+    ]
+
+
 def path(column: Column, test: str = "eval") -> str:
     """Return `torchmlir-torch on llvm-cpu`, or the name of a baseline."""
     on = f" on {column.target}" if column.target else ""

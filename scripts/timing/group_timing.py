@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from scripts.core import atomic
-from scripts.timing import ratios
+from scripts.timing import leaks, ratios
 from scripts.timing.turns import Timed
 
 P90_CALLS, P99_CALLS = 64, 662
@@ -24,7 +24,7 @@ class MemberTiming:
     `values_ms`: its latency in each generation that counts (ratios.undisturbed). `anchor_ms`: those of the anchor of its
     part, in the same generations; empty if there is none. `turns`, `calls`: slices and calls in these generations.
     `p50_ms` and so on: percentiles of all these calls, None where they are too few. `peak_rss_mb`: peak memory of its
-    process, MiB.
+    process, MiB. `leaked_bytes`: of memory that each call leaves behind in every process (leaks.py).
     """
 
     status: str = "ok"
@@ -39,6 +39,7 @@ class MemberTiming:
     p90_ms: float | None = None
     p99_ms: float | None = None
     peak_rss_mb: float | None = None
+    leaked_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,9 @@ def _member(
         p90_ms=_percentile(calls, 0.90) if len(calls) >= P90_CALLS else None,
         p99_ms=_percentile(calls, 0.99) if len(calls) >= P99_CALLS else None,
         peak_rss_mb=timed.peak_rss_mb,
+        leaked_bytes=leaks.of_processes(
+            [generation.left_bytes for generation in timed.generations]
+        ),
     )
 
 

@@ -98,11 +98,12 @@ class Worker(Protocol):
 @dataclass
 class Generation:
     """The calls of a member in one generation. `each_s`: seconds of every call that counts; `turns`: its slices;
-    `warmup`: calls before the first turn."""
+    `warmup`: calls before the first turn. `left_bytes`: of memory that each call has left behind (leaks.py)."""
 
     each_s: list[float] = field(default_factory=list)
     turns: int = 0
     warmup: int = 0
+    left_bytes: int | None = None
 
 
 @dataclass
@@ -301,4 +302,5 @@ class Group:
         return answer["each_s"]
 
     def _check(self, member: _Running) -> None:
-        member.peak_mb = member.worker.ask({CHECK: True}, HANG_S)["peak_rss_mb"]
+        answer = member.worker.ask({CHECK: True}, HANG_S)
+        member.peak_mb, member.now.left_bytes = answer["peak_rss_mb"], answer.get("left_bytes")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scripts.core import channel, process
+from scripts.timing.leaks import Held
 
 READY, LOAD, SLICE, CHECK, REST, WAKE = "ready", "load", "slice", "check", "rest", "wake"
 """What a worker is asked for: `ready` is its own first message; `load` loads another program; `slice` times calls; `check`
@@ -72,19 +73,23 @@ def _answer(
 ) -> bool:
     """Answer requests until the coordinator closes the channel, or, returning True, until it asks for a rest."""
     process.reset_peak_rss()
+    held = Held()
     channel.answer({READY: True, REST: rests})
     for request in channel.requests():
         if REST in request:
             return True
         if load and LOAD in request:
             program = None
-            program = load(request[LOAD])
+            program, held = load(request[LOAD]), Held()
             channel.answer({LOAD: True})
         elif program and CHECK in request:
             program.check()
-            channel.answer({CHECK: True, "peak_rss_mb": process.peak_rss_mb()})
+            memory = {"peak_rss_mb": process.peak_rss_mb(), "left_bytes": held.left_per_call()}
+            channel.answer({CHECK: True, **memory})
         elif program:
-            channel.answer(time_slice(program, **request[SLICE]))
+            answer = time_slice(program, **request[SLICE])
+            channel.answer(answer)
+            held.add(len(answer["each_s"]) + request[SLICE]["uncounted"], process.private_bytes())
     return False
 
 

@@ -201,6 +201,31 @@ def test_without_a_commit_to_compare_with_the_head_alone_is_run(steps):
     assert words == ["run", "history", "check"]
 
 
+def test_a_push_adds_its_rows_to_a_branch_and_is_compared_with_its_newest_run(steps):
+    action = steps(against="latest", history="runs")
+    assert action.run() == 0, action.ran
+    assert "no branch runs yet" in action.ran["Commit to compare with"].stdout
+    calls = [line for line in steps.calls() if not line.startswith("pip")]
+    assert [line.split()[1] for line in calls] == ["run", "history", "compare", "history"]
+    assert calls[2].startswith("aa/: compare --against latest --history origin/runs --format json")
+    assert calls[3].endswith("history --publish origin/runs")
+
+
+def test_a_pull_request_adds_nothing_to_the_branch(steps):
+    action = steps("pull_request", history="runs")
+    assert action.run() == 0
+    assert not any("--publish" in line for line in steps.calls())
+
+
+def test_the_newest_run_of_no_branch_is_refused(steps):
+    action = steps(against="latest")
+    assert action.run() == 1
+    assert (
+        "::error::against: latest needs the input history"
+        in action.ran["Commit to compare with"].stdout
+    )
+
+
 def test_a_pull_request_is_compared_with_its_fork_point(steps):
     action = steps("pull_request")
     assert action.run() == 0

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scripts.features.compare import baseline_run
-from scripts.features.compare.history import store
-from scripts.features.compare.verbs import compare
+from scripts.features.compare.history import branch, store
+from scripts.features.compare.verbs import compare, history
 from tests.report_records import records
 
 RESULTS = Path("results")
@@ -132,6 +132,80 @@ def test_a_history_may_be_a_branch(project, run):
     code, _, error = run("--against", "parent", "--history", "runs", "--why")
     assert code == 2
     assert "--why, --remeasure and --recompile have nothing to read" in error
+
+
+@pytest.fixture
+def shared(project, monkeypatch):
+    """Publishes the history of the folder to the branch `runs` of a bare repository; returns what was said."""
+    git("init", "-q", "--bare", "shared.git")
+    git("remote", "add", "origin", "shared.git")
+
+    def publish(name="origin/runs") -> str:
+        return branch.publish(RESULTS / "history", name)
+
+    publish.entries = lambda: git("ls-tree", "--name-only", "origin/runs").splitlines()
+    return publish
+
+
+def test_a_history_is_published_to_a_branch_and_compared_with(project, shared, run):
+    before = git("status", "--porcelain"), git("branch", "--list")
+    assert shared() == "6 files were added to origin/runs"
+    assert shared() == "origin/runs has these runs already"
+    assert shared.entries() == sorted(path.name for path in (RESULTS / "history").iterdir())
+    assert (git("status", "--porcelain"), git("branch", "--list")) == before
+    shutil.rmtree(RESULTS / "history")
+    code, said, _ = run("--against", "parent", "--history", "origin/runs")
+    assert (code, said.startswith(f"parent {project[1][:12]} → results")) == (1, True)
+    code, said, _ = run("--against", "latest", "--history", "origin/runs")
+    assert (code, said.startswith(f"latest {project[1]}"[:19])) == (1, True)
+
+
+def test_what_others_have_published_stays_and_an_entry_is_of_the_commits_of_all(shared):
+    shutil.copytree(RESULTS, "theirs")
+    shared()
+    first = min((RESULTS / "history").glob("*.json"))
+    both = []
+    for number, folder in enumerate(("theirs", "results")):
+        path = Path(folder, "history", first.name)
+        entry = json.loads(path.read_text())
+        both.append(f"c{number}")
+        path.write_text(json.dumps(entry | {"commits": [*entry["commits"], both[-1]]}))
+    assert (
+        branch.publish(Path("theirs/history"), "origin/runs") == "1 files were added to origin/runs"
+    )
+    measured(7)
+    assert shared() == "3 files were added to origin/runs"
+    kept = json.loads(git("show", f"origin/runs:{first.name}"))
+    assert kept["commits"][-2:] == both
+
+
+def test_another_push_at_the_same_time_is_no_failure(shared, monkeypatch):
+    pushed = []
+
+    def racing(*words: str, **variables: str) -> bytes:
+        if words[0] == "push" and not pushed:
+            pushed.append(words)
+            shutil.copytree(RESULTS, "theirs")
+            for path in sorted(Path("theirs/history").iterdir())[2:]:
+                path.unlink()
+            branch.publish(Path("theirs/history"), "origin/runs")
+        return done(*words, **variables)
+
+    done = branch.git
+    monkeypatch.setattr(branch, "git", racing)
+    assert shared() == "4 files were added to origin/runs"
+    assert len(shared.entries()) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("runs", "expected REMOTE/BRANCH, such as origin/runs"), ("nowhere/runs", "nowhere")],
+)
+def test_a_branch_that_cannot_be_written_is_named(shared, monkeypatch, capsys, name, said):
+    monkeypatch.setattr(sys, "argv", ["vmfbench history", "--publish", name])
+    with pytest.raises(SystemExit):
+        history.main()
+    assert said in capsys.readouterr().err
 
 
 def test_the_folder_of_the_run_is_found_beside_its_history(project, tmp_path):

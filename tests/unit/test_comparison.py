@@ -273,6 +273,18 @@ def test_sizes_times_memory_and_errors_are_compared_by_thresholds(before, after)
     assert not calm.alarms
 
 
+def test_a_leak_that_was_not_there_is_a_change_for_the_worse(before, after):
+    for rows, left in ((before, 0), (after, 5000)):
+        next(row for row in rows if row["latency"])["latency"]["leaked_bytes"] = left
+    [change] = compared(before, after).amounts
+    assert (change.key, change.before, change.after, change.worse) == (
+        "leaked_bytes",
+        0,
+        5000,
+        True,
+    )
+
+
 def test_a_small_absolute_difference_is_no_change(before, after):
     cell(before, BERT)["compile"]["compile_s"] = 0.1
     cell(after, BERT)["compile"]["compile_s"] = 0.9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -143,6 +144,58 @@ def test_a_measurement_is_one_point_however_many_aggregates_have_it(run):
     assert len(listed()) == 12
     [one] = json.loads(run("--cell", CELL, "--json"))["series"]
     assert len(one["points"]) == 5
+
+
+def compiled(seconds: float, age_s: float = -1.0, **passes: float) -> None:
+    """Write what `snakemake compile_time` measured of CELL, that long before the program of the row was compiled."""
+    model, frontend, target = CELL.split("/")
+    status = Path(f"results/compile/{CELL}/status.json")
+    times = Path(f"results/compile_time/{model}/iree/{frontend}/{target}/compile.json")
+    parts = [{"name": name, "s": s} for name, s in passes.items()]
+    atomic.write_json(status, {})
+    atomic.write_json(times, {"program": {"status": "ok"}, "total_s": seconds, "passes": parts})
+    at = status.stat().st_mtime - age_s
+    os.utime(times, (at, at))
+
+
+@pytest.fixture
+def compilations():
+    """Three runs, the last of another IREE, whose LLVM takes longer; of the second one nothing was measured since it was compiled."""
+    Path("results").mkdir()
+    compiled(10.0, CSE=2.0, LLVM=6.0, Tiny=0.1)
+    histories.keep(Path("results"), histories.records(0))
+    compiled(99.0, age_s=5.0, CSE=99.0)
+    histories.keep(Path("results"), histories.records(1))
+    compiled(21.0, CSE=2.5, LLVM=16.0, Tiny=0.1)
+    histories.keep(Path("results"), histories.records(2, iree="3.13.0"))
+
+
+def test_the_compile_time_of_each_version_is_shown_by_pass(run, compilations):
+    shown = run("--cell", CELL, "--value", "compile_cpu_s")
+    table = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.strip()}
+    assert table["LLVM"] == ["6.00", "16.00"]
+    assert table["CSE"] == ["2.00", "2.50"]
+    assert table["all"] == ["passes", "10.00", "21.00"]
+    assert table["(others)"] == ["2.00", "2.50"]
+    assert "Tiny" not in shown
+    assert "99.00" not in shown
+    assert "IREE 3.12.0" in shown
+    assert "IREE 3.13.0" in shown
+    assert "LLVM" not in run("--cell", CELL)
+    first, last = json.loads(run("--cell", CELL, "--value", "compile_s", "--json"))["passes"]
+    assert (first["iree"], first["seconds"]["Tiny"]) == ("3.12.0", 0.1)
+    assert (last["iree"], last["seconds"]["LLVM"]) == ("3.13.0", 16.0)
+
+
+def test_times_of_passes_that_came_later_are_added_to_their_run(run):
+    histories.keep(Path("results"), histories.records(0))
+    compiled(10.0, CSE=2.0)
+    run("--keep")
+    assert "CSE" in run("--cell", CELL, "--value", "compile_s")
+    [file] = FOLDER.glob("*.passes.zst")
+    file.write_bytes(b"damaged")
+    with pytest.raises(SystemExit):
+        run("--cell", CELL, "--value", "compile_s")
 
 
 def test_series_of_other_devices_are_apart(run):

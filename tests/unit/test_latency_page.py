@@ -62,3 +62,11 @@ def test_several_versions_of_a_package_stand_in_their_order():
         one["versions"] = {"torch": one["experiment"]["frontend"].replace("f", "2.")}
     page = latency_page.page(Table.of(rows))
     assert "- PyTorch 2.0, 2.1, 2.2, 2.3, 2.4, 2.5\n" in page
+
+
+def test_a_row_whose_calls_leave_memory_behind_says_so():
+    leaking = record(TORCH, steady(5))
+    leaking["latency"]["leaked_bytes"] = 5000
+    page = latency_page.page(Table.of([record(EAGER, steady(9)), leaking]))
+    assert "## Leaks\n\n- m: torch on cpu: each call leaves 5,000 bytes\n" in page
+    assert "Leaks" not in latency_page.page(Table.of([record(TORCH, steady(5))]))

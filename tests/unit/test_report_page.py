@@ -258,6 +258,21 @@ def test_memory_has_each_stage_once_with_its_samples(source):
     assert found[0]["series"] is None
 
 
+def test_memory_of_programs_is_shown_by_purpose(source):
+    compiled = next(row for row in source.records if row["compile"])
+    compiled["compile"] |= {"constant_bytes": 40, "transient_bytes": 4096}
+    compiled["reference"]["weights_bytes"] = 10**6
+    shown = {
+        source.records[one["row"]]["model"]["name"]: one["bytes"]
+        for one in of_rows.memory(source)["planned"]
+    }
+    assert shown[compiled["model"]["name"]] == {
+        "parameters": 10**6,
+        "constants": 40,
+        "intermediate results": 4096,
+    }
+
+
 def test_profiles_are_shown_where_there_are_any(source):
     assert profile_view.why(source) is None
     path = source.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"

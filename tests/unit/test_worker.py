@@ -113,6 +113,21 @@ def test_a_worker_times_the_calls_of_a_slice(started):
     found.close()
 
 
+@pytest.mark.parametrize("leaks", [True, False])
+def test_a_call_that_leaves_memory_behind_is_a_leak(started, leaks):
+    later = (
+        "kept.append(bytearray(50_000)); kept[-1][::1000] = bytes(50)"
+        if leaks
+        else "bytearray(50_000)"
+    )
+    found = started(later=later, seconds=0, start="kept = []")
+    found.wait_ready()
+    for _ in range(12):
+        found.ask(a_slice(20, 1), 20)
+    left = found.ask({CHECK: True}, 20)["left_bytes"]
+    assert 45_000 < left < 60_000 if leaks else left == 0
+
+
 def test_no_call_begins_after_the_time_of_a_slice(started):
     found = started(seconds=0.05)
     found.wait_ready()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
-import subprocess
-import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.core import machine
-from scripts.features.compare.history import store
+from scripts.features.compare.history import branch, store
 from scripts.features.compare.history.store import Damaged, Entry, Kept
 from scripts.records.results_file import BadRecords
 
@@ -47,8 +44,7 @@ def find(against: str, base: str, history: str, results: Path) -> BaselineRun:
         folder = Path(history)
         if not folder.is_dir():
             folder = Path(extracted)
-            with tarfile.open(fileobj=io.BytesIO(_git("archive", history))) as archive:
-                archive.extractall(folder, filter="data")
+            branch.extract(history, folder)
         kept, wrong = store.read(folder)
         what, commit = AGAINST[against], ""
         if against == LATEST:
@@ -95,14 +91,14 @@ def commit_of(against: str, base: str) -> str:
     if against == PARENT:
         return _git("rev-parse", "--verify", "HEAD^1").decode().strip()
     pull_request = os.environ.get("GITHUB_BASE_REF")
-    branch = base or (f"origin/{pull_request}" if pull_request else "origin/HEAD")
+    main = base or (f"origin/{pull_request}" if pull_request else "origin/HEAD")
     shared, head = (
         _git(*words, "HEAD", *rest).decode().strip()
-        for words, rest in ((["merge-base"], [branch]), (["rev-parse"], []))
+        for words, rest in ((["merge-base"], [main]), (["rev-parse"], []))
     )
     if shared == head:
         raise BadRecords(
-            f"HEAD, {head[:SHOWN]}, is a commit of {branch} itself; use --against parent"
+            f"HEAD, {head[:SHOWN]}, is a commit of {main} itself; use --against parent"
         )
     return shared
 
@@ -110,13 +106,8 @@ def commit_of(against: str, base: str) -> str:
 def _git(*words: str) -> bytes:
     """The output of git in the working folder. Raises BadRecords."""
     try:
-        done = subprocess.run(["git", *words], capture_output=True, timeout=60)
-    except OSError as error:
-        raise BadRecords(f"git cannot be run: {error}") from error
-    if done.returncode:
-        said = done.stderr.decode().strip() or "it found nothing"
+        return branch.git(*words)
+    except BadRecords as error:
         raise BadRecords(
-            f"git {' '.join(words)}: {said}; --base names another branch, and a shallow clone has no older commits "
-            "(actions/checkout: fetch-depth: 0)"
-        )
-    return done.stdout
+            f"{error}; --base names another branch, and a shallow clone has no older commits (actions/checkout: fetch-depth: 0)"
+        ) from error

@@ -63,6 +63,7 @@ class Settings:
     dispatch_count: float | None = 1.1
     transient_bytes: float | None = 1.0
     constant_bytes: float | None = 1.0
+    leaked_bytes: float | None = 2.0
     rmse_vs_fp64: float | None = 2.0
     outcomes: tuple[str, ...] = (BROKEN, NEWLY_WRONG)
     rate: float = 0.05
@@ -88,6 +89,9 @@ AMOUNTS = {
         "memory for intermediate results", "bytes", 1.0, "compile.transient_bytes"
     ),
     "constant_bytes": Amount("constants", "bytes", 1.0, "compile.constant_bytes"),
+    "leaked_bytes": Amount(
+        "memory that a call leaves behind", "bytes", 1.0, "latency.leaked_bytes"
+    ),
     "rmse_vs_fp64": Amount("error against float64", "", 1e-8, "verification.rmse_vs_fp64"),
 }
 """The amounts that are compared, by one value per row, by the keys of their thresholds in Settings."""

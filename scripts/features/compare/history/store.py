@@ -2,7 +2,7 @@
 
 `<id>.jsonl.zst` has the records, as the aggregation wrote them. `<id>.json` says when, where and with what they were
 made. The id is the SHA-256 of the records (16 hex digits), so an aggregate with the same content is kept once, and
-the histories of two folders are merged by copying their files into one.
+the histories of two folders are merged by copying their files into one. `<id>.passes.zst` has the time of iree-compile by pass.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic, checkout, machine, private
+from scripts.features.compare.history import passes
+from scripts.features.compare.history.passes import Compilation
 from scripts.features.compare.pairs import toolchain_of, versions_of
 
 FOLDER = Path("results/history")
@@ -28,6 +30,7 @@ LEVEL = 10
 """Compression level of zstandard."""
 MOST_BYTES = 2**31
 """Of the records of an aggregate: more than a hundred thousand rows have."""
+PASSES = ".passes.zst"
 KINDS = ("latency", "kernels", "tuned")
 """The aggregates that are kept: the names of their CSV files."""
 
@@ -106,24 +109,40 @@ class Kept:
 
     def text(self) -> bytes:
         """Return its records as lines of JSON. Raises Damaged if they are not those that were kept."""
-        import zstandard
-
-        try:
-            with zstandard.open(self.path) as file:
-                text = file.read(MOST_BYTES + 1)
-        except (OSError, zstandard.ZstdError) as error:
-            raise Damaged(f"{self.path}: cannot be read ({error})") from error
-        if len(text) > MOST_BYTES:
-            raise Damaged(f"{self.path}: unpacks to more than {MOST_BYTES:,} bytes; delete it")
+        text = _unpacked(self.path)
         if id_of(text) != self.entry.id:
             raise Damaged(f"{self.path}: its content is not the one that was kept")
         return text
+
+    def compilations(self) -> dict[str, Compilation]:
+        """The time of iree-compile by pass of the cells of which it was known. Raises Damaged."""
+        path = self.path.with_name(f"{self.entry.id}{PASSES}")
+        if not path.exists():
+            return {}
+        try:
+            return msgspec.json.decode(_unpacked(path), type=dict[str, Compilation])
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise Damaged(f"{path}: no times of passes ({error}); delete it") from error
+
+
+def _unpacked(path: Path) -> bytes:
+    """The content of a file. Raises Damaged."""
+    import zstandard
+
+    try:
+        with zstandard.open(path) as file:
+            text = file.read(MOST_BYTES + 1)
+    except (OSError, zstandard.ZstdError) as error:
+        raise Damaged(f"{path}: cannot be read ({error})") from error
+    if len(text) > MOST_BYTES:
+        raise Damaged(f"{path}: unpacks to more than {MOST_BYTES:,} bytes; delete it")
+    return text
 
 
 def keep(records: Path, kind: str) -> None:
     """Add an aggregate, a file of records, to the history beside it.
 
-    If the history has the same records already, only the commit is added. An error is printed and does not stop the run: the
+    If the history has the same records already, only the commit is added, and the times of passes. An error is printed and does not stop the run: the
     results themselves are complete.
     """
     folder = records.parent / FOLDER.name
@@ -133,6 +152,9 @@ def keep(records: Path, kind: str) -> None:
         text = records.read_bytes()
         name = id_of(text)
         about = folder / f"{name}.json"
+        if times := passes.of_rows(_decoded(text), records.absolute().parent.parent):
+            packed = zstandard.compress(msgspec.json.encode(times), LEVEL)
+            atomic.write_bytes(folder / f"{name}{PASSES}", packed)
         if about.exists():
             known = msgspec.json.decode(about.read_bytes(), type=Entry)
             here = commit(records.absolute().parent)

@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from scripts.features.compare.history.changes import LEAST
+from scripts.features.compare.history.passes import ALL, KeptCompilation
 from scripts.features.compare.history.series import LATENCY, Point, Series, Step, when
 from scripts.features.compare.history.store import Entry
 from scripts.records import plotting, wording
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 BAR = 24
 """Characters of the longest bar."""
+LARGE = 0.05
+"""The share of the compiler's seconds from which a pass is shown, and the runs that are."""
+COMPILATIONS = 6
 EIGHTHS = " ▏▎▍▌▋▊▉"
 NO_CHANGE = "no change was found"
 WIDTH = 8.0
@@ -67,6 +71,22 @@ def show(console: Console, series: Series, column: str) -> None:
     for line in findings(series, column):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
     console.print()
+
+
+def passes(cell: str, kept: Sequence[KeptCompilation]) -> RenderableType:
+    """A table of the passes of a cell that take a large part of the compiler's seconds in one of the newest runs."""
+    table = plain_table(f"{cell}: s of iree-compile on one thread")
+    for each in kept[-COMPILATIONS:]:
+        name = f"IREE {each.compilation.iree or '?'}\nrun {each.entry.short}"
+        table.add_column(name, justify="right")
+    shown = [each.compilation.seconds for each in kept[-COMPILATIONS:]]
+    names = dict.fromkeys(name for seconds in shown for name in seconds)
+    large = [n for n in names if any(s.get(n, 0.0) >= LARGE * s[ALL] for s in shown)]
+    for name in large:
+        table.add_row(name, *(f"{seconds.get(name, 0.0):.2f}" for seconds in shown))
+    others = (2 * s[ALL] - sum(s.get(name, 0.0) for name in large) for s in shown)
+    table.add_row("(others)", *(f"{seconds:.2f}" for seconds in others))
+    return table
 
 
 def findings(series: Series, column: str) -> list[str]:

@@ -14,15 +14,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from scripts.core import exits
 from scripts.core.console import Console
-from scripts.features.compare.history import series, store, words
+from scripts.features.compare.history import branch, passes, series, store, words
 from scripts.features.compare.history.series import LATENCY, NoSuchValue, Series, Step
 from scripts.features.compare.history.store import Damaged, Kept
 from scripts.matrix import cell
 from scripts.records import fields, plotting
 from scripts.records.columns import COLUMNS
-from scripts.records.results_file import cell_of
+from scripts.records.results_file import BadRecords, cell_of
+
+OF_COMPILER = ("compile_s", "compile_cpu_s")
+"""Columns whose series are followed by the times of passes."""
 
 
 def main() -> None:
@@ -44,10 +49,18 @@ def main() -> None:
     how.add_argument("--sql", metavar="QUERY", help="print the answer of DuckDB as CSV")
     again = "say that the rows of the folder are also those of the present commit, at which a run had nothing to do"
     how.add_argument("--keep", action="store_true", help=again)
+    shared = "add the runs to a branch of a remote repository, for `vmfbench compare --history REMOTE/BRANCH`"
+    how.add_argument("--publish", metavar="REMOTE/BRANCH", help=shared)
     args = parser.parse_args()
     folder = args.results / store.FOLDER.name
     if args.keep:
         store.keep(args.results / "results.jsonl", store.KINDS[0])
+        return
+    if args.publish:
+        try:
+            print(branch.publish(folder, args.publish))
+        except (BadRecords, msgspec.MsgspecError) as error:
+            exits.fail(str(error))
         return
     kept, wrong = store.read(folder, (args.kind,))
     for problem in wrong:
@@ -61,7 +74,10 @@ def main() -> None:
             answer(kept, args.sql)
             return
         column = series.value_field(args.value)
-        outcomes, values = series.read(kept, [column], functools.partial(cell.selects, args.cell))
+        selects = functools.partial(cell.selects, args.cell)
+        outcomes, values = series.read(kept, [column], selects)
+        of_compiler = args.value in OF_COMPILER and args.cell
+        compilations = passes.read(kept, selects) if of_compiler else {}
     except (Damaged, NoSuchValue) as error:
         exits.fail(str(error))
     if args.cell and not outcomes:
@@ -72,12 +88,19 @@ def main() -> None:
         whole = {
             "series": [each.to_json() for each in all_series],
             "outcomes": [*map(_ended, ended)],
+            "passes": [
+                {"cell": name, "run": each.entry.id, **msgspec.to_builtins(each.compilation)}
+                for name, of_cell in compilations.items()
+                for each in of_cell
+            ],
         }
         print(json.dumps(whole, indent=2, allow_nan=False))
     elif args.plot:
         plotting.save(functools.partial(words.figure, all_series, args.value), args.plot)
     else:
         show(kept, all_series, ended, args.value, whole=bool(args.cell))
+        for name, of_cell in compilations.items():
+            Console(highlight=False).print(words.passes(name, of_cell))
 
 
 def _ended(step: Step) -> dict[str, Any]:

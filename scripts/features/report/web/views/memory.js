@@ -33,6 +33,7 @@ report.views.memory = {
       element.append(section);
       if (found.some((one) => one.series)) this.overTime(section, found);
       this.peaks(section, found, indices);
+      if (stage === "compile") this.planned(section, data.planned.filter((one) => one.model === model && chosen.has(one.row)));
     }
   },
 
@@ -71,6 +72,31 @@ report.views.memory = {
             Plot.tickX(marks, { x: "seconds", stroke: (one) => report.color(one.path), strokeOpacity: 0.4 }),
             Plot.text(names, { x: "seconds", frameAnchor: "bottom", text: "text", textAnchor: "start", fontSize: 10, dx: 3, dy: -4 }),
           ],
+        }),
+      ),
+    );
+  },
+
+  /** What programs need memory for, as bars of parts. */
+  planned(element, found) {
+    const { h } = report;
+    if (!found.length) return;
+    const parts = found.flatMap((one) => Object.entries(one.bytes).map(([purpose, bytes]) => ({ name: this.name({ cell: report.of(one.row, "cell") }), purpose, mb: (bytes ?? 0) / 2 ** 20 })));
+    const purposes = Object.keys(found[0].bytes);
+    const color = (purpose) => report.COLORS[purposes.indexOf(purpose)];
+    const width = report.width(element, 900);
+    element.append(
+      h("p", { class: "legend" }, purposes.map((purpose) => h("span", {}, h("i", { style: { "background-color": color(purpose) } }), purpose))),
+      report.figure(
+        "What the programs need memory for, as planned by the compiler.",
+        parts.map((one) => `${one.name}: ${one.purpose} ${report.mebibytes(one.mb)}`).join("; "),
+        report.plot({
+          width,
+          height: 40 + 22 * found.length,
+          marginLeft: Math.min(0.45 * width, 12 + 6.2 * d3.max(parts, (one) => one.name.length)),
+          x: { label: "MiB", grid: true },
+          y: { label: null, domain: parts.map((one) => one.name) },
+          marks: [Plot.barX(parts, { x: "mb", y: "name", fill: (one) => color(one.purpose), z: "purpose", order: purposes, title: (one) => `${one.name}, ${one.purpose}: ${report.mebibytes(one.mb)}` })],
         }),
       ),
     );

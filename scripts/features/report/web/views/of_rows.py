@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from scripts.matrix.stages import STAGES, status_path
 from scripts.matrix.training import EVAL, TRAIN
 from scripts.records import speedups, wording
 from scripts.records.clusters import Cluster, clusters, command
+from scripts.records.fields import lookup
 from scripts.records.results_table import in_order
 from scripts.records.row import Row
 from scripts.supervise import memory_series
@@ -23,6 +25,12 @@ INVERSE_DF = tuple(place / 1000 for place in range(0, 501, 2))
 ratios.LEAST - 1 degrees of freedom."""
 WITH_MEMORY = ("reference", "export", "compile", "verify", "baseline", "time")
 """Stages whose memory is shown."""
+PLANNED = {
+    "parameters": "reference.weights_bytes",
+    "constants": "compile.constant_bytes",
+    "intermediate results": "compile.transient_bytes",
+}
+"""What a program needs memory for, with the places of the bytes in a record."""
 
 
 def overview(source: Source) -> dict[str, Any]:
@@ -170,7 +178,8 @@ def _cluster(source: Source, cluster: Cluster) -> dict[str, Any]:
 
 
 def memory(source: Source) -> dict[str, Any]:
-    """Return, for each stage that ran: its rows, seconds, peak in MiB and samples over time.
+    """Return, for each stage that ran: its rows, seconds, peak in MiB and samples over time; and, for each row with a compiled
+    program, the bytes of what that needs by purpose.
 
     A stage that several rows share, such as an export, is there once.
     """
@@ -183,7 +192,18 @@ def memory(source: Source) -> dict[str, Any]:
             if key not in stages:
                 stages[key] = _of_stage(source, ran, row.model)
             stages[key]["rows"].append(index)
-    return {"stages": list(stages.values()), "order": WITH_MEMORY}
+    planned = [
+        {"row": index, "model": row.model, "bytes": parts}
+        for index, (row, record) in enumerate(zip(source.rows, source.records, strict=True))
+        if (parts := _planned(record))
+    ]
+    return {"stages": list(stages.values()), "order": WITH_MEMORY, "planned": planned}
+
+
+def _planned(record: Mapping[str, Any]) -> dict[str, int]:
+    """The bytes of the parameters, constants and intermediate results of a program; {} if they are not known."""
+    values = {name: lookup(record, path) for name, path in PLANNED.items()}
+    return values if values["intermediate results"] is not None else {}
 
 
 def _of_stage(source: Source, ran: Run, model: str) -> dict[str, Any]:
