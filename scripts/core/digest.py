@@ -7,13 +7,17 @@ damaged file in four thousand million.
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 CHUNK_BYTES = 1 << 20
+_SEAL = "crc32"
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,28 @@ def has_size(path: str, recorded: Digest) -> bool:
         return True
     with FileIO(path) as file:
         return os.fstat(file.fileno()).st_size == recorded.bytes
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a JSON file that has its digest in no other file, with a checksum of them."""
+    return {**values, _SEAL: _checksum(values)}
+
+
+def unsealed(values: Any) -> Any:
+    """What a JSON file contains, without its checksum. A file of an older version has none.
+
+    Raises ValueError if the checksum is that of other values.
+    """
+    if not isinstance(values, dict) or _SEAL not in values:
+        return values
+    own = {key: value for key, value in values.items() if key != _SEAL}
+    if values[_SEAL] != _checksum(own):
+        raise ValueError("its values are not the ones that were written (CRC-32)")
+    return own
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
 
 
 def _of(file: FileIO) -> Digest:

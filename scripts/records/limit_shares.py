@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.matrix import plugins, stages, threads
-from scripts.records import speedups
+from scripts.records import speedups, stage_files
 from scripts.timing import machine_limits
 from scripts.timing.machine_limits import COMPUTE, MEMORY, MachineLimits
 
@@ -17,13 +17,19 @@ NOT_COUNTED = "the FLOPs and bytes of a call were not counted; the log of the re
 
 
 def read(devices: Iterable[str], root: Path = Path()) -> list[MachineLimits]:
-    """The limits of devices, of those that were measured. Raises ValueError for a file of another
-    form."""
+    """The limits of devices, of those that were measured. A damaged file is left out, with a note, and its stage marked so
+    that the next run repeats it. Raises ValueError for a file of another form."""
     stage = stages.STAGES.get("machine_limits")
     if not stage:
         return []
-    paths = [root / stage.path(device, machine_limits.FILE) for device in devices]
-    return [limits for path in paths if (limits := MachineLimits.read(path))]
+    measured = []
+    for device in devices:
+        path = root / stage.path(device, machine_limits.FILE)
+        if stage_files.is_left_out(path):
+            continue
+        if limits := MachineLimits.read(path):
+            measured.append(limits)
+    return measured
 
 
 def of_row(record: Record, limits: Sequence[MachineLimits]) -> MachineLimits | None:

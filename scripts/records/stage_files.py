@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import importlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -120,6 +121,15 @@ def usage(status_path: Path) -> Usage | None:
         return outcome.read_usage(status_path)
     except (OSError, ValueError):
         return None
+
+
+def is_left_out(path: Path) -> bool:
+    """Whether a file that rows do without is damaged. Then a note says so, and its stage is marked so that the next run
+    repeats it."""
+    if what := outcome.difference(path):
+        print(f"note: {what}", file=sys.stderr)
+        outcome.condemn(path.with_name(STATUS), what)
+    return bool(what)
 
 
 def _damage(root: Path, stage: Stage, cell: Cell, file: str, recorded: Outcome) -> str:

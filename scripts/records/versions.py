@@ -11,6 +11,7 @@ from scripts.iree import tools
 from scripts.matrix import stages
 from scripts.matrix.env_files import COMPILER
 from scripts.matrix.matrix import Matrix
+from scripts.records import stage_files
 from scripts.run import environments
 
 OF_EVERY_RECORD = ("torch", "torch_xla", "frontend", "iree")
@@ -65,8 +66,10 @@ def add_python(
 
 
 def _said(root: Path, env: str) -> dict[str, str]:
-    """What the environment's tools said when it was made; {} for one of conda or of an older version."""
+    """What the environment's tools said when it was made; {} for one of conda or of an older version, and if the file is
+    damaged."""
+    path = root / stages.STAGES["env"].path(env, tools.SAID)
     try:
-        return atomic.read_json(root / stages.STAGES["env"].path(env, tools.SAID))
+        return {} if stage_files.is_left_out(path) else atomic.read_json(path)
     except (OSError, ValueError):
         return {}

@@ -63,7 +63,7 @@ def record_path(file: Path) -> Path:
 def record(due: str, files: Sequence[Path]) -> None:
     """Store the digests of files in one folder, and the param `due` that they were written for."""
     digests = {file.name: asdict(digest.of(file)) for file in files}
-    atomic.write_json(record_path(files[0]), {"due": due, "files": digests})
+    atomic.write_json(record_path(files[0]), digest.sealed({"due": due, "files": digests}))
 
 
 def difference(file: Path) -> str:
@@ -89,12 +89,16 @@ def due(files: Sequence[Path]) -> str:
 def _recorded(file: Path) -> tuple[int, dict[str, Digest]]:
     """Return the param that the files were written for, and their digests by name.
 
-    Returns (0, {}) if these are not known, for example because an older version wrote the files.
+    Returns (0, {}) if these are not known, for example because an older version wrote the files. If the record is
+    damaged, the param is a new one, so that it is written again.
     """
+    path = record_path(file)
     try:
-        written: dict[str, Any] = atomic.read_json(record_path(file))
+        written: dict[str, Any] = digest.unsealed(atomic.read_json(path))
         return int(written["due"]), {
             name: Digest(**fields) for name, fields in written["files"].items()
         }
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except OSError:
         return 0, {}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return path.stat().st_mtime_ns, {}

@@ -41,6 +41,7 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         # An operation of an input dialect without a lowering is unsupported; one of a code generator's own dialects is
         # a bug. numpy's tofile and IREE's archives do not include the system's message.
         (r"No space left on device|Disk quota exceeded|out of disk space|\d requested and \d+ written", "error", outcome.DISK_FULL),
+        (r"Too many open files|Resource temporarily unavailable|can't start new thread", "error", outcome.EXHAUSTED),
         (r"failed to legalize .*'(torch|stablehlo|chlo|tm_tensor)\.", "unsupported", "legalization"),
         (r"failed to legalize", "error", "legalization"),
         (r"ops? (is )?not (capturable|supported)|unsupported (op|dtype|type)", "unsupported", "operator"),
@@ -129,7 +130,7 @@ def _crash(number: int, lines: list[str]) -> Diagnosis:
         return Diagnosis("crashed", name, f"killed by {name} {FROM_OUTSIDE}")
     quoted = _crash_line(lines) or _error_line(lines)[0]
     status, reason = _classify(quoted)
-    if reason in ("out-of-memory", outcome.DISK_FULL):
+    if reason in ("out-of-memory", *outcome.PASSING):
         return Diagnosis(status, reason, _clip(quoted))
     where = _crash_place(lines)
     parts = [f"killed by {name}", quoted, _cause(lines), f"in {where}" if where else ""]
@@ -179,7 +180,7 @@ def _stated(lines: list[str]) -> Diagnosis | None:
     for match in filter(None, map(_STATED.match, reversed(lines))):
         message = match["message"].strip()
         status, reason = _classify(message)
-        if status == "error" and reason != outcome.DISK_FULL:
+        if status == "error" and reason not in outcome.PASSING:
             reason = match["reason"]
         return Diagnosis(status, reason, _clip(message))
     return None

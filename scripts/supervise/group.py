@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.in_turns import TWIN
 from scripts.supervise.job import Job
 from scripts.supervise.members import VERIFICATION, Member, Workers, memory_mb, parts
-from scripts.supervise.outcome import Outcome
+from scripts.supervise.outcome import Damage, Outcome
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import Ended, Watch
 from scripts.timing import ratios
@@ -63,6 +64,14 @@ def outcomes(folder: Path) -> list[Outcome]:
     ]
 
 
+def kept_timing(path: Path) -> GroupTiming | None:
+    """The timing in a file TIMED; None if there is none, or if the file is damaged."""
+    try:
+        return msgspec.convert(digest.unsealed(atomic.read_json(path)), GroupTiming)
+    except (OSError, ValueError, msgspec.ValidationError):
+        return None
+
+
 def member_outcome(cell: str, timed: MemberTiming, ended: Outcome) -> Outcome:
     """The outcome of a member; `of`: that of the job that has timed its group."""
     log = Path(ended.log).parent / MEMBERS / log_name(cell)
@@ -106,6 +115,8 @@ class _Work:
             self._log.note("# nothing has changed: the timing of the last run is kept")
             kept.write(artifact)
             return Ran(Ended(), supervise.digests(self._job, scratch))
+        if damaged := self._damaged(verified):
+            return Ran(Ended(), damage=damaged)
         watch = Watch(self._job, self._owner, scratch, self._log)
         with watch.stop_requests():
             begun = time.monotonic()
@@ -122,7 +133,7 @@ class _Work:
         if fault:
             return Ran(ended, fault=fault)
         timing.write(artifact)
-        timing.write(self._folder / TIMED)
+        atomic.write_json(self._folder / TIMED, digest.sealed(asdict(timing)))
         return Ran(ended, supervise.digests(self._job, scratch))
 
     def _verified(self) -> dict[str, str]:
@@ -133,12 +144,20 @@ class _Work:
                 folders[cell] = digest.of(Path(folder) / VERIFICATION).crc32
         return folders
 
+    def _damaged(self, verified: Iterable[str]) -> Damage | None:
+        """The first damaged file of those that the members' processes read; None if there is none."""
+        words: dict[str, None] = {}
+        for cell in verified:
+            folder = Path(self._given.members[cell])
+            words[str(folder / VERIFICATION)] = None
+            words |= dict.fromkeys(shlex.split(outcome.read(folder / outcome.STATUS).command))
+        return outcome.first_damage(list(words))
+
     def _kept(self, verified: Mapping[str, str]) -> GroupTiming | None:
         """The timing of an earlier run, if it has all of these members as they are now, and the job was not asked for
         again."""
-        try:
-            kept = msgspec.convert(atomic.read_json(self._folder / TIMED), GroupTiming)
-        except (OSError, ValueError, msgspec.ValidationError):
+        kept = kept_timing(self._folder / TIMED)
+        if kept is None:
             return None
         same = verified.items() <= kept.verified.items() and kept.rule == self._rule.text()
         return kept if same and kept.due == self._job.due else None

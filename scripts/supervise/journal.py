@@ -65,11 +65,14 @@ def append(journal: Path, entry: dict) -> None:
 
 
 def entries(journal: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a journal that a killed process has not left half-written."""
+    """The lines of a journal that are whole: a killed process may have left one half-written, or the file be damaged."""
     for line in journal.read_bytes().splitlines():
         with contextlib.suppress(ValueError):
-            if isinstance(entry := json.loads(line), dict):
-                yield entry
+            entry = json.loads(line)
+            if isinstance(entry, dict) and ("run" in entry or "stage" in entry):
+                seconds = ("start",) if "run" in entry else ("start", "child_seconds")
+                if all(isinstance(entry.get(key), int | float) for key in seconds):
+                    yield entry
 
 
 def of_last_run(journal: Path, now: float) -> Account | None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from scripts.core import atomic
+from scripts.core import atomic, digest
 
 FILE = "memory.json"
 MOST = 240
@@ -43,7 +43,7 @@ def write(status_path: Path, series: Series | None) -> None:
     if series is None or not series.mb:
         path.unlink(missing_ok=True)
     else:
-        atomic.write_text(path, json.dumps(asdict(series)) + "\n")
+        atomic.write_text(path, json.dumps(digest.sealed(asdict(series))) + "\n")
 
 
 def read(status_path: Path) -> Series | None:
@@ -51,7 +51,9 @@ def read(status_path: Path) -> Series | None:
     import msgspec  # bundles that measure have this module, and their machines no msgspec
 
     try:
-        series = msgspec.convert(atomic.read_json(status_path.with_name(FILE)), Series)
+        series = msgspec.convert(
+            digest.unsealed(atomic.read_json(status_path.with_name(FILE))), Series
+        )
     except (OSError, ValueError, msgspec.ValidationError):
         return None
     return series if len(series.seconds) == len(series.mb) else None

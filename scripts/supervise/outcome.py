@@ -29,9 +29,11 @@ _BEGUN = "begun.txt"
 DAMAGED_FILE = "damaged-file"
 """Reason of a stage one of whose files has changed since it was written."""
 DISK_FULL = "disk-full"
+EXHAUSTED = "exhausted"
+"""Reason of a stage that could not open a file or start a process or thread, because there were too many."""
 KILLED_BY = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 """Signals that stages do not send to themselves: they come from outside."""
-PASSING = frozenset({DAMAGED_FILE, DISK_FULL, *KILLED_BY})
+PASSING = frozenset({DAMAGED_FILE, DISK_FULL, EXHAUSTED, *KILLED_BY})
 """Reasons that say nothing about a cell: the next run repeats it."""
 
 
@@ -110,8 +112,8 @@ def begun(status_path: str | Path) -> str:
 
 def write(status_path: str | Path, outcome: Outcome, usage: Usage) -> None:
     """Write the usage, then the outcome: a status file means that the stage is finished."""
-    atomic.write_json(usage_path(status_path), dataclasses.asdict(usage))
-    atomic.write_json(status_path, dataclasses.asdict(outcome))
+    atomic.write_json(usage_path(status_path), digest.sealed(dataclasses.asdict(usage)))
+    atomic.write_json(status_path, digest.sealed(dataclasses.asdict(outcome)))
     Path(status_path).with_name(_BEGUN).unlink(missing_ok=True)
 
 
@@ -119,6 +121,7 @@ def read(status_path: str | Path) -> Outcome:
     """Read a status file. Raises ValueError naming the file if it is not one."""
     values = atomic.read_json(status_path)
     try:
+        values = digest.unsealed(values)
         for name, value in values.items():
             expected = (float, int, type(None)) if name == "limit" else str
             if not isinstance(value, expected):
@@ -139,6 +142,7 @@ def read_usage(status_path: str | Path) -> Usage | None:
     except FileNotFoundError:
         return None
     try:
+        values = digest.unsealed(values)
         artifacts = values.pop("artifacts", {})
         numbers = {key: float(value) for key, value in values.items()}
         return Usage(
@@ -168,7 +172,7 @@ def condemn(status_path: str | Path, what: str) -> None:
     ended = read_or_damaged(Path(status_path))
     if ended.status != DAMAGED:
         now = dataclasses.replace(ended, status=DAMAGED, reason=DAMAGED_FILE, detail=what)
-        atomic.write_json(status_path, dataclasses.asdict(now))
+        atomic.write_json(status_path, digest.sealed(dataclasses.asdict(now)))
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ SHORT_OF = {
 }
 """Reasons that a larger limit may remove, and the field of Job that says whether there is one."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
+TOO_MANY = (errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 FULL_BYTES = 1 << 20
 """A file system with less free space counts as full, and as the cause of any failure."""
 MODEL_FILE = "--model-file"
@@ -157,8 +158,9 @@ def _as_process(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
 
 def _own_fault(error: Exception) -> Diagnosis:
     """The diagnosis of an error of the supervisor itself."""
-    full = isinstance(error, OSError) and error.errno in FULL
-    reason = outcome.DISK_FULL if full else "supervisor"
+    number = error.errno if isinstance(error, OSError) else None
+    reasons = dict.fromkeys(FULL, outcome.DISK_FULL) | dict.fromkeys(TOO_MANY, outcome.EXHAUSTED)
+    reason = reasons.get(number or 0, "supervisor")
     return Diagnosis("error", reason, f"{type(error).__name__}: {error}")
 
 

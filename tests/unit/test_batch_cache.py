@@ -87,6 +87,17 @@ def test_a_module_that_is_cut_short_or_gone_counts_as_never_made(kept, ok):
     assert kept.get("k1", "c0de", LIMITS) is None
 
 
+def test_a_module_or_an_entry_with_other_values_counts_as_never_made(kept, ok, tmp_path):
+    kept.put("k1", ok)
+    kept.module(ok.module).write_bytes(b"modulf")
+    assert kept.get("k1", "c0de", LIMITS) is None
+    kept.module(ok.module).write_bytes(b"module")
+    assert kept.get("k1", "c0de", LIMITS) == ok
+    (file,) = (tmp_path / "cache").rglob("k1.json")
+    file.write_text(file.read_text().replace("program_3", "program_2"))
+    assert kept.get("k1", "c0de", LIMITS) is None
+
+
 def test_a_module_that_was_placed_outlives_the_cache(kept, ok, tmp_path):
     placed = kept.place(ok.module, tmp_path / "modules")
     assert placed == kept.place(ok.module, tmp_path / "modules")

@@ -185,6 +185,7 @@ def test_a_cell_with_nothing_readable_on_record_is_due_whatever_asked_for_it_bef
 
 
 PASSING = [
+    ("error", "exhausted"),
     *[("crashed", number) for number in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")],
     ("error", "disk-full"),
     ("damaged", "damaged-file"),

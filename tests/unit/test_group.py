@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.core import atomic
+from scripts.core import atomic, digest
 from scripts.supervise import group, members, outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.members import Member, parts, worker_command
@@ -258,7 +258,7 @@ def test_a_member_whose_verification_failed_since_is_no_reason_to_time_again(two
     assert two(["m/a/eval", "m/b/eval"]) == two.first
 
 
-@pytest.mark.parametrize("what", ["member", "verification", "rule", "due", "file"])
+@pytest.mark.parametrize("what", ["member", "verification", "rule", "due", "file", "value"])
 def test_everything_is_timed_again_if_something_changed(two, tmp_path, what):
     cells = ["m/a/eval", "m/b/eval"]
     more = {}
@@ -274,10 +274,30 @@ def test_everything_is_timed_again_if_something_changed(two, tmp_path, what):
             more = {"due": "c0de+1"}
         case "file":
             (tmp_path / "results/time/m/cpu/eval/timed.json").write_text('{"started": 1')
+        case "value":
+            path = tmp_path / "results/time/m/cpu/eval/timed.json"
+            value = f'"started": {two.first.started}'
+            assert value in path.read_text()
+            path.write_text(path.read_text().replace(value, value[:-1] + "0"))
     found = two(cells, **more)
     assert set(two.started) >= set(cells)
     assert found.started > two.first.started
     assert found.members.keys() == set(cells)
+
+
+@pytest.mark.parametrize("file", ["ms.txt", "verification.json"])
+def test_a_file_that_has_changed_since_it_was_verified_is_not_timed(run, tmp_path, file):
+    run.verify("m/a/eval", 1)
+    run.verify("m/b/eval", 3)
+    folder = tmp_path / "results/baseline/m/b/eval"
+    made = {name: digest.of(folder / name) for name in ("ms.txt", "verification.json")}
+    outcome.write(folder / "status.json", outcome.read(folder / "status.json"), Usage(1, 20, made))
+    (folder / file).write_text((folder / file).read_text().replace("3", "2"))
+    found = run(["m/a/eval", "m/b/eval"])
+    assert (found.status, found.blocked_by) == ("skipped", "baseline m/b/eval")
+    assert file in found.detail
+    assert outcome.read(folder / "status.json").status == "damaged"
+    assert run.started == []
 
 
 def test_members_that_are_not_verified_are_left_out(run):

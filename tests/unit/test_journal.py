@@ -52,6 +52,20 @@ def test_a_half_written_line_is_passed_over(account):
     assert seconds(found) == {"compile": 2}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"run": 7, "ctart": 3}',
+        '{"stagd": "compile", "start": 3, "child_seconds": 1}',
+        '{"stage": "compile", "start": 3, "child_secondr": 1}',
+        '{"stage": "compile", "start": "3", "child_seconds": 1}',
+        "[3]",
+    ],
+)
+def test_a_damaged_line_is_passed_over(account, line):
+    assert seconds(account([0, ("compile", 1, 2), line], 4)) == {"compile": 2}
+
+
 def test_a_run_of_nothing_but_environments_has_no_overhead(account):
     assert account([0, ("env", 0, 10)], 10).overhead == 0.0
 

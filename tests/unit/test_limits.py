@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import atomic
+from scripts.core import atomic, digest
 from scripts.records import limit_shares as limits
 from scripts.records import record
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 from tests.rows import latency, steady
 
@@ -132,6 +134,20 @@ def test_records_read_the_work_from_the_signature_and_the_limits_from_their_file
     share = row_of_conv(results)["work"]
     assert share["limit_share"] == pytest.approx(1.0 / 5.0)
     assert share["limit_share_low"] < share["limit_share"] < share["limit_share_high"]
+
+
+def test_damaged_limits_are_left_out_with_a_note_and_measured_again(results, capsys):
+    results.write()
+    file = Path("results/machine_limits/cpu/limits.json")
+    file.parent.mkdir(parents=True)
+    LIMITS.write(file)
+    usage = Usage(1.0, 9.0, {file.name: digest.of(file)})
+    outcome.write(file.with_name("status.json"), Outcome("ok", "machine_limits", "cpu"), usage)
+    assert limits.read(["cpu"]) == [LIMITS]
+    file.write_text(file.read_text().replace("0.02", "0.03"))
+    assert limits.read(["cpu"]) == []
+    assert f"note: {file} is damaged: " in capsys.readouterr().err
+    assert outcome.read(file.with_name("status.json")).status == "damaged"
 
 
 def row_of_conv(results) -> dict:

@@ -32,6 +32,10 @@ def test_a_series_is_read_as_written_and_a_damaged_one_is_none(tmp_path):
     assert memory_series.read(status) == series
     (tmp_path / memory_series.FILE).write_text(json.dumps({"seconds": [1], "mb": [], "marks": []}))
     assert memory_series.read(status) is None
+    memory_series.write(status, series)
+    text = (tmp_path / memory_series.FILE).read_text()
+    (tmp_path / memory_series.FILE).write_text(text.replace("[5, 7]", "[5, 3]"))
+    assert memory_series.read(status) is None
     (tmp_path / memory_series.FILE).write_text("{")
     assert memory_series.read(status) is None
 

@@ -64,13 +64,34 @@ def test_a_damaged_file_is_asked_for_again_once(aggregate, path, damage, said):
     assert not any(map(outputs.difference, outputs.FILES))
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", '{"due": "x"}', '{"due": "3", "files": []}'])
-def test_without_a_record_that_can_be_read_files_are_taken_as_they_are(aggregate, content):
+def test_without_a_record_files_are_taken_as_they_are(aggregate):
     aggregate("3")
-    kept = outputs.record_path(CSV)
-    kept.unlink() if content is None else kept.write_text(content)
+    outputs.record_path(CSV).unlink()
     cut(CSV)
     assert (outputs.difference(CSV), outputs.due(outputs.FILES)) == ("", "0")
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: '{"due": "x"}',
+        lambda text: '{"due": "3", "files": []}',
+        lambda text: text.replace('"latency.csv"', '"latency.csw"'),
+    ],
+)
+def test_a_damaged_record_is_written_again_with_the_files(aggregate, damaged):
+    aggregate("3")
+    kept = outputs.record_path(CSV)
+    kept.write_text(damaged(kept.read_text()))
+    due = outputs.due(outputs.FILES)
+    assert due not in ("0", "3")
+    assert outputs.due(outputs.FILES) == due
+    aggregate(due)
+    assert outputs.due(outputs.FILES) == due
+    cut(CSV)
+    assert outputs.difference(CSV)
 
 
 def test_a_file_that_was_removed_is_missing_and_not_damaged(aggregate):

@@ -8,11 +8,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from scripts.core import digest
 from scripts.matrix.entries import Baseline, Override, TargetOverride, varied
 from scripts.matrix.toolchains import Toolchain
 from scripts.records import fields, record, results_file
 from scripts.records.columns import FIELDS
 from scripts.run import environments
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.measurement import Run
 
 VALID = jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid
@@ -109,6 +112,20 @@ def test_a_row_says_which_python_its_last_stage_had(results, ended, cell, ending
         said.parent.mkdir(parents=True, exist_ok=True)
         said.write_text(json.dumps({"python": version}))
     assert of_cell(record.records(results.matrix))[cell]["versions"]["python"] == python
+
+
+def test_damaged_words_of_tools_are_left_out_and_the_environment_is_made_again(results, capsys):
+    results.write()
+    said = Path("results/env/iree/tools.json")
+    said.parent.mkdir(parents=True, exist_ok=True)
+    said.write_text(json.dumps({"iree-compile": SAID}))
+    usage = Usage(1.0, 9.0, {said.name: digest.of(said)})
+    outcome.write(said.with_name("status.json"), Outcome("ok", "env", "iree"), usage)
+    said.write_text(said.read_text().replace("3.14.0", "3.15.0"))
+    found = of_cell(record.records(results.matrix))["conv/mlir/llvm-cpu"]
+    assert "iree_build" not in found["versions"]
+    assert f"note: {said} is damaged: " in capsys.readouterr().err
+    assert outcome.read(said.with_name("status.json")).status == "damaged"
 
 
 @pytest.mark.parametrize("change", [{"threads": 2}, {"device_name": "Another CPU"}])

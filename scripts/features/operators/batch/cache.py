@@ -84,10 +84,11 @@ class Cache:
         valid only for the code that it failed under. A failure at a limit is valid only for that
         limit. `limits`: the present limits by status."""
         try:
-            entry = msgspec.json.decode(self._entry(known_by).read_bytes(), type=Entry)
+            stored = digest.unsealed(atomic.read_json(self._entry(known_by)))
+            entry = msgspec.convert(stored, Entry)
             if entry.status == outcome.OK:
-                module = str(self.module(entry.module))
-                return entry if entry.made and digest.has_size(module, entry.made) else None
+                module = self.module(entry.module)
+                return entry if entry.made and not digest.difference(module, entry.made) else None
         except (OSError, ValueError):
             return None
         moved = entry.status in limits and limits[entry.status] != entry.limit
@@ -96,7 +97,7 @@ class Cache:
     def put(self, known_by: str, entry: Entry) -> None:
         """Store the result of a program, unless it has another cause (a full disk, a signal)."""
         if entry.reason not in outcome.PASSING:
-            atomic.write_json(self._entry(known_by), dataclasses.asdict(entry))
+            atomic.write_json(self._entry(known_by), digest.sealed(dataclasses.asdict(entry)))
 
     def put_module(self, vmfb: Path) -> tuple[str, Digest]:
         """Move a module into the cache; return the digest of its content, its size and checksum."""

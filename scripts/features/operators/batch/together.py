@@ -46,7 +46,7 @@ as large as m, as for small programs on llvm-cpu, the total changes little betwe
 """
 PRIOR_FAILED, PRIOR_ENDED = 0.04, 2.0
 """What is assumed of a kind before any of its programs has ended: 2 % fail."""
-OF_NO_PROGRAM = (outcome.DISK_FULL, "bad-flag", "unknown-target")
+OF_NO_PROGRAM = (outcome.DISK_FULL, outcome.EXHAUSTED, "bad-flag", "unknown-target")
 """Reasons of failures that concern all programs."""
 LOG_CHARS = 16_000
 """Maximum length of the stored compiler output of a failed program."""
