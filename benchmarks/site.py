@@ -53,16 +53,16 @@ def main() -> None:
 
 def drawn(page: Path, address: str = "") -> float:
     """Return the seconds until a page is drawn, as the page itself states them: the median of three."""
-    found = []
+    times = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
         for _ in range(3):
             opened = browser.new_page(viewport={"width": 1280, "height": 900})
             opened.goto(page.resolve().as_uri() + address)
             opened.wait_for_selector("html[data-drawn]", state="attached")
-            found.append(float(opened.get_attribute("html", "data-drawn") or "nan") / 1e3)
+            times.append(float(opened.get_attribute("html", "data-drawn") or "nan") / 1e3)
         browser.close()
-    return sorted(found)[1]
+    return sorted(times)[1]
 
 
 if __name__ == "__main__":

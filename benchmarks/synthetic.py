@@ -150,14 +150,14 @@ def _measure_again(record: dict, place: int, number: int, release: int, noise: r
             if luck.random() < 0.005 and earlier == release and record["latency"]:
                 record["latency"] = record["runs"] = None
                 record["outcome"] |= {"status": "error", "stage": "compile", "reason": "shared-memory-limit", "detail": "uses 65,536 bytes"}  # fmt: skip
-    if of := record["latency"]:
+    if latency := record["latency"]:
         machine = 1 + 0.2 * (number % 3)
-        is_anchor = of["values_ms"] == of["anchor_ms"]
-        of["anchor_ms"] = [ms * machine * noise.gauss(1, 0.01) for ms in of["anchor_ms"]]
-        of["values_ms"] = of["anchor_ms"] if is_anchor else [ms * machine * factor * noise.gauss(1, 0.01) for ms in of["values_ms"]]  # fmt: skip
-        of["ms"] *= machine * factor
-        of["started"] += 86_400.0 * number
-        of["group"] += f" {number}"
+        is_anchor = latency["values_ms"] == latency["anchor_ms"]
+        latency["anchor_ms"] = [ms * machine * noise.gauss(1, 0.01) for ms in latency["anchor_ms"]]
+        latency["values_ms"] = latency["anchor_ms"] if is_anchor else [ms * machine * factor * noise.gauss(1, 0.01) for ms in latency["values_ms"]]  # fmt: skip
+        latency["ms"] *= machine * factor
+        latency["started"] += 86_400.0 * number
+        latency["group"] += f" {number}"
 
 
 def jobs(whole: matrix.Matrix) -> int:

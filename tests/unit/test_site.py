@@ -43,7 +43,7 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     histories.with_a_change(folder / "results", runs=8, at=4)
     last = histories.records(9, {CELL: 1.5}, "3.13.0")
-    cell = next(one for one in last if str(cell_of(one)) == CELL)
+    cell = next(each for each in last if str(cell_of(each)) == CELL)
     cell |= {"latency": None, "runs": None}
     cell["outcome"] |= {"status": "unavailable", "stage": "verify", "reason": "no-device"}
     described = store._described
@@ -89,9 +89,9 @@ def linked(value: object) -> list[str]:
 
 
 def test_every_page_leads_only_to_files_of_the_site(site):
-    found = sorted(site.rglob("*.html"))
-    assert len(found) == 1 + 4 + 1 + 9 + 2 + len(list((site / "releases").iterdir()))
-    for page in found:
+    all_pages = sorted(site.rglob("*.html"))
+    assert len(all_pages) == 1 + 4 + 1 + 9 + 2 + len(list((site / "releases").iterdir()))
+    for page in all_pages:
         data = data_of(page)
         values = data["rows"]["values"]
         opened = [f"{data['views']['root']}models/{name}.html" for name in values.get("page", [])]
@@ -116,7 +116,7 @@ def test_a_change_is_on_the_pages_of_its_run_release_and_model(site, runs):
     assert tables_of(site / f"runs/{runs[4].id}.html", "run")[1]["rows"][0][1:] == row[1:]
     assert tables_of(site / "releases/IREE-3.13.0.html", "release")[0]["rows"][0][1:] == row[1:]  # fmt: skip
     history = data_of(site / "models/bert.html")["view-history"]
-    assert [change["run"] for one in history["values"]["latency_ms"] for change in one["changes"]] == [4]  # fmt: skip
+    assert [change["run"] for each in history["values"]["latency_ms"] for change in each["changes"]] == [4]  # fmt: skip
     with (site / "data/changes.csv").open(newline="") as file:
         [line] = csv.DictReader(file)
     assert (line["run"], line["cell"], line["kind"]) == (runs[4].id, CELL, "slower")
@@ -176,7 +176,7 @@ def test_hostile_texts_are_texts_in_every_file(site):
     [page] = [page for page in (site / "models").iterdir() if "onerror" in page.name]
     data = data_of(page)
     assert data["rows"]["values"]["model"][0] == HOSTILE
-    assert HOSTILE_LOG in {one["outcome"]["detail"] for one in data["details-0"]}
+    assert HOSTILE_LOG in {each["outcome"]["detail"] for each in data["details-0"]}
     assert all(re.fullmatch(r"[\w.+-]+", path.name) for path in site.rglob("*"))
 
 
@@ -214,11 +214,11 @@ def test_logs_and_profiles_are_those_of_the_last_run_of_a_results_folder(tmp_pat
     (tmp_path / log).parent.mkdir(parents=True)
     (tmp_path / log).write_text("the end of the log")
     assert call(tmp_path / "site", "--from", results, "--jobs", 1) == 0
-    logs = {one["log_end"] for page in (tmp_path / "site/models").iterdir() for one in data_of(page)["details-0"]}  # fmt: skip
+    logs = {each["log_end"] for page in (tmp_path / "site/models").iterdir() for each in data_of(page)["details-0"]}  # fmt: skip
     assert "the end of the log" in logs
     (results / "results.jsonl").write_text("{}\n")  # of a later run, which was not kept
     assert call(tmp_path / "site", "--from", results, "--jobs", 1) == 0
-    logs = {one["log_end"] for page in (tmp_path / "site/models").iterdir() for one in data_of(page)["details-0"]}  # fmt: skip
+    logs = {each["log_end"] for page in (tmp_path / "site/models").iterdir() for each in data_of(page)["details-0"]}  # fmt: skip
     assert logs == {""}
 
 

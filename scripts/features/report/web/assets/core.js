@@ -38,12 +38,12 @@ report.decompress = async function (name) {
 
 /** [key, members] of the groups of some values, in the order of their first members. */
 report.groups = function (values, key) {
-  const found = new Map();
+  const groups = new Map();
   for (const value of values) {
-    if (!found.has(key(value))) found.set(key(value), []);
-    found.get(key(value)).push(value);
+    if (!groups.has(key(value))) groups.set(key(value), []);
+    groups.get(key(value)).push(value);
   }
-  return [...found];
+  return [...groups];
 };
 
 /** A latency with three significant digits, as in latency.md. */
