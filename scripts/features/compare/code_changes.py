@@ -65,10 +65,23 @@ class DispatchChange:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """How much a dispatch of the build after changes the latency in the recorded run of the build before, as a share with its
+    interval. `why`: why that is not known; "" if it is."""
+
+    name: str
+    share: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class CodeChange:
     """What differs in the code of a cell. `host`: whether its host program does. `functions`: how many there are on both sides
     together. `changed`: those that differ, those first that change the latency most. `rest_ms`: what the others take longer after,
-    and `before_ms` the latency before; None if it is not known. `unknown`: why nothing is known of its code; "" if it is."""
+    and `before_ms` the latency before; None if it is not known. `unknown`: why nothing is known of its code; "" if it is. `replays`: what dispatches
+    change alone (replays.py)."""
 
     cell: str
     host: bool = False
@@ -77,6 +90,7 @@ class CodeChange:
     rest_ms: float | None = None
     before_ms: float | None = None
     unknown: str = ""
+    replays: tuple[Replay, ...] = ()
 
     @property
     def is_same(self) -> bool:

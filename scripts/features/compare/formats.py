@@ -303,6 +303,15 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
         for code in codes
         for change in _shown(code, with_all)
     ]
+    replays = [
+        (
+            code.cell,
+            each.name,
+            each.why or f"{each.share:+.1%} ({each.low:+.1%} to {each.high:+.1%})",
+        )
+        for code in codes
+        for each in code.replays
+    ]
     head = ("cell", "change", "dispatch", "modules", "instructions", "tiling", "ms", "latency")
     return [
         Section("Code", ("cell", "code"), _by_path(cells, with_all)),
@@ -310,6 +319,10 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
             *("Dispatches whose code differs", head, dispatches, (6, 7)),
             "Latency: what the dispatch adds to it, as a share of the latency before. Milliseconds: its share in a profile, of a latency "
             "that can be compared with that of the other side. Both need `snakemake profile`.",
+        ),
+        Section(
+            *("Dispatches put into the run before", ("cell", "dispatch", "latency"), replays, (2,)),
+            "How much the latency changes if the dispatch of the build after takes the place of that before in its recorded run.",
         ),
     ]
 

@@ -7,7 +7,9 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from scripts.core import checkout, exits
 from scripts.features.compare import (
@@ -18,6 +20,7 @@ from scripts.features.compare import (
     pass_changes,
     recompiling,
     remeasuring,
+    replays,
 )
 from scripts.features.compare.comparing import Comparison, Settings, compare
 from scripts.features.compare.history import store
@@ -30,9 +33,11 @@ from scripts.matrix.reading import ConfigError
 from scripts.records import ci_formats
 from scripts.records.ci_formats import BAD_INPUT
 from scripts.records.results_file import BadRecords, explained, read
+from scripts.timing.ratios import FASTER, SLOWER
 from scripts.timing.turns import Rule
 
 RESULTS = Path("results")
+T = TypeVar("T")
 
 
 def main() -> int:
@@ -171,8 +176,18 @@ def _compare(
         every = [pair.cell for pair in chosen if recompiling.is_compiled(pair)]
         cells = every if args.recompile else by_rows.recompilable
         recompiled = _again(args, cells, chosen, _compiled_again)
-    if not (again or recompiled):
+    if not (again or recompiled or (codes and args.remeasure)):
         return by_rows
+    compared = compare(chosen, *names, thresholds, again, codes, passes, recompiled)
+    changed = {each.cell for each in compared.latencies if each.verdict in (SLOWER, FASTER)}
+    cells = [
+        code.cell for code in codes if args.remeasure and code.cell in changed and code.changed
+    ]
+    if not cells:
+        return compared
+    by_cell = {code.cell: code for code in codes}
+    alone = _again(args, cells, chosen, lambda _, pair: replays.measure(by_cell[pair.cell], pair, folders))  # fmt: skip
+    codes = [replace(code, replays=alone.get(code.cell, ())) for code in codes]
     return compare(chosen, *names, thresholds, again, codes, passes, recompiled)
 
 
@@ -180,8 +195,8 @@ def _again(
     args: argparse.Namespace,
     cells: Sequence[str],
     chosen: Iterable[Pair],
-    measure: Callable[[argparse.Namespace, Pair], Estimate],
-) -> dict[str, Estimate]:
+    measure: Callable[[argparse.Namespace, Pair], T],
+) -> dict[str, T]:
     """Measure cells again. Says on stderr what it does."""
     by_cell = {pair.cell: pair for pair in chosen}
     estimates = {}
