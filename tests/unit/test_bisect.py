@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import stat
 import subprocess
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from scripts.core import atomic, digest
 from scripts.features.compare.bisection import candidates, question, result, trial
 from scripts.features.compare.bisection.candidates import Candidate, NoCandidates
 from scripts.features.compare.bisection.question import Side
 from scripts.features.compare.bisection.trial import Trial
 from scripts.features.compare.verbs import bisect
+from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from tests.unit import test_bundle
@@ -353,9 +356,9 @@ def test_a_larger_module_and_a_wrong_result_are_found(measured, run):
 def measured(releases) -> dict[str, dict]:
     """The same of a cell that was measured."""
     path = Path(f"results/verify/{CELL}/status.json")
-    found = json.loads(path.read_text())
-    found["command"] = ".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb a b --weights w --raw-inputs r --out o"  # fmt: skip
-    path.write_text(json.dumps(found))
+    command = ".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb a b --weights w --raw-inputs r --out o"  # fmt: skip
+    verified = dataclasses.replace(outcome.read(path), command=command)
+    atomic.write_json(path, digest.sealed(dataclasses.asdict(verified)))
     return releases
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import atomic
+from scripts.core import atomic, digest
 from scripts.features.report.verbs import import_record
 from scripts.features.reproduce import elsewhere
 from scripts.records import results_file
 from scripts.stages import aggregate_results
+from scripts.supervise import outcome
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 
 CELL = "conv/mlir/llvm-cpu"
@@ -188,7 +189,8 @@ def bundle(results, aggregate, tmp_path) -> Path:
         Path(path).parent.mkdir()
         Path(path).write_text(text)
     command = f".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb remedy/module.vmfb compile/module.vmfb --weights {reference}/weights.irpa --inputs {reference}/inputs.npz --golden {reference}/golden.npz --signature {reference}/signature.json --device local-task --tolerance '{{}}' --raw-inputs x --out y"
-    atomic.write_json(status, json.loads(status.read_text()) | {"command": command})
+    verified = dataclasses.replace(outcome.read(status), command=command)
+    atomic.write_json(status, digest.sealed(dataclasses.asdict(verified)))
     folder = tmp_path / "bundle"
     elsewhere.write(Path(), aggregate()[CELL], folder)
     (folder / "scripts/stages/verify_iree.py").write_text(STAGE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -61,8 +60,20 @@ def test_sizes_are_of_dimensions_that_the_file_leaves_open(saved):
     for options, message in (({}, r"dynamic: it has no open dimension 'rows'; it has batch"), ({"inputs": "x.npz"}, "x.npz has inputs of one size")):  # fmt: skip
         with pytest.raises(ModelFileError, match=message):
             source.check_dynamic(saved(model()), options, {"rows": Sizes((1, 8))})
-    with pytest.raises(ModelFileError, match=r"m\.mlir: dynamic: the inputs of a program of MLIR .* have one size"):  # fmt: skip
-        mlir_file.SOURCE.check_dynamic(Path("m.mlir"), {}, {"batch": Sizes((1, 8))})
+
+
+def test_open_dimensions_of_mlir_are_named_by_argument_and_axis(tmp_path):
+    program = tmp_path / "m.mlir"
+    program.write_text("func.func @main() { return }")
+    mlir_file.SOURCE.check_dynamic(program, {}, {"arg0.0=arg2.1": Sizes((1, 8))})
+    assert mlir_file.places(program, "arg0.0=arg2.1") == [(0, 0), (2, 1)]
+    for name in ("batch", "arg0", "arg0.x", "arg0.0=", "0.0"):
+        with pytest.raises(
+            ModelFileError, match=r"m\.mlir: dims: found the name .* such as arg0\.1"
+        ):
+            mlir_file.SOURCE.check_dynamic(program, {}, {name: Sizes((1, 8))})
+    with pytest.raises(ModelFileError, match=r"g\.npz has results of one size; leave `golden` out"):
+        mlir_file.SOURCE.check_dynamic(program, {"golden": "g.npz"}, {"arg0.0": Sizes((1, 8))})
 
 
 @pytest.mark.parametrize("size", [None, -1, 0])
