@@ -38,10 +38,10 @@ def history(source: Source) -> dict[str, Any] | None:
     rows = {str(row.cell): index for index, row in enumerate(source.rows)}
     columns = [series.value_field(name) for name in WITH_SERIES]
     try:
-        found = series.read(kept, columns, rows.__contains__)
+        outcomes_and_values = series.read(kept, columns, rows.__contains__)
     except Damaged:  # `vmfbench history` names the file
         return None
-    return of_series([entry.entry for entry in kept], *found, rows)
+    return of_series([entry.entry for entry in kept], *outcomes_and_values, rows)
 
 
 def of_series(

@@ -72,9 +72,9 @@ def build(out: Path, runs: Sequence[Kept], results: Mapping[str, Path], jobs: in
         parquet = pool.submit(_explained, files.write_parquet, site)
         comparisons = [pool.submit(_explained, _compare_runs, site, run) for run in _to_compare(site)]  # fmt: skip
         pages.write_assets(site)
-        made = [part.result() for part in parts]
-        newest = [row for of_part, _ in made for row in of_part]
-        changes = _in_order(change for _, of_part in made for change in of_part)
+        model_parts = [part.result() for part in parts]
+        newest = [row for of_part, _ in model_parts for row in of_part]
+        changes = _in_order(change for _, of_part in model_parts for change in of_part)
         _write_pages(site, newest, changes, dict(each.result() for each in comparisons))
         parquet.result()
     atomic.write_json(out / MARK, {"made by": "vmfbench site"})

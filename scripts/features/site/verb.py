@@ -36,19 +36,19 @@ def main() -> None:
         exits.fail(f"{out}: is no site (it has no {building.MARK}) and not empty; name a new folder, or delete it")  # fmt: skip
     runs, results = _runs(args.folders)
     out.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
-        print(building.build(made, runs, results, args.jobs))
-        made.chmod(0o755)
+        print(building.build(unfinished, runs, results, args.jobs))
+        unfinished.chmod(0o755)
         if out.exists():
             shutil.rmtree(out)
-        made.rename(out)
+        unfinished.rename(out)
     except (Damaged, OSError) as error:
         exits.fail(str(error))
     except BrokenProcessPool as error:
         exits.fail(f"{error} A smaller number of --jobs needs less memory.")
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
     print(out / "index.html")
 
 

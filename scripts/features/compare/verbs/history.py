@@ -31,27 +31,7 @@ OF_COMPILER = ("compile_s", "compile_cpu_s")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    cell.add_arguments(parser)
-    parser.add_argument(
-        "--value",
-        default=LATENCY,
-        metavar="COLUMN",
-        help=f"a column of numbers, such as vmfb_bytes or compile_s (default: {LATENCY})",
-    )
-    parser.add_argument(
-        "--kind", choices=store.KINDS, default=store.KINDS[0], help="default: latency"
-    )
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="print series and findings as JSON")
-    how.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the series (and FILE.png)")
-    how.add_argument("--sql", metavar="QUERY", help="print the answer of DuckDB as CSV")
-    again = "say that the rows of the folder are also those of the present commit, at which a run had nothing to do"
-    how.add_argument("--keep", action="store_true", help=again)
-    shared = "add the runs to a branch of a remote repository, for `vmfbench compare --history REMOTE/BRANCH`"
-    how.add_argument("--publish", metavar="REMOTE/BRANCH", help=shared)
-    args = parser.parse_args()
+    args = _parser().parse_args()
     folder = args.results / store.FOLDER.name
     if args.keep:
         store.keep(args.results / "results.jsonl", store.KINDS[0])
@@ -101,6 +81,30 @@ def main() -> None:
         show(kept, all_series, ended, args.value, whole=bool(args.cell))
         for name, of_cell in compilations.items():
             Console(highlight=False).print(words.passes(name, of_cell))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    cell.add_arguments(parser)
+    parser.add_argument(
+        "--value",
+        default=LATENCY,
+        metavar="COLUMN",
+        help=f"a column of numbers, such as vmfb_bytes or compile_s (default: {LATENCY})",
+    )
+    parser.add_argument(
+        "--kind", choices=store.KINDS, default=store.KINDS[0], help="default: latency"
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="print series and findings as JSON")
+    how.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the series (and FILE.png)")
+    how.add_argument("--sql", metavar="QUERY", help="print the answer of DuckDB as CSV")
+    again = "say that the rows of the folder are also those of the present commit, at which a run had nothing to do"
+    how.add_argument("--keep", action="store_true", help=again)
+    shared = "add the runs to a branch of a remote repository, for `vmfbench compare --history REMOTE/BRANCH`"
+    how.add_argument("--publish", metavar="REMOTE/BRANCH", help=shared)
+    return parser
 
 
 def _ended(step: Step) -> dict[str, Any]:
