@@ -17,6 +17,7 @@ such files.
 from __future__ import annotations
 
 import argparse
+import collections
 import functools
 import itertools
 import json
@@ -41,14 +42,25 @@ from rich.table import Table
 from benchmarks import default_run
 from scripts.core import atomic, exits
 from scripts.core.machine import physical_cores
+from scripts.features.compare.comparing import MATTERS, Settings
+from scripts.features.compare.latencies import ANCHOR, TURNS
 from scripts.iree import benchmark
 from scripts.iree.backends import allocator_flags, compile_flags
 from scripts.iree.session import runtime_flags
 from scripts.matrix import cell
-from scripts.supervise import group, in_turns, outcome
-from scripts.supervise.in_turns import LOAD_S, TWIN
-from scripts.supervise.members import VERIFICATION, Member, Process, worker_command
+from scripts.supervise import group, outcome
+from scripts.supervise.members import (
+    LOAD_S,
+    TWIN,
+    VERIFICATION,
+    Member,
+    Process,
+    time_in_turns,
+    unfit_control,
+    worker_command,
+)
 from scripts.timing import ratios
+from scripts.timing.decisions import decide
 from scripts.timing.group_timing import latencies
 from scripts.timing.ratios import Difference, Interval
 from scripts.timing.turns import Group, Rule, Timed, Worker
@@ -138,6 +150,8 @@ def main() -> None:
     for kind, table_of in tables.items():
         if of_kind := [one for one in lines if one["kind"] == kind]:
             console.print(table_of(of_kind))
+            if kind == "errors":
+                console.print(comparisons_table(of_kind))
 
 
 def _recorded(lines: Iterator[Line], path: Path | None) -> Iterator[Line]:
@@ -319,6 +333,56 @@ def _error_cells(by_group: Sequence[Sequence[Difference]], percent: int) -> list
     ]
 
 
+def comparisons(lines: Sequence[Line]) -> dict[str, list[Difference]]:
+    """What `vmfbench compare` decides on, of equal programs, by basis: each difference is a comparison of one cell.
+
+    In turns, a group compares its equal programs two by two. By anchor, two groups that follow each other compare each of
+    them with itself; the last one is the anchor.
+    """
+    by_turns, by_anchor = [], []
+    groups = [
+        (values, [name for name in values if line["percents"][name] == 0])
+        for line in lines
+        if (values := _counted(line["values_ms"]))
+    ]
+    for values, equal in groups:
+        noise = ratios.noise(values)
+        pairs = zip(equal[::2], equal[1::2], strict=False)
+        by_turns += [ratios.paired(values[b], values[a], noise) for a, b in pairs]
+    for (before, equal), (after, others) in zip(groups[::2], groups[1::2], strict=False):
+        *cells, anchor = (name for name in equal if name in others)
+        for name in cells:
+            was = ratios.paired(before[anchor], before[name], ratios.noise(before))
+            now = ratios.paired(after[name], after[anchor], ratios.noise(after))
+            by_anchor.append(ratios.combined([(1, was), (1, now)]) if was and now else None)
+    return {
+        basis: [difference for difference in differences if difference]
+        for basis, differences in ((TURNS, by_turns), (ANCHOR, by_anchor))
+    }
+
+
+def comparisons_table(lines: Sequence[Line]) -> Table:
+    """Per condition and basis, how many comparisons of equal programs find a change."""
+    title = f"comparisons of equal programs (rate {Settings.rate:g}, threshold {MATTERS:g})"
+    columns = ("by", "comparisons", "slower or faster", "alarms", "limit", "same")
+    table = _table(title, "condition (threads, size, budget)", *columns)
+    for condition in dict.fromkeys(line["condition"] for line in lines):
+        own = [line for line in lines if line["condition"] == condition]
+        for basis, differences in comparisons(own).items():
+            cells = [decide([each], Settings.rate, MATTERS)[0] for each in differences]
+            count = collections.Counter(each.verdict for each in cells)
+            alarms = sum(each.verdict == ratios.SLOWER and each.ratio >= MATTERS for each in cells)
+            limit = f"{_limit(alarms, len(cells), upper=True):.1%}" if cells else "–"
+            changed = count[ratios.SLOWER] + count[ratios.FASTER]
+            figures = (len(cells), changed, alarms, limit, count[ratios.ALIKE])
+            table.add_row(condition, basis, *map(str, figures))
+    table.caption = (
+        "alarms: a cell is called slower, by the threshold at least, so `vmfbench compare` ends with 1. limit: one-sided 95 % "
+        "limit of their share (Clopper and Pearson). same: within the threshold on both sides"
+    )
+    return table
+
+
 def _limit(found: int, count: int, upper: bool) -> float:
     """The one-sided 95 % limit of a share (Clopper and Pearson 1934)."""
     from scipy.special import betaincinv
@@ -411,7 +475,7 @@ class Kept:
 
     def __init__(self, worker: Worker) -> None:
         worker.wait_ready()
-        self.ask = worker.ask
+        self.ask, self.first_call = worker.ask, worker.first_call
 
     def wait_ready(self) -> None:
         """Does nothing: it is ready."""
@@ -477,8 +541,8 @@ def time_cells(args: argparse.Namespace) -> Iterator[Line]:
             )
             for number, name in enumerate(args.cells)
         ]
-        timing = in_turns.take(members, Rule(until_decided=True))
-    if why := in_turns.unfit(timing):
+        timing = time_in_turns(members, Rule(until_decided=True))
+    if why := unfit_control(timing):
         exits.fail(why)
     for name, member in timing.members.items():
         if member.status != outcome.OK:

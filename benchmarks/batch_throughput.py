@@ -31,7 +31,7 @@ from scripts.iree import tools
 from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.job import Job
-from scripts.supervise.outcomes import Line
+from scripts.supervise.outcome import ProblemEnd
 
 Ended = dict[str, tuple[str, str, str]]
 """Status, reason and detail by the name of a program."""
@@ -144,7 +144,7 @@ def _in_batch(
     before = Counted.processes
     status, log = folder / "status.json", folder / "log.txt"
     job = Job("compile", "batch", status, log, command, args.timeout, args.memory)
-    found: list[Line] = []
+    found: list[ProblemEnd] = []
     Counted(job, "", folder / "cache", together=args.together).run(group, found.append)
     ended = {one.problem: one.outcome for one in found}
     outcomes = {name: (o.status, o.reason, o.detail) for name, o in ended.items()}

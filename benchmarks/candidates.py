@@ -34,7 +34,7 @@ def is_material(candidate: Difference, correct: Sequence[Difference], tolerance:
     """Whether a candidate differs from golden by more than correct programs do.
 
     `correct`: correct programs that were run. `tolerance`: what the default tolerance of the dtype
-    allows on top (tolerances.py), as programs for other devices sum in other orders than these.
+    allows on top (TOLERANCES), as programs for other devices sum in other orders than these.
     """
     return any(
         getattr(candidate, kind) > max(tolerance, *(getattr(one, kind) for one in correct))

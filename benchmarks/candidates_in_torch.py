@@ -24,7 +24,7 @@ from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.loading import ModelFile
 from scripts.torch_model.step import EvalStep
 from scripts.torch_model.weights import named_weights, with_arrays
-from scripts.verify import tolerances
+from scripts.verify import torch_same
 from scripts.verify.codes import PASS
 from scripts.verify.verify import Expected, verify
 
@@ -63,7 +63,7 @@ def judge_model(
 
     correct = {name: judged(outputs) for name, outputs in right.items()}
     spread = [difference for difference, _, _ in correct.values()]
-    floor = tolerances.TOLERANCES[expected.dtype]
+    floor = torch_same.TOLERANCES[expected.dtype]
     rows = {name: judged(outputs) for name, outputs in wrong.items() if _comparable(outputs, found)}
     return {
         "model": name,

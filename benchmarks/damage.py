@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.faults import Place
 from scripts.features.operators.batch.cache import Cache, Entry
 from scripts.run import fingerprint, outputs
-from scripts.supervise import group, journal, memory_series, outcome
+from scripts.supervise import group, journal, outcome
 
 NAMED, HARMLESS, AGAIN, UNNOTICED = "named", "same meaning", "made again", "NOT NOTICED"
 KINDS = (
@@ -89,7 +89,7 @@ def judge_of(path: Path) -> Callable[[], str]:
         case "usage.json":
             return same(lambda: outcome.read_usage(path), NAMED)
         case "memory.json":
-            return same(lambda: memory_series.read(path), "left out")
+            return same(lambda: outcome.read_memory(path), "left out")
         case "timed.json":
             return same(lambda: group.kept_timing(path), AGAIN)
         case "aggregate.json":

@@ -16,7 +16,7 @@ from pathlib import Path
 from torch_mlir import fx
 
 from benchmarks import timing
-from scripts.core import archive
+from scripts.core import tensors
 from scripts.exporters import torch_mlir as exporter
 from scripts.lowering import link
 from scripts.torch_model import convert, loading
@@ -94,7 +94,9 @@ def _export_literal(loaded: loading.LoadedModel, dialect: str, path: Path) -> No
 def _write_archive(loaded: loading.LoadedModel, path: Path) -> None:
     """The weights that the program names; the reference stage writes them, once a model."""
     weights, _ = named_weights(loaded.module)
-    archive.write(path, ((key, convert.to_bytes(weight)) for key, weight in weights.items()))
+    tensors.write_archive(
+        path, ((key, convert.to_bytes(weight)) for key, weight in weights.items())
+    )
 
 
 def _timed(call, *arguments) -> tuple[float, dict[str, float]]:

@@ -15,8 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.matrix.toolchains import PINNED
-from scripts.matrix.training import EVAL
+from scripts.matrix.cell import EVAL, PINNED
 from scripts.records import markdown, results_file, speedups, wording
 from scripts.records.row import Row, Timing
 

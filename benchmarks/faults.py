@@ -1,9 +1,10 @@
 """Make faults on purpose while the workflow runs, and compare what it ends with, with an undisturbed run.
 
     python -m benchmarks.faults kills --number 100 --seed 1
-    python -m benchmarks.faults points disk --number 20
+    python -m benchmarks.faults disk clock --number 20
 
-Each prints the rows of a table. Runs take place in a temporary folder, with the environments of this checkout. docs/reliability.md has what came out.
+Each prints the rows of a table. Runs take place in a temporary folder, with the environments of this checkout, which `environment` damages and
+deletes. FAULTS at the end lists all of them with what is promised; docs/reliability.md has what came out.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import argparse
 import contextlib
 import csv
 import fcntl
+import functools
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -24,7 +27,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,9 +44,9 @@ SELECTED = "models=conv,small frontends=torchmlir-stablehlo targets=llvm-cpu bas
 SETTINGS = {"measure": {"budget_s": 0.2, "generations": 1}, "expect": {}}
 SMALL = """import torch
 def get_model():
-    return torch.nn.Linear(8, 4)
+    return torch.nn.Linear(600, 600)
 def get_dummy_input():
-    return torch.randn(2, 8)
+    return torch.randn(2, 600)
 """
 BUILT = ("reference", "export", "compile", "verify", "baseline")
 STAGES_OF = {  # kinds of processes to kill, and the stages during which
@@ -60,6 +63,17 @@ MODULES = {
     "scripts.stages.time_group": "coordinator of timing",
     "scripts.stages.aggregate_results": "aggregation",
 }
+# Of a table: the fault, what became of that run, and of the next one.
+Row = tuple[str, str, str]
+HOUR_S = 3600
+CLOCK = """import time
+now, now_ns = time.time, time.time_ns
+def offset():
+    with open({!r}) as file:
+        return int(file.read() or 0)
+time.time = lambda: now() + offset()
+time.time_ns = lambda: now_ns() + 10**9 * offset()
+"""
 GONE_S = 20.0  # in which all processes of a run have to end after it
 VARYING = {one.column for one in COLUMNS if one.varies}
 
@@ -81,13 +95,15 @@ class Place:
             raise SystemExit(f"error: the undisturbed run failed; {self.said} says why")
         self.expected = expected
 
-    def start(self, *more: str, **popen: Any) -> subprocess.Popen:
-        """Start a run; `more`: further words of its command."""
+    def start(
+        self, *more: str, by: Sequence[str] = (), env: Mapping[str, str] | None = None, **popen: Any
+    ) -> subprocess.Popen:
+        """Start a run. `more`, `by`: words at the end and before its command."""
         self.starts += 1
-        command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile")]
+        command = [*by, sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile")]
         command += ["--directory", str(self.folder), "--cores", "2", "results/latency.csv", *more]
         command += ["--configfile", str(self.folder / "faults.yaml"), "--config", *SELECTED.split()]
-        variables = os.environ | {MARK: self.mark, "TMPDIR": str(self.folder / "tmp")}
+        variables = os.environ | {MARK: self.mark, "TMPDIR": str(self.folder / "tmp")} | (env or {})
         popen |= {"env": variables, "start_new_session": True, "cwd": ROOT}
         popen |= {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         with self.said.open("ab") as out:
@@ -166,6 +182,8 @@ class Place:
                     left.append(f"lock {lock}")
         for pattern in ("results/**/.*.partial", "results/**/.scratch", "results/**/begun.txt"):
             left += map(str, self.folder.glob(pattern))
+        # torch keeps a cache there, and Snakemake an empty folder.
+        left += [str(path) for path in self.folder.glob("tmp/*") if not path.name.startswith(("torchinductor", "snakemake"))]  # fmt: skip
         return left + [str(path) for path in self.folder.glob(".snakemake/locks/*")]
 
     def finish(self, at_most: int = 2) -> str:
@@ -188,6 +206,12 @@ class Place:
             if said.get((ended.stage, ended.cell), "") != ended.status and ended.stage != "remedy":
                 wrong.append(f"{ended.stage} {ended.cell} has no line in the journal")
         return "; ".join([*wrong, *self.left()]) or "no difference"
+
+
+@functools.cache
+def shared(folder: Path) -> Place:
+    """The place of the faults that leave nothing behind, which is made once: a first run measures the limits of the machine."""
+    return Place(folder / "shared")
 
 
 def pipes(pid: int, numbers: str = "*") -> set[str]:
@@ -220,9 +244,9 @@ def plan(number: int, seed: int) -> list[Kill]:
     return kills
 
 
-def kills(place: Place, number: int, seed: int) -> None:
+def kills(folder: Path, number: int, seed: int) -> Iterator[Row]:
     """Kill processes, a few per cycle of all stages, and finish the run after each cycle."""
-    waiting, done = plan(number, seed), list[Kill]()
+    place, waiting, done = Place(folder), plan(number, seed), list[Kill]()
     came: dict[str, Counter[str]] = defaultdict(Counter)
     slowest, cycles = 0.0, 0
     while waiting:
@@ -237,11 +261,10 @@ def kills(place: Place, number: int, seed: int) -> None:
         waiting += [kill._replace(delay=kill.delay // 0.1 / 20) for kill in now if kill not in killed]  # fmt: skip
         print(f"# {len(done)} of {number} kills, {cycles} cycles: {bad}", flush=True)
     print(f"# {cycles} cycles of {len(place.expected)} rows, {place.starts} starts of Snakemake; the last process ended within {slowest:.1f} s of a kill of Snakemake")  # fmt: skip
-    print("# left in TMPDIR:", Counter(path.name[:7] for path in place.folder.glob("tmp/*")))
     for kind, ends in came.items():
         stages = Counter(kill.stage for kill in done if kill.kind == kind)
         where = ", ".join(f"{stage} {count}" for stage, count in sorted(stages.items()))
-        print(f"| {kind} | {ends.total()} | {where} | {'; '.join(ends)} |")
+        yield f"{kind}: {ends.total()} kills", where, "; ".join(ends)
 
 
 def cycle(place: Place, wanted: Sequence[Kill]) -> tuple[list[Kill], float]:
@@ -287,13 +310,11 @@ def tmpfs(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def disk(folder: Path, number: int) -> Iterator[list[str]]:
+def disk(folder: Path, number: int, _: int) -> Iterator[Row]:
     """Fill the file system of the whole folder at points of a run, until that run has ended."""
     with tmpfs(folder):
         place = Place(folder)
-        place.wipe()
-        begun, _ = time.monotonic(), place.run()
-        length = time.monotonic() - begun
+        length = seconds_of(place)
         for point in range(number):
             place.wipe()
             run = place.start()
@@ -304,68 +325,182 @@ def disk(folder: Path, number: int) -> Iterator[list[str]]:
             code = run.wait(timeout=900)
             rows = place.statuses()
             fill.unlink()
-            yield [f"disk full after {(point + 0.5) / number:.0%} of a run", f"exit code {code}, {rows}", place.finish()]  # fmt: skip
+            yield f"disk full after {(point + 0.5) / number:.0%} of a run", f"exit code {code}, {rows}", place.finish()  # fmt: skip
 
 
-def elsewhere(folder: Path, _: int) -> Iterator[list[str]]:
-    """results/ on another file system, then read-only."""
+def seconds_of(place: Place) -> float:
+    """The length of an undisturbed run, s."""
+    place.wipe()
+    begun, _ = time.monotonic(), place.run()
+    return time.monotonic() - begun
+
+
+def elsewhere(folder: Path, *_: int) -> Iterator[Row]:
+    """results/ on another file system."""
     place = Place(folder)
     place.results.rename(folder / "aside")
     with tmpfs(place.results):
-        yield ["`results/` on another file system", "", place.finish(1)]
-    (folder / "aside").rename(place.results)
-    subprocess.run(["mount", "-o", "bind,ro", place.results, place.results], check=True)
-    place.said.write_text("")
-    code = place.run("--forcerun", "aggregate_results")
-    subprocess.run(["umount", "--lazy", place.results], check=True)
-    said = [line for line in place.said.read_text().splitlines() if "ead-only" in line]
-    yield ["`results/` read-only", f"exit code {code}: {said[:1]}", place.finish(1)]
+        yield "`results/` on another file system", "", place.finish(1)
 
 
-def handles(folder: Path, _: int) -> Iterator[list[str]]:
+def read_only(folder: Path, *_: int) -> Iterator[Row]:
+    """results/ that cannot be written."""
+    place = shared(folder.parent)
+    for wipe in (place.wipe, lambda: None):
+        wipe()
+        subprocess.run(["mount", "-o", "bind,ro", place.results, place.results], check=True)
+        place.said.write_text("")
+        code = place.run("--forcerun", "aggregate_results")
+        subprocess.run(["umount", "--lazy", place.results], check=True)
+        said = re.findall(r".*(?:ead-only f|rite-p).*", place.said.read_text())
+        yield "`results/` read-only", f"exit code {code}: {said[:1]}", place.finish(1)
+
+
+def handles(folder: Path, *_: int) -> Iterator[Row]:
     """Runs whose processes may have few files open."""
-    place = Place(folder)
-    for most in (24, 96):
+    place = shared(folder.parent)
+    for most in (16, 24, 48):
         place.wipe()
         code = place.run(preexec_fn=lambda n=most: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))  # fmt: skip
-        yield [f"{most} file handles", f"exit code {code}, {place.statuses()}", place.finish()]
+        yield f"{most} file handles", f"exit code {code}, {place.statuses()}", place.finish()
 
 
-def two(folder: Path, number: int) -> Iterator[list[str]]:
+def processes(folder: Path, *_: int) -> Iterator[Row]:
+    """Runs of a user who may have few processes and threads. It has the rights of this one on files."""
+    place = shared(folder.parent)
+    rights = "--reuid=nobody --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override"
+    for most in (4, 12, 24):
+        place.wipe()
+        code = place.run(by=f"prlimit --nproc={most} setpriv {rights}".split())
+        yield f"{most} processes and threads", f"exit code {code}, {place.statuses()}", place.finish()  # fmt: skip
+
+
+def clock(folder: Path, number: int, _: int) -> Iterator[Row]:
+    """Set the wall clock forward and back by hours at points of a run.
+
+    Until then, Python tells the processes of the run another time than this one. Then it tells this one, and the files get the times that
+    they would have.
+    """
+    place = shared(folder.parent)
+    length, offset = seconds_of(place), place.folder / "offset.txt"
+    (place.folder / "clock").mkdir()
+    (place.folder / "clock/sitecustomize.py").write_text(CLOCK.format(str(offset)))
+    env = {"PYTHONPATH": str(place.folder / "clock")}
+    for point in range(number):
+        hours = (5, -5)[point % 2]
+        place.wipe()
+        place.said.write_text("")
+        offset.write_text(f"{-hours * HOUR_S:+}")
+        run = place.start(env=env)
+        time.sleep(length * (point + 0.5) / number)
+        offset.write_text("+0")
+        for path in (*place.results.rglob("*"), *place.folder.glob(".snakemake/**/*")):
+            with contextlib.suppress(FileNotFoundError):
+                at = path.stat().st_mtime - hours * HOUR_S
+                os.utime(path, (at, at))
+        came = f"exit code {run.wait(timeout=900)}, {place.statuses()}"
+        below_zero = [*negative(place)]
+        yield f"clock set by {hours:+} h after {(point + 0.5) / number:.0%}", came, "; ".join([*below_zero, place.finish(1), *still_due(place)])  # fmt: skip
+
+
+def still_due(place: Place) -> Iterator[str]:
+    place.said.write_text("")
+    place.run("-n")
+    if "Nothing to be done" not in place.said.read_text():
+        yield "jobs are due"
+
+
+def negative(place: Place) -> Iterator[str]:
+    """The times that are negative, of rows and stages, and a time of the whole run that cannot be."""
+    with contextlib.suppress(OSError), (place.results / "latency.csv").open(newline="") as file:
+        for at, row in enumerate(csv.DictReader(file)):
+            times = [key for key in row if key.endswith(("_ms", "_s", "seconds"))]
+            yield from (f"row {at}: {key} {row[key]}" for key in times if row[key].startswith("-"))
+    for path in place.results.rglob("usage.json"):
+        if (usage := outcome.read_usage(path)) and usage.seconds < 0:
+            yield f"{path}: {usage.seconds} s"
+    for line, seconds in re.findall(r"((-?\d+) s in all.*)", place.said.read_text()):
+        if not 0 < int(seconds) < HOUR_S or " -" in line:
+            yield line
+
+
+SITE = "lib/python*/site-packages"
+DAMAGES = (  # the environment, the file, whether it is deleted (or cut), and the stage during which ("": before a run)
+    ("iree", "bin/python", True, ""),
+    ("iree", f"{SITE}/iree/compiler/_mlir_libs/libIREECompiler.so", True, ""),
+    ("iree", f"{SITE}/iree/compiler/_mlir_libs/libIREECompiler.so", False, "export"),
+    ("iree", f"{SITE}/numpy/__init__.py", False, ""),
+    ("iree", f"{SITE}/numpy/__pycache__/version.*.pyc", False, ""),
+    ("torch-mlir", f"{SITE}/torch/nn/functional.py", True, ""),
+)
+
+
+def environment(folder: Path, *_: int) -> Iterator[Row]:
+    """Damage a file of an environment between two runs, and while a run goes; then delete the environment, as the rows say."""
+    place = shared(folder.parent)
+    for env, pattern, is_deleted, stage in DAMAGES:
+        place.wipe()
+        run = place.start() if stage else None
+        while run and run.poll() is None and stage not in {seen for _, seen, _ in place.roles(run.pid)}:  # fmt: skip
+            time.sleep(0.1)
+        [path] = (ROOT / ".venvs" / env).glob(pattern)
+        kept = b"" if is_deleted else path.read_bytes()
+        path.unlink()  # it may be linked with the cache of uv
+        if not is_deleted:
+            path.write_bytes(kept[: len(kept) // 2])
+        code = (run or place.start()).wait(timeout=900)
+        named = [row for row in place.rows() if f"delete {ROOT / '.venvs' / env}," in row["detail"]]
+        came = f"exit code {code}, {place.statuses()}, {len(named)} rows say what to do"
+        shutil.rmtree(ROOT / ".venvs" / env)
+        what = f"{env}: {path.name} {'deleted' if is_deleted else 'cut'} {f'during {stage}' if stage else 'before a run'}"  # fmt: skip
+        yield what, came, place.finish(1)
+
+
+def two(folder: Path, *_: int) -> Iterator[Row]:
     """Two runs in one folder that start at the same time."""
-    place = Place(folder)
-    for _ in range(number):
+    place = shared(folder.parent)
+    for _ in range(2):
         place.wipe()
         place.said.write_text("")
         runs = [place.start(), place.start()]
         said = f"exit codes {sorted(run.wait(timeout=900) for run in runs)}"
         refused = place.said.read_text().count("another run (process")
-        yield ["two runs at once", f"{said}, {refused} refused", place.finish(1)]
+        yield "two runs at once", f"{said}, {refused} refused", place.finish(1)
 
 
-POINTS: dict[str, Callable[[Path, int], Iterator[list[str]]]] = {
-    "disk": disk,
-    "elsewhere": elsewhere,
-    "handles": handles,
-    "two": two,
+class Fault(NamedTuple):
+    """What is done wrong on purpose, and what is promised of it. `inject` takes a folder, a number of kills or points, and a seed."""
+
+    promise: str
+    inject: Callable[[Path, int, int], Iterator[Row]]
+
+
+REPAIRED = "the next run ends with the rows of an undisturbed one"
+FAULTS = {
+    "kills": Fault(f"{REPAIRED}; no process, lock or half-written file is left", kills),
+    "disk": Fault(f"rows say `disk-full`, or the run stops; {REPAIRED}", disk),
+    "handles": Fault(f"rows say `exhausted`, or the run stops; {REPAIRED}", handles),
+    "processes": Fault(f"rows say `exhausted`, or the run stops; {REPAIRED}", processes),
+    "clock": Fault(f"no time is negative; {REPAIRED}", clock),
+    "environment": Fault(f"rows name the file and what to do; after that, {REPAIRED}", environment),
+    "elsewhere": Fault("as on one file system", elsewhere),
+    "read-only": Fault("one line says that `results/` has to be writable", read_only),
+    "two": Fault("the second run is refused", two),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
-    parser.add_argument("what", choices=("kills", "points"))
-    parser.add_argument("points", nargs="*", help=f"of {', '.join(POINTS)} (default: all)")
+    parser.add_argument("faults", nargs="*", choices=FAULTS, help="default: all")
     parser.add_argument("--number", type=int, default=20, help="of kills, of points of a run")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     print(f"# in {folder}", flush=True)
-    if args.what == "kills":
-        kills(Place(folder / "kills"), args.number, args.seed)
-    else:
-        for name in args.points or POINTS:
-            for row in POINTS[name](folder / name, args.number):
-                print(f"| {' | '.join(row)} |", flush=True)
+    for name in args.faults or FAULTS:
+        print(f"# {name}: {FAULTS[name].promise}", flush=True)
+        for row in FAULTS[name].inject(folder / name, args.number, args.seed):
+            print(f"| {' | '.join(row)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -42,9 +42,9 @@ from rich.table import Table
 
 from scripts.core import exits
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import plugins, threads
+from scripts.matrix import cell, plugins
+from scripts.matrix.cell import EVAL
 from scripts.matrix.choices import BASES
-from scripts.matrix.training import EVAL
 from scripts.records import remedied, speedups
 from scripts.records.results_file import BadRecords, Record, read
 from scripts.records.speedups import Latency, machine_of
@@ -219,7 +219,7 @@ def _is_base(record: Record, row: Record) -> bool:
     as_iree = (record["device"], record["test"], record["precision"]) == (device, EVAL, "none")
     number, machine = (
         [of(one) for one in (record, row)]
-        for of in (lambda one: threads.of(one["cell"]), lambda one: machine_of(one.data))
+        for of in (lambda one: cell.threads_of(one["cell"]), lambda one: machine_of(one.data))
     )
     return (
         record["runtime"] in BASES

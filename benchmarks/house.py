@@ -24,6 +24,7 @@ WAY = (
     *("scripts.stages.make_env", "scripts.stages.make_reference", "scripts.stages.export_program"),
     *("scripts.exporters.torch_mlir", "scripts.stages.compile_iree", "scripts.stages.verify_iree"),
     *("scripts.stages.time_group", "scripts.stages.time_module", "scripts.stages.aggregate_results"),
+    "scripts.records.latency_page",
 )  # fmt: skip
 """The modules that start what happens to a cell between config.yaml and latency.csv."""
 
@@ -33,8 +34,7 @@ def main() -> None:
     files = [path for path in SCRIPTS.rglob("*.py") if "__pycache__" not in path.parts]
     names = Counter(path.stem for path in files if path.stem not in COMMON)
     repeated = sorted(name for name, count in names.items() if count > 1)
-    ours = python_source.closure(WAY, checkout.ROOT, lambda name: name.split(".")[0] == "scripts")
-    way = [path for path in ours if path.stem != "__init__"]
+    way = [p for p in python_source.of_project(WAY, checkout.ROOT) if p.stem != "__init__"]
     shown = Table("what", "number", box=None)
     for what, number in (
         ("lines of Python under scripts/", _lines(files)),

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from scripts.core import exits, options
+from scripts.core import commands, exits
 from scripts.core.tensors import TensorType
 from scripts.exporters import torch_mlir as exporter
 from scripts.features.operators.batch import batch_worker
@@ -22,7 +22,7 @@ from scripts.lowering.stablehlo import for_iree
 
 
 def main() -> None:
-    args = options.parse(batch_worker.Options)
+    args = commands.parse_options(batch_worker.Options)
     normaliser, decompositions = Normaliser(), get_decomposition_table()
 
     def lower(payload: dict[str, Any], facts: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from scripts.features.operators.problems import dataset
 from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.problems.selection import Selection, select
 from scripts.supervise.job import Job
-from scripts.supervise.outcomes import Line
+from scripts.supervise.outcome import ProblemEnd
 
 DIALECTS = ("torch", "stablehlo", "linalg-on-tensors")
 
@@ -63,7 +63,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _lowered(sample: Sequence[Problem], args: argparse.Namespace) -> list[Line]:
+def _lowered(sample: Sequence[Problem], args: argparse.Namespace) -> list[ProblemEnd]:
     """Lower the problems in workers and return the result of each."""
     tasks = {
         problem.name: {
@@ -73,7 +73,7 @@ def _lowered(sample: Sequence[Problem], args: argparse.Namespace) -> list[Line]:
         }
         for problem in sample
     }
-    found: list[Line] = []
+    found: list[ProblemEnd] = []
     with tempfile.TemporaryDirectory(prefix="vmfbench-lower-") as folder:
         work = Path(folder)
         job = Job(

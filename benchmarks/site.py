@@ -47,6 +47,7 @@ def main() -> None:
         )
         print(f"{len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
         print(f"first page: {sum((out / name).stat().st_size for name in FIRST) / 1e3:.0f} kB, drawn in {drawn(out / 'index.html'):.2f} s")  # fmt: skip
+        print(f"two runs compared in {drawn(out / 'compare.html'):.2f} s")
         models = sorted((out / "models").iterdir(), key=lambda path: path.stat().st_size)
         print(f"largest page of a model: {models[-1].stat().st_size / 1e3:.0f} kB, its history drawn in {drawn(models[-1], '#history'):.2f} s")  # fmt: skip
 

@@ -42,7 +42,7 @@ SMALLEST: dict[str, dict[str, Any]] = {
     "llama-qlora": {"size": "tiny"},
     "llama-spinquant": {"size": "tiny"},
     "mobilenet": {},
-    "resnet": {},
+    "resnet": {"size": "18"},
     "vit": {"size": "b_32"},
 }
 """Options of each family's smallest size; {} where it has one size that is small enough."""

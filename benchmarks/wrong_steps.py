@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.core.tensors import CHANGE, GRADIENT
-from scripts.verify import scaling, tolerances, torch_same
+from scripts.verify import scaling, torch_same
 from scripts.verify.codes import PASS
 from scripts.verify.torch_same import Tolerance
 from scripts.verify.verify import Check, Expected
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--tol", type=float, help="default: that of training steps in float32")
     parser.add_argument("--verbose", action="store_true", help="name each result that passes")
     args = parser.parse_args()
-    tolerance = Tolerance(args.tol or tolerances.TRAIN_TOLERANCES["f32"])
+    tolerance = Tolerance(args.tol or torch_same.TRAIN_TOLERANCES["f32"])
     print(
         "| model | material | pass | pass at the scale of the group |\n| --- | ---: | ---: | ---: |"
     )

@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.checkouts import ROOT
+from tests.checkouts import run_module
 
 HEAD = '"""A model for one test."""\nimport torch\nfrom torch import nn\n\n'
 
@@ -54,20 +54,22 @@ def get_dummy_input():
 
 
 class Stages:
-    """The stage commands in one folder, each returning the finished process."""
+    """The stage commands in one folder, each returning the finished process (`fork`: of checkouts.run_module)."""
 
-    def __init__(self, folder: Path, environments: Path, source: str, options: dict) -> None:
+    def __init__(
+        self, folder: Path, environments: Path, source: str, options: dict, fork: bool = True
+    ) -> None:
         self.folder = folder
         self.environments = environments
+        self.fork = fork
         self.options = json.dumps(options)
         self.model = folder / "model.py"
         self.model.write_text(HEAD + source)
 
     def run(self, env: str, script: str, **options) -> subprocess.CompletedProcess:
-        command = [str(self.environments / env / "bin/python"), "-m", f"scripts.stages.{script}"]
-        for name, value in options.items():
-            command += [f"--{name.replace('_', '-')}", str(value)]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        words = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
+        python = self.environments / env / "bin/python"
+        return run_module(python, f"scripts.stages.{script}", *sum(words, ()), fork=self.fork)
 
     def reference(self) -> subprocess.CompletedProcess:
         f = self.folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import csv
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 import yaml
 from filelock import FileLock
 
-from scripts.core import atomic, digest
+from scripts.core import atomic
 from scripts.records.columns import COLUMNS
 from scripts.supervise import outcome
 
@@ -85,7 +86,7 @@ def as_made(path: Path) -> None:
     usage = outcome.read_usage(path)
     assert usage is not None
     assert path.name in usage.artifacts
-    made = {**usage.artifacts, path.name: digest.of(path)}
+    made = {**usage.artifacts, path.name: atomic.digest_of(path)}
     atomic.write_json(outcome.usage_path(path), asdict(replace(usage, artifacts=made)))
 
 
@@ -114,18 +115,11 @@ def environment() -> dict[str, str]:
     }
 
 
-def in_environment(python: Path, module: str, *arguments: object, case: object = None) -> Any:
+def in_environment(python: Path, module: str, *arguments: object, case: object = None, fork: bool = True) -> Any:  # fmt: skip
     """What a script of the tests, run with an environment's Python and given `case` as JSON,
     prints as JSON in its last line."""
-    done = subprocess.run(
-        [str(python), "-m", f"tests.pipeline.{module}", *map(str, arguments)],
-        cwd=ROOT,
-        input=json.dumps(case),
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-        timeout=RUN_TIMEOUT_S,
+    done = run_module(
+        python, f"tests.pipeline.{module}", *arguments, stdin=json.dumps(case), fork=fork
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -133,16 +127,37 @@ def in_environment(python: Path, module: str, *arguments: object, case: object =
 
 def run_stage(python: Path, name: str, *arguments: object) -> None:
     """Run a stage with an environment's Python."""
-    done = subprocess.run(
-        [str(python), "-m", f"scripts.stages.{name}", *map(str, arguments)],
+    done = run_module(python, f"scripts.stages.{name}", *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def run_module(python: Path, module: str, *arguments: object, stdin: str = "", fork: bool = True) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run a module with an environment's Python: in a fork of a process that has imported the packages of the environment, or in one of
+    its own."""
+    words = [str(argument) for argument in arguments]
+    command = [str(python), "-m", module, *words]
+    if fork:
+        asked = {"module": module, "arguments": words, "stdin": stdin}
+        answer = forks(python)(asked | {"env": environment(), "timeout_s": RUN_TIMEOUT_S})
+        return subprocess.CompletedProcess(command, **answer)
+    return subprocess.run(
+        command,
         cwd=ROOT,
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,
         env=environment(),
         timeout=RUN_TIMEOUT_S,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def forks(python: Path) -> Answering:
+    """The process of an environment that others are forked from. Tests that supervise a stage in this process end it with all others."""
+    known = FORKS.get(python)
+    if known is None or known.has_ended:
+        FORKS[python] = known = Answering(python, "forks")
+    return known
 
 
 class Answering:
@@ -162,6 +177,10 @@ class Answering:
     def __enter__(self) -> Answering:
         return self
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def __call__(self, case: object) -> Any:
         """What the script prints as `{"answer": …}` when it is given a line of JSON."""
         print(json.dumps(case), file=self._process.stdin, flush=True)
@@ -173,6 +192,18 @@ class Answering:
 
     def __exit__(self, *_: object) -> None:
         self._process.communicate(timeout=60)
+
+
+FORKS: dict[Path, Answering] = {}
+
+
+def end_forks() -> None:
+    """End the processes that others are forked from."""
+    while FORKS:
+        FORKS.popitem()[1].__exit__()
+
+
+atexit.register(end_forks)
 
 
 def keep_models(checkout: Checkout, *names: str) -> None:

@@ -5,6 +5,7 @@ Property tests draw the same examples each run, and store none.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from scripts.core import checkout
 from scripts.features import registry
 from tests.checkouts import (
     ENVIRONMENTS,
@@ -22,6 +24,7 @@ from tests.checkouts import (
     QUICK,
     ROOT,
     Checkout,
+    end_forks,
     made_environments,
     make_here,
 )
@@ -35,7 +38,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("reproducible")
+os.environ.pop(checkout.ENVIRONMENTS, None)  # the environments of tests are in this checkout
 registry.load()
+
+
+NEEDS_ENVIRONMENTS = "test_five_steps"
+"""The file of tests/cluster whose stages are no stubs."""
+SLOW_UNIT_TESTS = (
+    "test_command_line",
+    "test_folders",
+    "test_group",
+    "test_without_features",
+    "test_worker",
+)
 
 
 class ByRun(LoadScopeScheduling):
@@ -60,10 +75,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Clusters first, which mostly wait: the other process makes the environments meanwhile. Unit
-    tests come last and fill what time is left. Without --full, tests that are marked `full` are left out, and all but
+    """Of three processes, the first mostly waits for clusters, the second makes the environments, and the third has slow unit tests
+    meanwhile. The other unit tests come last and fill what time is left. Without --full, tests that are marked `full` are left out, and all but
     those marked `main` of pipelines and clusters."""
-    order = {"cluster": 0, "pipeline": 1, "unit": 2}
 
     def folder(item: pytest.Item) -> str:
         return item.path.relative_to(ROOT / "tests").parts[0]
@@ -76,7 +90,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if is_full(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not is_full(item)]
-    items.sort(key=lambda item: order[folder(item)])
+    makes_environments = next((item.path for item in items if folder(item) == "pipeline"), None)
+
+    def place(item: pytest.Item) -> int:
+        if folder(item) == "cluster":
+            return int(item.path.stem == NEEDS_ENVIRONMENTS)
+        if folder(item) == "unit":
+            return 3 if item.path.stem in SLOW_UNIT_TESTS else 5
+        return 2 if item.path == makes_environments else 4
+
+    items.sort(key=place)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Unit tests look at all processes below this one."""
+    if "unit" in item.path.parts:
+        end_forks()
 
 
 @pytest.fixture(scope="session")

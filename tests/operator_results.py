@@ -14,9 +14,8 @@ from scripts.matrix.entries import Baseline, Frontend, Target
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import OUTCOMES, Stage
 from scripts.matrix.stages import STAGES, status_path
-from scripts.supervise import outcome, outcomes
-from scripts.supervise.outcome import Outcome, Usage
-from scripts.supervise.outcomes import Line
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.measurement import Verification, Verified
 
@@ -76,21 +75,21 @@ class Tree:
             if not Path(status_path(stage.folder, group)).exists():
                 self._write(stage, group, [self._timing(group, rows, p) for p in self.problems])
 
-    def _write(self, stage: Stage, cell: Cell, lines: Sequence[Line]) -> None:
+    def _write(self, stage: Stage, cell: Cell, lines: Sequence[ProblemEnd]) -> None:
         log = f"results/{stage.folder}/{cell}/log.txt"
         status, *why = self.jobs.get(f"{stage.folder} {cell}", ("ok",))
         job = Outcome(status, stage.folder, str(cell), *why, log=log, fingerprint="c0de")
         path = Path(stage.path(cell, OUTCOMES))
         path.parent.mkdir(parents=True)
         if status == outcome.OK:
-            outcomes.write(path, lines)
+            outcome.write_problem_ends(path, lines)
         else:
             path.write_text("")
         outcome.write(status_path(stage.folder, cell), job, Usage(1.0, 1.0))
 
     def _line(
         self, stage: Stage, cell: Cell, of: Problem, before: Sequence[tuple[Stage, Cell]]
-    ) -> Line:
+    ) -> ProblemEnd:
         name = f"{cell}: {of.name}"
         made = {"log": f"results/{stage.folder}/{cell}/logs/{of.name}.txt", "fingerprint": "c0de"}
         for earlier, at in before:
@@ -98,22 +97,24 @@ class Tree:
             if key in self.endings or f"{earlier.folder} {at}" in self.jobs:
                 _, reason, detail = self.endings.get(key) or self.jobs[f"{earlier.folder} {at}"]
                 skipped = Outcome("skipped", stage.folder, name, reason, detail, key, **made)
-                return Line(of.name, skipped)
+                return ProblemEnd(of.name, skipped)
         key = f"{stage.folder} {name}"
         status, *why = self.endings.get(key, ("ok",))
         result = _result(stage, cell, wrong="wrong-result" in why) if status == "ok" or "wrong-result" in why else {}  # fmt: skip
-        return Line(
+        return ProblemEnd(
             of.name,
             Outcome(status, stage.folder, name, *why, **made),
             0.5,
             result | self.answers.get(key, {}),
         )
 
-    def _timing(self, group: Cell, rows: Sequence[Cell], of: Problem) -> Line:
+    def _timing(self, group: Cell, rows: Sequence[Cell], of: Problem) -> ProblemEnd:
         """The line of the timing of a problem: its rows that are verified."""
         members = {}
         for row in rows:
-            verified = outcomes.read_if_whole(self.matrix.chain(row)[-1][0].path(row, OUTCOMES))
+            verified = outcome.read_problem_ends_if_whole(
+                self.matrix.chain(row)[-1][0].path(row, OUTCOMES)
+            )
             if of.name in verified and verified[of.name].outcome.status == outcome.OK:
                 key = f"operator_time {row}: {of.name}"
                 ms = MS[row.frontend or row.baseline]
@@ -122,7 +123,7 @@ class Tree:
         first = next((one for one in members.values() if one.status != outcome.OK), MemberTiming())
         ended = Outcome(first.status, "operator_time", f"{group}: {of.name}", first.reason, first.detail, fingerprint="c0de", log=f"results/operator_time/{group}/log.txt")  # fmt: skip
         empty = self.empty_ms.get(of.name, 0.5)
-        return Line(of.name, ended, 0.5, {"timing": dataclasses.asdict(timing), "empty_ms": dict.fromkeys(members, empty)})  # fmt: skip
+        return ProblemEnd(of.name, ended, 0.5, {"timing": dataclasses.asdict(timing), "empty_ms": dict.fromkeys(members, empty)})  # fmt: skip
 
 
 def _result(stage: Stage, cell: Cell, wrong: bool) -> dict[str, Any]:

@@ -15,7 +15,6 @@ __all__ = ["Device", "eager_in_precision", "open_session"]
 DEVICES = ("cpu", "cuda")
 TESTS = ("eval", "train")
 TAKES = ("precision", "rewrites")
-LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True

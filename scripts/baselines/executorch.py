@@ -27,8 +27,6 @@ __all__ = ["Device", "compile_seconds", "open_session"]
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)
-TAKES = ()
-LAZY = False
 VERSIONS = {"executorch": "executorch", "torch": "torch"}
 MEMORY_FACTOR = 4.0
 FORKABLE = True

@@ -19,7 +19,7 @@ import torch._dynamo.utils
 import torch._inductor.async_compile
 import torch._inductor.cpu_vec_isa
 
-from scripts.core import process
+from scripts.core import temporary
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
@@ -38,7 +38,6 @@ __all__ = [
 DEVICES = ("cpu", "cuda")
 TESTS = ("eval", "train")
 TAKES = ("precision", "compile", "rewrites")
-LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 2.0
 FORKABLE = True
@@ -56,8 +55,8 @@ def prepare(loaded: LoadedModel, arguments: Mapping[str, Any] = DEFAULTS) -> tor
 
 def _know_vector_instructions() -> None:
     own, own_tempdir = os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None), tempfile.tempdir
-    # Torch's cache of the machine. A process that times has a TMPDIR of its own, which is empty.
-    tempfile.tempdir = os.environ.get(process.MACHINE_TMPDIR, own_tempdir)
+    # Torch's cache of the machine. The TMPDIR of a stage is its own, and empty at first.
+    tempfile.tempdir = temporary.machine()
     try:
         torch._inductor.cpu_vec_isa.valid_vec_isa_list()  # kept by torch for this process
     finally:

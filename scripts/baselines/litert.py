@@ -24,8 +24,6 @@ __all__ = ["Device", "compile_seconds", "open_session"]
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)
-TAKES = ()
-LAZY = False
 VERSIONS = {"litert-torch": "litert_torch", "ai-edge-litert": "ai_edge_litert", "torch": "torch"}
 MEMORY_FACTOR = 4.0
 FORKABLE = True

@@ -17,10 +17,11 @@ from scripts.core import exits
 from scripts.lowering.flat_model import FlatModel
 from scripts.sources.load_onnx import OnnxModule
 from scripts.sources.registry import source_of
+from scripts.torch_model.errors import cause
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime import converted
 from scripts.torch_runtime.arguments import Work
-from scripts.torch_runtime.converted import cause, compile_seconds
+from scripts.torch_runtime.converted import compile_seconds
 from scripts.torch_runtime.torch_device import TorchDevice as Device
 from scripts.torch_runtime.torch_session import TorchSession
 
@@ -29,8 +30,6 @@ __all__ = ["Device", "compile_seconds", "open_session"]
 SOURCES = ("module", "onnx")
 DEVICES = ("cpu",)
 TESTS = ("eval",)
-TAKES = ()
-LAZY = False
 VERSIONS = {
     "onnxruntime": "onnxruntime",
     "onnx": "onnx",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from scripts.torch_model import errors
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime import converted
 from scripts.torch_runtime.arguments import Work
@@ -25,8 +26,6 @@ __all__ = ["Device", "compile_seconds", "open_session"]
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)
-TAKES = ()
-LAZY = False
 VERSIONS = {"openvino": "openvino", "torch": "torch"}
 MEMORY_FACTOR = 4.0
 FORKABLE = True
@@ -56,7 +55,7 @@ def _convert(loaded: LoadedModel, folder: Path) -> None:
 def operators(error: BaseException) -> str:
     """The operators that an error of the conversion names, else its first line."""
     named = [line.removeprefix("-- ") for line in _SUMMARY.findall(str(error))]
-    return "; ".join(named) or converted.cause(error)
+    return "; ".join(named) or errors.cause(error)
 
 
 def _load(folder: Path, threads: int) -> Call:

@@ -18,7 +18,6 @@ __all__ = ["Device", "eager_in_precision", "open_session"]
 DEVICES = ("cpu", "cuda")
 TESTS = ("eval", "train")
 TAKES = ("precision", "xla_flags")
-LAZY = False
 VERSIONS = {"torch": "torch", "torch_xla": "torch_xla"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True

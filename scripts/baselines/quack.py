@@ -17,8 +17,6 @@ __all__ = ["Device", "open_session"]
 
 DEVICES = ("cuda",)
 TESTS = ("eval",)
-TAKES = ()
-LAZY = False
 VERSIONS = {"torch": "torch"}
 MEMORY_FACTOR = 1.0
 FORKABLE = True

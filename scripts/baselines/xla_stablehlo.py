@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import archive, exits, tensors
+from scripts.core import exits, tensors
 from scripts.core.machine import cpu_name
 from scripts.torch_model import footprint
 from scripts.torch_runtime.arguments import Work
-from scripts.xla.client import Client, call
-from scripts.xla.unlink import UnlinkError, unlink
+from scripts.xla.client import Client, UnlinkError, call, unlink
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)
 TAKES = ("program", "xla_flags")
-LAZY = False
 VERSIONS = {"jaxlib": "jaxlib", "jax": "jax"}
 MEMORY_FACTOR = 1.0
 FORKABLE = False  # it needs no torch, whose import is worth sharing
@@ -70,7 +68,10 @@ class ProgramSession:
         start = time.perf_counter()
         self._executable = self._client.compile(program.text)
         _compilations.append(time.perf_counter() - start)
-        stored, kinds = archive.read(work.weights), {p.name: p for p in signature.parameters}
+        stored, kinds = (
+            tensors.read_archive(work.weights),
+            {p.name: p for p in signature.parameters},
+        )
         weights = [
             stored[key].view(_passed(kinds[key].dtype)).reshape(kinds[key].shape)
             for key in program.weights

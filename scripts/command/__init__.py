@@ -1,15 +1,4 @@
-"""The command `vmfbench`. This folder is installed as the package `vmfbench`, which finds the checkout."""
+"""The command `vmfbench` and its verbs."""
 
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-
-def main() -> None:
-    """Run the verb that the command line names."""
-    # Before the working folder, which may have a folder `scripts` of its own.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    from scripts.command import verbs
-
-    verbs.main()
+# Relative: installations of a checkout from before the folder `launcher` import this one as `vmfbench`.
+from .launcher import main as main

@@ -12,17 +12,16 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
 
-from scripts.core import checkout, machine
+from scripts.core import checkout, machine, process
 from scripts.iree import tools
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import env_files
-from scripts.run import environments, installing, locks
+from scripts.run import environments, installing
 
 OLDEST_PYTHON = (3, 11)
 MEMORY_GB, RESULTS_GB = 8, 5
@@ -67,12 +66,15 @@ def look() -> Iterator[Finding]:
     yield Finding("CPU", f"{machine.cpu_name()}, {machine.physical_cores()} cores")
     yield from _devices()
     yield _amount("memory", psutil.virtual_memory().available, MEMORY_GB, "select fewer models")
-    free = shutil.disk_usage(checkout.ROOT).free
+    place = Path(environments.prefix("iree"))
+    free = shutil.disk_usage(next(folder for folder in place.parents if folder.is_dir())).free
     to_make = (gb for env, gb in ENVIRONMENTS_GB.items() if not _is_made(env))
     disk_gb = RESULTS_GB + sum(to_make)
     yield _amount("disk", free, disk_gb, "docs/disk.md says what can be deleted")
-    for file in sorted((checkout.ROOT / "envs").glob("*.yaml")):
-        yield _environment(file.stem)
+    yield Finding("workflow", str(checkout.ROOT))
+    names = sorted(file.stem for file in (checkout.ROOT / "envs").glob("*.yaml"))
+    yield _folder_of(names)
+    yield from map(_environment, names)
 
 
 def _python() -> Finding:
@@ -130,6 +132,17 @@ def _is_made(environment: str) -> bool:
     return pins == environments.pins_digest(environment)
 
 
+def _folder_of(names: Iterable[str]) -> Finding:
+    """Where these environments are. In a shared folder, those of earlier versions stay."""
+    shared = checkout.shared_environments()
+    if not (shared and shared.is_dir()):
+        return Finding("environments", str(shared or checkout.ROOT / ".venvs"))
+    digests = {path.parent.name for path in shared.glob("*/*/")}
+    others = len(digests - {*map(environments.pins_digest, names)})
+    advice = f"folders of other versions of vmfbench: {others}; delete what none uses"
+    return Finding("environments", str(shared), advice if others else "")
+
+
 def _environment(name: str) -> Finding:
     folder = Path(environments.prefix(name))
     what = f"environment {name}"
@@ -145,7 +158,9 @@ def _environment(name: str) -> Finding:
 def _python_for(name: str) -> str:
     """What to do about an environment that is not made, by the versions of Python of its lock that are here."""
     file = environments.env_file(name)
-    pinned, *others = locks.pythons(locks.lock_file(file), env_files.declared(file).python)
+    pinned, *others = environments.lock_pythons(
+        environments.lock_file(file), environments.declared(file).python
+    )
     usual = "made by the first run that needs it"
     if not installing.uv_program():
         return usual
@@ -159,7 +174,7 @@ def _python_for(name: str) -> str:
 def _first_line(*command: str) -> str:
     """The first line that a command prints; "" if it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        done = process.captured(command, timeout_s=30)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip().partition("\n")[0] if done.returncode == 0 else ""

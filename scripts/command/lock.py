@@ -11,14 +11,13 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from scripts.core import atomic, exits
-from scripts.matrix import env_files
-from scripts.matrix.env_files import EnvironmentFileError
-from scripts.run import environments, installing, locks
+from scripts.core import atomic, checkout, exits
+from scripts.run import environments, installing
+from scripts.run.environments import EnvironmentFileError
 
-IREE_VERSION = environments.ROOT / env_files.FOLDER / "IREE_VERSION"
+IREE_VERSION = environments.ROOT / environments.ENV_FOLDER / "IREE_VERSION"
 """The file with the version of IREE that all environments pin."""
-_IREE_PIN = re.compile(rf"\b({'|'.join(env_files.PACKAGES['iree'])})==\S+")
+_IREE_PIN = re.compile(rf"\b({'|'.join(environments.PACKAGES['iree'])})==\S+")
 
 
 def main() -> None:
@@ -49,7 +48,9 @@ def main() -> None:
         parser.error("--download takes the locks as they are: neither --check nor --upgrade")
     if args.pythons and not args.download:
         parser.error("--pythons belongs to --download")
-    folder = environments.ROOT / env_files.FOLDER
+    if not args.download:
+        checkout.refuse_installed("vmfbench lock")
+    folder = environments.ROOT / environments.ENV_FOLDER
     envs = args.envs or sorted(path.stem for path in folder.glob("*.yaml"))
     files_of = {env: environments.env_file(env) for env in envs}
     for file in files_of.values():
@@ -64,7 +65,7 @@ def main() -> None:
             wanted = files(file, resolve(file, args.upgrade))
         except EnvironmentFileError as error:
             exits.fail(str(error))
-        except locks.LockError as error:
+        except environments.LockError as error:
             exits.fail(f"{file}: {error}")
         changed += [path for path, text in wanted.items() if _text(path) != text]
         stale += changed
@@ -75,7 +76,7 @@ def main() -> None:
     if args.check and stale:
         exits.fail(
             f"{', '.join(path.name for path in stale)}: not what the pins give now; "
-            f"`{locks.REFRESH}` makes them"
+            f"`{environments.LOCK_VERB}` makes them"
         )
 
 
@@ -83,14 +84,14 @@ def download(env_files_: list[Path], pythons: list[str] | None, folder: Path) ->
     """Fill a folder with the files of the locks of environments. Exits if a lock does not name a version of Python."""
     wanted = []
     for file in env_files_:
-        lock, pinned = locks.lock_file(file), env_files.declared(file).python
+        lock, pinned = environments.lock_file(file), environments.declared(file).python
         if not lock.is_file():
-            exits.fail(f"{lock}: not found; `{locks.REFRESH} {file.stem}` makes it")
-        known = locks.pythons(lock, pinned)
+            exits.fail(f"{lock}: not found; `{environments.LOCK_VERB} {file.stem}` makes it")
+        known = environments.lock_pythons(lock, pinned)
         for python in pythons or [pinned]:
             if python not in known:
                 exits.fail(f"{lock} is not for Python {python}: it is for {', '.join(known)}")
-            wanted.append((file.stem, python, locks.for_python(_text(lock), python)))
+            wanted.append((file.stem, python, environments.lock_for_python(_text(lock), python)))
     folder.mkdir(parents=True, exist_ok=True)
     for env, python, packages in wanted:
         print(f"{env}, Python {python}: {packages.count('==')} packages", flush=True)
@@ -98,7 +99,7 @@ def download(env_files_: list[Path], pythons: list[str] | None, folder: Path) ->
     size = sum(file.stat().st_size for file in folder.iterdir()) / 1e9
     print(
         f"{folder}: {size:.1f} GB. Where there is no network: "
-        f"UV_OFFLINE=1 UV_FIND_LINKS={folder.absolute()} snakemake …"
+        f"UV_OFFLINE=1 UV_FIND_LINKS={folder.absolute()} vmfbench run …"
     )
 
 
@@ -126,26 +127,32 @@ def resolve(env_file: Path, upgrade: bool = False) -> str:
 
     Versions of an existing lock are kept if they still fit. Raises LockError with uv's message.
     """
-    lock_file = locks.lock_file(env_file)
-    declared = env_files.declared(env_file)
+    lock_file = environments.lock_file(env_file)
+    declared = environments.declared(env_file)
     options = ["--universal", "--fork-strategy", "fewest", *(["--upgrade"] if upgrade else [])]
     # Without hashes: uv would keep them, and an index may have had fewer files, such as those for one Python.
-    before = "\n".join(locks.versions(lock_file)) if lock_file.is_file() else ""
+    before = "\n".join(environments.locked_versions(lock_file)) if lock_file.is_file() else ""
     lock = installing.resolve(declared.requirements, declared.python, before, options)
     built = installing.without_wheels(lock, declared.python)
     with ThreadPoolExecutor() as pool:
-        others = pool.map(lambda python: installing.without_wheels(lock, python), locks.PYTHONS)
+        others = pool.map(
+            lambda python: installing.without_wheels(lock, python), environments.LOCKED_PYTHONS
+        )
         pythons = [
-            name for name, other in zip(locks.PYTHONS, others, strict=True) if other == built
+            name
+            for name, other in zip(environments.LOCKED_PYTHONS, others, strict=True)
+            if other == built
         ]
-    return locks.with_pythons(lock, pythons)
+    return environments.with_lock_pythons(lock, pythons)
 
 
 def files(env_file: Path, lock: str) -> dict[Path, str]:
     """The files that belong to a lock, next to its environment file: the lock and the script for conda."""
     return {
-        locks.lock_file(env_file): lock,
-        locks.script_file(env_file): locks.script(env_file.stem, lock.encode()),
+        environments.lock_file(env_file): lock,
+        environments.script_file(env_file): environments.deploy_script(
+            env_file.stem, lock.encode()
+        ),
     }
 
 

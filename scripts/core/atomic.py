@@ -1,4 +1,10 @@
-"""Writes files completely or not at all: to a temporary file next to the target, then renamed."""
+"""Writes files completely or not at all, and detects damage to them later.
+
+A file is written to a temporary one next to its place, then renamed. A digest has its size and checksum at the time when
+a stage wrote it. The checksum detects damage and not manipulation, and is computed over gigabytes for every stage that
+reads them. zlib's CRC-32 takes a third of the time of BLAKE2b (docs/architecture.md), and misses one
+damaged file in four thousand million.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,10 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +74,17 @@ def move(source: Path, target: Path) -> None:
         source.unlink()
 
 
+def clear(folder: Path) -> None:
+    """Delete what processes of this machine that were killed have left half-written in a folder."""
+    for path in folder.glob(".*.partial"):
+        try:
+            os.kill(int(path.name.split(".")[-2]), 0)
+        except (ProcessLookupError, ValueError):
+            path.unlink(missing_ok=True)
+        except PermissionError:  # it is of another user
+            continue
+
+
 @contextlib.contextmanager
 def _beside(target: Path) -> Iterator[Path]:
     """A temporary path in the folder of `target`, so on its file system. The file written there replaces
@@ -77,3 +97,77 @@ def _beside(target: Path) -> Iterator[Path]:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+DIGEST_CHUNK_BYTES = 1 << 20
+_SEAL = "crc32"
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Size in bytes, and CRC-32 (as of zlib) in hexadecimal."""
+
+    bytes: int
+    crc32: str
+
+
+def digest_of(path: Path) -> Digest:
+    """The digest of a file. Raises OSError."""
+    with FileIO(path) as file:
+        return _digest_of(file)
+
+
+def difference_from(path: Path, recorded: Digest) -> str:
+    """How a file differs from its digest; "" if it does not."""
+    try:
+        with FileIO(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != recorded.bytes:
+                return f"it has {size} bytes and was made with {recorded.bytes}"
+            if _digest_of(file) != recorded:
+                return f"its {size} bytes are not the ones that were made (CRC-32)"
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    return ""
+
+
+def has_size_of(path: str, recorded: Digest) -> bool:
+    """Whether a file has the size of its digest. Raises OSError.
+
+    If the size seems to differ, the file is opened and checked again: NFS may report an old size until
+    then (nfs(5), close-to-open cache consistency).
+    """
+    if os.stat(path).st_size == recorded.bytes:
+        return True
+    with FileIO(path) as file:
+        return os.fstat(file.fileno()).st_size == recorded.bytes
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a JSON file that has its digest in no other file, with a checksum of them."""
+    return {**values, _SEAL: _checksum(values)}
+
+
+def unsealed(values: Any) -> Any:
+    """What a JSON file contains, without its checksum. A file of an older version has none.
+
+    Raises ValueError if the checksum is that of other values.
+    """
+    if not isinstance(values, dict) or _SEAL not in values:
+        return values
+    own = {key: value for key, value in values.items() if key != _SEAL}
+    if values[_SEAL] != _checksum(own):
+        raise ValueError("its values are not the ones that were written (CRC-32)")
+    return own
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
+
+
+def _digest_of(file: FileIO) -> Digest:
+    size, crc, chunk = 0, 0, memoryview(bytearray(DIGEST_CHUNK_BYTES))
+    while read := file.readinto(chunk):
+        size += read
+        crc = zlib.crc32(chunk[:read], crc)
+    return Digest(size, f"{crc:08x}")

@@ -1,4 +1,9 @@
-"""Paths of the checkout's files in a run.
+"""Where the files of a run are.
+
+- The code is in ROOT: Snakefile, workflow/, scripts/, models/, envs/ and config.yaml. It is a checkout, or what a wheel
+  has installed (INSTALLED), where nothing is written.
+- results/ and .snakemake/ are in the working folder, to which paths that a user gives are relative.
+- The environments of the stages are in .venvs/ of the checkout or in `shared_environments`.
 
 A run in the checkout's own folder uses relative paths such as `envs/iree.yaml`. A run in another
 folder (`--directory`, or a Snakefile that imports this workflow) uses absolute paths, and its
@@ -10,7 +15,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from scripts.core import exits
+
 ROOT = Path(__file__).parents[2]
+INSTALLED = (ROOT.parent.name, ROOT.name) == ("vmfbench", "_workflow")
+"""Whether this is the code of an installed wheel (scripts/command/launcher)."""
+ENVIRONMENTS = "VMFBENCH_ENVS"
+"""Environment variable with the folder for the environments of the stages."""
 
 
 def is_here() -> bool:
@@ -21,6 +32,33 @@ def is_here() -> bool:
 def path(file: str) -> str:
     """The path of a file or folder of the checkout, as used in the working folder."""
     return file if is_here() else str(ROOT / file)
+
+
+def shared_environments() -> Path | None:
+    """The folder for environments that all checkouts and versions of vmfbench may use: that of ENVIRONMENTS, else, of an
+    installed wheel, one in the user's cache. None of a checkout, which has its own in .venvs/."""
+    if named := os.environ.get(ENVIRONMENTS):
+        return Path(named).expanduser().absolute()
+    if not INSTALLED:
+        return None
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vmfbench", "envs")
+
+
+def refuse_installed(verb: str) -> None:
+    """Exit with a message if a verb that writes files of the project is run from an installed wheel."""
+    if INSTALLED:
+        exits.fail(
+            f"`{verb}` writes into a clone, but {ROOT} is an installed wheel: run it in a clone"
+        )
+
+
+def run_command(targets: str, config: str = "", options: str = "") -> str:
+    """Return the command that makes `targets`, as a message tells it to the user: an installed wheel has no `snakemake` that
+    knows the workflow, but `vmfbench run`. `config`: the words after `--config`; `options`: further ones of Snakemake."""
+    configured = f" --config {config}" if config else ""
+    if INSTALLED:
+        return f"vmfbench run --make {targets}{configured}" + (f" -- {options}" if options else "")
+    return f"snakemake --cores 8 {targets}" + (f" {options}" if options else "") + configured
 
 
 def prefix() -> list[str]:

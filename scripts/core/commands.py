@@ -1,14 +1,174 @@
-"""The end of commands that print for people. Their output may go to a program that reads only a part of it."""
+"""Commands: their options, what they report while they run, and how they print and end.
+
+The options of a command are declared once: as the fields of a frozen dataclass.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        model: ModelChoice
+        ir_format: str = option("text", choices=FORMATS)
+        out_program: Path
+
+The option of `out_program` is `--out-program`; it is required, because the field has no default. Its value has the type of the
+field: a number, a path or text. It is JSON for a collection, and a switch for a bool. A dataclass among the
+fields adds its own options.
+
+A running stage reports to its supervisor. Without a supervisor, these functions do nothing.
+
+Commands that print for people use `run`. It takes care of their end, where a program reads only a part of their output, and of
+text of others, such as names, logs and errors in results, in which control characters are shown and not obeyed.
+"""
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import json
 import os
+import re
 import select
 import signal
-from collections.abc import Callable
-from typing import NoReturn
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING
+from typing import Any, NoReturn, TextIO, TypeVar
 
-from scripts.core import plain
+Options = TypeVar("Options")
+
+
+def option(default: Any = MISSING, *, factory: Any = MISSING, **argument: Any) -> Any:
+    """A field with its default, or what makes it, and what else argparse's add_argument is to be given: help, choices, type."""
+    return dataclasses.field(default=default, default_factory=factory, metadata=argument)
+
+
+def parse_options(kind: type[Options], words: Sequence[str] | None = None) -> Options:
+    """The options of a command of the module that declares `kind`. Exits with a message if the words are wrong."""
+    module = sys.modules[kind.__module__]
+    name = module.__spec__.name if module.__spec__ else module.__name__
+    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=module.__doc__)
+    add_options(parser, kind)
+    return options_of(kind, parser.parse_args(words))
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
+    """Add the options of `kind` to a parser."""
+    for field, hint in _option_fields(kind):
+        if _has_options(field, hint):
+            add_options(parser, hint)
+            continue
+        argument: dict[str, Any] = {"type": _converter(hint)} if hint is not bool else {"action": "store_true"}  # fmt: skip
+        if field.default is MISSING and field.default_factory is MISSING:
+            argument["required"] = True
+        else:
+            argument["default"] = argparse.SUPPRESS
+        parser.add_argument(f"--{field.name.replace('_', '-')}", **argument | field.metadata)
+
+
+def options_of(kind: type[Options], args: argparse.Namespace) -> Options:
+    """The values of the options that `add_options` has added."""
+    given = vars(args)
+    values = {
+        field.name: options_of(hint, args) if _has_options(field, hint) else given[field.name]
+        for field, hint in _option_fields(kind)
+        if field.name in given or _has_options(field, hint)
+    }
+    return kind(**values)
+
+
+def _option_fields(kind: type) -> list[tuple[dataclasses.Field, Any]]:
+    """The fields of a dataclass, with their types."""
+    hints = typing.get_type_hints(kind)
+    return [(field, hints[field.name]) for field in dataclasses.fields(kind)]
+
+
+def _has_options(field: dataclasses.Field, hint: Any) -> bool:
+    """Whether a field stands for options of its own."""
+    return dataclasses.is_dataclass(hint) and "type" not in field.metadata
+
+
+def _converter(hint: Any) -> Callable[[str], Any]:
+    """What makes a value of this type of a word; None may stand for the default."""
+    if typing.get_origin(hint) is types.UnionType:
+        [hint] = [kind for kind in typing.get_args(hint) if kind is not types.NoneType]
+    return json.loads if typing.get_origin(hint) else hint
+
+
+CHANNEL_VARIABLE = "VMFBENCH_CHANNEL"
+"""Environment variable of a stage: the file descriptor of its connection to the supervisor."""
+
+WORKING = b"working\n"
+NEXT = b"next\n"
+MARK = b"mark "
+
+
+def report_working() -> None:
+    """Report that start-up is over: the packages are imported and the work begins."""
+    _send(WORKING)
+
+
+def report_next() -> None:
+    """Report that the next of several programs begins, and restart the time limit for it."""
+    _send(NEXT)
+
+
+def report_part(name: str) -> None:
+    """Report that a part of the work begins, for the memory over time (outcome.MemorySeries)."""
+    _send(MARK + name.encode() + b"\n")
+
+
+def coordinator_requests() -> Iterator[dict[str, Any]]:
+    """The requests of a coordinator, one JSON object per line, until it closes the channel."""
+    with os.fdopen(os.dup(int(os.environ[CHANNEL_VARIABLE])), encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def answer_coordinator(message: dict[str, Any]) -> None:
+    """Send a JSON object to the coordinator."""
+    data = json.dumps(message).encode() + b"\n"
+    fd = int(os.environ[CHANNEL_VARIABLE])
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _send(message: bytes) -> None:
+    """Send a line, if there is a supervisor."""
+    if CHANNEL_VARIABLE in os.environ:
+        os.write(int(os.environ[CHANNEL_VARIABLE]), message)
+
+
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but for tab and newline, and those that change the direction of text."""
+
+
+def shown(value: str) -> str:
+    """Return text in which each control character is written as in Python: `\\x1b`."""
+    return _OBEYED.sub(lambda at: ascii(at[0])[1:-1], value)
+
+
+class Stream:
+    """A stream of text that writes control characters as `shown` does. `raw`: the one that obeys them."""
+
+    def __init__(self, raw: TextIO) -> None:
+        self.raw = raw
+
+    def write(self, value: str) -> int:
+        """Write text. Returns the number of characters of `value`."""
+        self.raw.write(shown(value))
+        return len(value)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def protect() -> None:
+    """Make standard output and standard error of this process streams of this kind."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, Stream):
+            setattr(sys, name, Stream(stream))
+
 
 UNREAD = 128 + signal.SIGPIPE
 """The exit code of a command whose output is no longer read: that of a tool which SIGPIPE ends, in a shell."""
@@ -20,7 +180,7 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     If nobody reads its output any more (`| head`), the process ends with UNREAD and without a traceback.
     Control characters in what it prints are shown and not obeyed. SIGPIPE keeps Python's handling, because it would also end a process that writes to a closed connection.
     """
-    plain.protect()
+    protect()
     try:
         try:
             code = main()

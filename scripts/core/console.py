@@ -10,14 +10,14 @@ import rich.console
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from scripts.core import plain
+from scripts.core import commands
 
 
 class Console(rich.console.Console):
-    """A console that reads no markup in text and writes its control characters as plain.text does. Styles have colours."""
+    """A console that reads no markup in text and writes its control characters as commands.shown does. Styles have colours."""
 
     def __init__(self, stderr: bool = False, file: IO[str] | None = None, **options: Any) -> None:
-        # The stream that plain.protect has replaced: this console writes control characters of its own.
+        # The stream that commands.protect has replaced: this console writes control characters of its own.
         raw = file or getattr(sys.stderr if stderr else sys.stdout, "raw", None)
         super().__init__(stderr=stderr, file=raw, markup=False, emoji=False, **options)
 
@@ -29,4 +29,4 @@ class Console(rich.console.Console):
             is_own = (
                 segment.control or segment.text == "\r"
             )  # which ends a line that is written again
-            yield segment if is_own else segment._replace(text=plain.text(segment.text))
+            yield segment if is_own else segment._replace(text=commands.shown(segment.text))

@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import IO
 
 KILL_GRACE_SECONDS = 10.0
-MACHINE_TMPDIR = "VMFBENCH_MACHINE_TMPDIR"
-"""The environment variable with the machine's folder for temporary files, of a process whose TMPDIR is its own."""
 
 # linux/prctl.h. There is no maintained library for these two calls on Python 3.11.
 _PR_SET_PDEATHSIG = 1
@@ -250,6 +248,30 @@ def run_tool(
     child.returncode = os.waitstatus_to_exitcode(wait_status)
     seconds, cpu_s = time.monotonic() - start, usage.ru_utime + usage.ru_stime
     return ToolRun(child.returncode, seconds, rss_mb(usage), cpu_s, stopped_for)
+
+
+def captured(
+    command: Sequence[str | Path], cwd: Path | None = None, timeout_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command and return how it ended, with what it printed. Raises OSError if it cannot be started, and
+    subprocess.TimeoutExpired."""
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        timeout=timeout_s,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+
+
+def require_tool(command: Sequence[str]) -> ToolRun:
+    """Run a tool as `run_tool` does. If it fails, this process ends as the tool ended."""
+    run = run_tool(command)
+    if run.returncode != 0:
+        exit_like(run.returncode)
+    return run
 
 
 def forked(work: Callable[[], bytes]) -> tuple[int, bytes]:

@@ -37,6 +37,11 @@ def closure(
     return frozenset(file for files in imports.values() for file in files)
 
 
+def of_project(modules: Iterable[str], root: Path) -> frozenset[Path]:
+    """The files under `root` of `modules` and of all modules of `scripts` that they import."""
+    return closure(modules, root, lambda name: name.split(".")[0] == "scripts")
+
+
 def names(path: Path, module: str) -> list[str]:
     """Dotted names of the modules that the file of `module` may import; for `from a import b`, a and a.b."""
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]

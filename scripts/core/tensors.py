@@ -1,11 +1,15 @@
-"""Tensors on disk between stages: `.npz` files and the signature that types them.
+"""Tensors on disk between stages: `.npz` files, the signature that types them, and parameter archives (`.irpa`).
 
 numpy has no bfloat16, so a bfloat16 tensor is stored as float32, which is exact; the signature has its
-original type. Every stage reads tensors with this module.
+original type. The reference stage writes the archive of a model's weights once, and every runtime reads it.
+Every stage reads tensors with this module.
 """
 
 from __future__ import annotations
 
+import re
+import urllib.parse
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -143,3 +147,44 @@ def native(dtype: str) -> np.dtype:
     import ml_dtypes
 
     return np.dtype(ml_dtypes.bfloat16)
+
+
+PARAMETER_SCOPE = "model"
+"""The scope of every parameter: programs refer to `#flow.parameter.named<"model"::"<key>">`."""
+
+_UNPRINTED = re.compile(r'["\\%\x00-\x1f\x7f]')
+
+
+def archive_key(name: str) -> str:
+    """The key of a weight in archives and programs: its name, in which characters that IREE does not
+    escape in a program's text (IREE 3.13) are percent-encoded."""
+    return _UNPRINTED.sub(lambda match: f"%{ord(match[0]):02X}", name)
+
+
+def weight_name(key: str) -> str:
+    """The name of the weight with this key."""
+    return urllib.parse.unquote(key)
+
+
+def write_archive(path: str | Path, weights: Iterable[tuple[str, np.ndarray]]) -> None:
+    """Write (name, uint8 bytes) pairs as an IREE parameter archive.
+
+    The bytes are referenced, not copied, until the file is written.
+    """
+    import iree.runtime as rt
+
+    index = rt.ParameterIndex()
+    for weight, data in weights:
+        index.add_buffer(archive_key(weight), data)
+    index.create_archive_file(str(path))
+
+
+def read_archive(path: str | Path) -> dict[str, np.ndarray]:
+    """Map an archive: a weight's name to its bytes (uint8, read-only, backed by the file)."""
+    import iree.runtime as rt
+
+    index = rt.ParameterIndex()
+    index.load(str(path))
+    return {
+        weight_name(k): np.frombuffer(entry.file_view, dtype=np.uint8) for k, entry in index.items()
+    }

@@ -11,7 +11,7 @@ from scripts.lowering.link import Input, Lowered
 from scripts.lowering.stablehlo import for_iree
 from scripts.sources.load_mlir import MlirModule, Program
 from scripts.torch_model.loading import LoadedModel
-from scripts.xla.unlink import UnlinkError, unlink
+from scripts.xla.client import UnlinkError, unlink
 
 OPTIONS = {"rewrites": ("all", "needed", "none")}
 REWRITES: dict[str, tuple[str, ...]] = {}

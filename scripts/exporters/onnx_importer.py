@@ -27,6 +27,7 @@ from scripts.lowering.stablehlo import for_iree
 from scripts.sources.load_onnx import OnnxModule, raised_opset, set_type
 from scripts.sources.onnx_graph import inputs
 from scripts.torch_model import convert
+from scripts.torch_model.errors import first_line
 from scripts.torch_model.loading import LoadedModel
 
 OPTIONS = {"dialect": ("torch", "stablehlo", "linalg-on-tensors")}
@@ -95,7 +96,7 @@ def _lower(model: onnx.ModelProto, dialect: str) -> str:
     try:
         imported = _imported(model)
     except onnx_importer.OnnxImportError as error:
-        raise UnsupportedProgram(f"torch-mlir's ONNX importer: {_first_line(error)}") from error
+        raise UnsupportedProgram(f"torch-mlir's ONNX importer: {first_line(error)}") from error
     try:
         _run(imported, _TO_BACKEND_IR)
     except compiler_utils.TorchMlirCompilerError as error:
@@ -288,7 +289,3 @@ def _alone(
     alone = onnx.helper.make_model(graph, opset_imports=model.opset_import)
     alone.ir_version = model.ir_version
     return alone
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0]

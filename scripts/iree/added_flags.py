@@ -10,10 +10,42 @@ float32 models have float64 inside (scalars, and what a frontend widens), which 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from scripts.iree import tuning_spec
+SPEC_FLAG = "--iree-codegen-tuning-spec-path"
+"""The flag of iree-compile that takes the file of a tuning spec."""
+SPEC_COPY = "tuning_spec.mlir"
+"""The file's name in a reproducer."""
+SERIAL = "--mlir-disable-threading"
+"""The flag with which iree-compile works on one dispatch at a time."""
+
+
+def serial(flags: Iterable[str]) -> list[str]:
+    """The flag that a compilation needs if its flags name a tuning spec.
+
+    With several threads, iree-compile 3.13 hangs at times (2 of 52 compilations of one program): a thread reads the spec
+    under a lock, takes another dispatch while it waits for a part of that, and wants the lock again
+    (IREECodegenDialect::getOrLoadTransformLibraryModule; https://github.com/iree-org/iree/issues/22842 is similar).
+    """
+    return [SERIAL] if named_spec(flags) else []
+
+
+def named_spec(flags: Iterable[str]) -> Path | None:
+    """The tuning spec that flags of iree-compile name; None if they name none. Of several, the compiler takes the last."""
+    values = [
+        value for name, _, value in (flag.partition("=") for flag in flags) if name == SPEC_FLAG
+    ]
+    return Path(values[-1]) if values else None
+
+
+def in_bundle(flags: Iterable[str]) -> list[str]:
+    """Flags with the copy of the spec in a reproducer in place of the file that they name."""
+    return [
+        f"{SPEC_FLAG}={SPEC_COPY}" if flag.partition("=")[0] == SPEC_FLAG else flag
+        for flag in flags
+    ]
+
 
 _DEMOTE = "--iree-input-demote-f64-to-f32"
 _BYTECODE = b"ML\xefR"
@@ -22,7 +54,7 @@ _TENSOR = re.compile(r"tensor<(?:[^>]*x)?f64>")
 
 def of(program: Path, given: Sequence[str] = ()) -> list[str]:
     """The flags that a program needs where `given` are those of its target."""
-    return [*keeping_float64(_text(program), given), *tuning_spec.serial(given)]
+    return [*keeping_float64(_text(program), given), *serial(given)]
 
 
 def keeping_float64(program: str, given: Sequence[str] = ()) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.core import atomic, tensors
-from scripts.core.archive import SCOPE
+from scripts.core.tensors import PARAMETER_SCOPE
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import Module, runtime_flags
 from scripts.iree.tools import tool
@@ -25,7 +25,7 @@ def command_line(module: Module, inputs: Sequence[str], threads: int) -> list[st
     return [
         tool("iree-benchmark-module"),
         f"--module={openable(module.vmfb)}",
-        *([f"--parameters={SCOPE}={module.weights}"] if module.weights else []),
+        *([f"--parameters={PARAMETER_SCOPE}={module.weights}"] if module.weights else []),
         f"--function={module.function}",
         f"--device={module.device}",
         *runtime_flags(module.device, threads),

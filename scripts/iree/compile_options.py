@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.core.options import option
+from scripts.core.commands import option
 from scripts.iree import added_flags, tools
 from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags, release_of, renamed
 

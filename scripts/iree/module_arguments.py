@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.core.options import option
+from scripts.core.commands import option
 from scripts.iree import benchmark
 from scripts.iree.session import Module, NoDevice, device_info
 from scripts.timing import arguments as timing_arguments

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import archive
-from scripts.core.archive import SCOPE
+from scripts.core import tensors
 from scripts.core.dimensions import Dimension, problems
 from scripts.core.machine import cpu_name
+from scripts.core.tensors import PARAMETER_SCOPE
 from scripts.iree.backends import allocator_flags, driver_of, runs_on_cpu
 
 
@@ -177,9 +177,9 @@ def _modules(
     if not held:
         index.load(str(weights))
     else:
-        for name, data in {**archive.read(weights), **held}.items():
-            index.add_buffer(archive.key(name), np.ascontiguousarray(data))
-    provider = index.create_provider(scope=SCOPE)
+        for name, data in {**tensors.read_archive(weights), **held}.items():
+            index.add_buffer(tensors.archive_key(name), np.ascontiguousarray(data))
+    provider = index.create_provider(scope=PARAMETER_SCOPE)
     return [rt.create_io_parameters_module(instance, provider), hal, program]
 
 
@@ -205,7 +205,7 @@ def load_command(flags: Sequence[str]) -> Callable[[], object]:
     rt.flags.parse_flags(*others)
     device = _device(given["--device"], given.get("--device_allocator"))
     instance = rt.VmInstance()
-    weights = given.get("--parameters", "").removeprefix(f"{SCOPE}=")
+    weights = given.get("--parameters", "").removeprefix(f"{PARAMETER_SCOPE}=")
     vmfb = Path(given["--module"])
     modules = _modules(instance, device, vmfb, Path(weights) if weights else None)
     context = rt.VmContext(instance, modules)

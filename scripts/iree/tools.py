@@ -10,7 +10,7 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import exits
+from scripts.core import exits, process
 
 _PROGRAMS = ("iree/compiler/_mlir_libs", "iree/_runtime_libs")
 """Folders below site-packages in which the wheels install their programs."""
@@ -41,6 +41,14 @@ def program(name: str, environment: Path) -> Path | None:
     return None
 
 
+def printed(name: str, *words: str) -> str:
+    """Return what a tool prints. Exits with its message if it fails."""
+    done = process.captured([tool(name), *words])
+    if done.returncode:
+        exits.fail(f"{name}: {done.stderr.strip() or done.returncode}")
+    return done.stdout
+
+
 @dataclass(frozen=True)
 class Compiled:
     """How a Compiler ended. `returncode`: negative for a signal, None at the time limit. `log`: what it printed."""
@@ -60,14 +68,10 @@ class Compiler:
         """Compile a program into the file `out`."""
         (self.folder / "program.mlir").write_text(text, encoding="utf-8")
         try:
-            done = subprocess.run(
+            done = process.captured(
                 [tool("iree-compile"), *self.flags, "program.mlir", "-o", str(out)],
-                cwd=self.folder,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=limit_s,
-                check=False,
+                self.folder,
+                limit_s,
             )
         except subprocess.TimeoutExpired:
             return Compiled(None, "")
@@ -78,7 +82,7 @@ def parse_problem(program: Path) -> str:
     """Return why the tools of this environment cannot read a program, which the pinned version has written; "" if they
     can. iree-opt without passes parses and verifies a program."""
     command = [tool("iree-opt"), str(program), "-o", "/dev/null"]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    done = process.captured(command)
     if done.returncode == 0:
         return ""
     error = _ERROR.search(done.stderr)
@@ -88,10 +92,10 @@ def parse_problem(program: Path) -> str:
 def version(compiler: Path) -> str:
     """Return what iree-compile says about its version, with its commit, or "" if it cannot be run."""
     try:
-        said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+        done = process.captured([compiler, "--version"])
+    except OSError:
         return ""
-    return said.stdout.strip()
+    return "" if done.returncode else done.stdout.strip()
 
 
 SAID = "tools.json"

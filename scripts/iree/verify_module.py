@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.core import channel, exits, process, tensors
+from scripts.core import commands, exits, process, tensors
 from scripts.core.machine import physical_cores
-from scripts.iree import benchmark
+from scripts.iree import benchmark, vulkan_profile
 from scripts.iree.backends import runs_on_cpu
-from scripts.iree.session import Module, Session, WrongSizes
+from scripts.iree.session import Module, NoDevice, Session, WrongSizes, device_info
 from scripts.timing.measurement import Run, Verification, Verified
 from scripts.verify import torch_same, train_results
 from scripts.verify.verify import Check, follow_generation, verify
@@ -28,6 +28,18 @@ class Files:
     inputs: Path
     raw_inputs: Path
     out: Path
+
+
+def require_device(module: Module, threads: int) -> str:
+    """The name of the device that a module runs on. Exits if this machine does not have it, or it lacks what the module was
+    compiled for."""
+    try:
+        device = device_info(module.device, threads)
+    except NoDevice as error:
+        exits.fail(f"no device {module.device}: {error}", exits.UNAVAILABLE)
+    if lacking := vulkan_profile.lacking(module.vmfb, module.device, device["path"]):
+        exits.fail(f"{exits.LACKS_PROFILE}: {device['name']} lacks {lacking}", exits.UNAVAILABLE)
+    return device["name"]
 
 
 def verify_module(
@@ -51,14 +63,14 @@ def verify_module(
     types = check.read_signature().inputs
     stored = tensors.load_npz(files.inputs)
     inputs = [tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(types)]
-    channel.working()
+    commands.report_working()
     # A slow device may be stopped at any point: the log shows how far it came.
-    channel.mark("load")
+    commands.report_part("load")
     print(f"loading on {device_name}", flush=True)
     process.reset_peak_rss()
     session = Session(module, threads)
     print(f"loaded in {session.load_s:.3f} s; first call", flush=True)
-    channel.mark("first call")
+    commands.report_part("first call")
     try:
         outputs, first_call_s = session.call(inputs)
     except WrongSizes as error:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.torch_model import trees
+from scripts.torch_model import convert
 from scripts.torch_model.loading import LoadedModel
 
 PREFIX = "model."
@@ -44,7 +44,7 @@ class FlatModel(torch.nn.Module):
     def flat_results(self, *inputs: torch.Tensor):
         """The model's own outputs; `inputs` as in `LoadedModel.inputs`."""
         # Numbers and None among the outputs are not results of a program.
-        return [t for _, t in trees.flat_tensors(self.called(inputs))]
+        return [t for _, t in convert.flat_tensors(self.called(inputs))]
 
     def called(self, inputs: Sequence[torch.Tensor]) -> Any:
         """What the model returns for these inputs."""

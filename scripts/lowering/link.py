@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import archive
-from scripts.core.archive import SCOPE
-from scripts.core.tensors import TensorType
+from scripts.core import tensors
+from scripts.core.tensors import PARAMETER_SCOPE, TensorType
 from scripts.lowering import locations
 from scripts.lowering.locations import Origins
 
@@ -224,7 +223,7 @@ class _Linker:
         ir = self.ir
         key = argument.type.name
         # The name of a weight may already be in use in the program.
-        symbol = f"{SCOPE}.{key}" if key in self.taken else key
+        symbol = f"{PARAMETER_SCOPE}.{key}" if key in self.taken else key
         self.symbols[key] = symbol
         kind = argument.type.mlir
         ir.Operation.create(
@@ -234,7 +233,7 @@ class _Linker:
                 "sym_visibility": ir.StringAttr.get("private"),
                 "type": ir.TypeAttr.get(ir.Type.parse(kind)),
                 "initial_value": ir.Attribute.parse(
-                    f'#flow.parameter.named<"{SCOPE}"::"{archive.key(key)}"> : {kind}'
+                    f'#flow.parameter.named<"{PARAMETER_SCOPE}"::"{tensors.archive_key(key)}"> : {kind}'
                 ),
             },
             ip=top,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic
+from scripts.core import atomic, process
 from scripts.iree.tools import tool
 from scripts.lowering.locations import Locations, below, lines_of
 
@@ -70,7 +70,7 @@ def _of_crash(program: Path, flags: Sequence[str], origins: dict[int, str]) -> s
             *(str(program), "-o", "/dev/null"),
         ]  # fmt: skip
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SEARCH_S, check=False)  # fmt: skip
+            done = process.captured(command, timeout_s=SEARCH_S)
         except subprocess.TimeoutExpired:
             return f"operator not known: a second compilation took more than {SEARCH_S} s"
         crashed = _CRASHED.search(done.stderr)

@@ -297,7 +297,7 @@ def _kernels_transposed_first(ir: Any, module: Any, weights: Collection[int]) ->
     IREE lowers StableHLO's convolutions to ones with kernels in the order height, width, inputs, outputs. For inference, it
     reorders the kernel once, when the module is loaded. Where weights change between calls, it reads the kernel in
     PyTorch's order inside the convolution, which makes a step of `conv` 2.7 times as long
-    (docs/performance.md#training-steps).
+    (docs/training.md#what-works).
 
     `weights`: positions of the arguments of the public function that change between calls. Not with groups, nor where a kernel has one value
     per channel: that is a matrix product, whose operands IREE packs. The kernels are transposed at the start of the function, and

@@ -1,6 +1,14 @@
 """Cells: what a job of a stage works on. Names, paths, patterns and globs of cells are derived here.
 
-PATTERNS declares the axes of each kind of cell.
+PATTERNS declares the axes of each kind of cell. Parts of names tell variants of what the configuration declares:
+
+- Where `measure.threads` is a list, each target and baseline of a CPU has an entry per number, `llvm-cpu+2-threads`. What does not
+  depend on threads is shared: references, programs, and the modules that IREE compiles for `llvm-cpu`.
+- A toolchain is versions, wheels or local builds of packages, where they differ from those that envs/ pins. For each target whose
+  environment it changes there is an entry `llvm-cpu@<toolchain>`, and the same for frontends. What it does not change is shared.
+- Where `tests` has `train`, each frontend whose exporter captures training steps has an entry `<frontend>+train`, which exports
+  the training step of a model: `bert/torchmlir-torch+train/llvm-cpu`.
+- The program of `<frontend>+dynamic` is for all sizes of a model (matrix/entries.py).
 """
 
 from __future__ import annotations
@@ -10,12 +18,11 @@ import enum
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from scripts.matrix import threads, toolchains
-from scripts.matrix.precision import TESTS
+from scripts.matrix.choices import TESTS
 
 
 class Kind(enum.StrEnum):
@@ -65,7 +72,7 @@ PATTERNS = {
 
 _NAME = "[^/@]+"
 _VARIED = "[^/@]+(?:@[^/@]+)?"
-"""A name that may end with `@<toolchain>` (matrix/toolchains.py)."""
+"""A name that may end with `@<toolchain>`."""
 CONSTRAINTS = {
     "env": _VARIED,
     "batch": _NAME,
@@ -88,10 +95,10 @@ OF_BATCHES = tuple(kind for kind in Kind if "batch" in AXES[kind])
 """The kinds of cell that have operator problems."""
 
 TRAIN_SUFFIX = "+train"
-"""The end of the name of a frontend that exports training steps (matrix/training.py), without its toolchain."""
+"""The end of the name of a frontend that exports training steps, without its toolchain."""
 
 DYNAMIC_SUFFIX = "+dynamic"
-"""The end of the name of a frontend or baseline whose programs are for all sizes of a model (matrix/dynamic.py), without its
+"""The end of the name of a frontend or baseline whose programs are for all sizes of a model, without its
 toolchain and number of threads."""
 
 SIZES = "~"
@@ -116,12 +123,17 @@ def stands_on(kind: Kind, other: Kind) -> bool:
 
 def frontend_test(frontend: str) -> str:
     """The test whose programs a frontend exports, by its name: eval or train."""
-    return "train" if toolchains.base(frontend).endswith(TRAIN_SUFFIX) else "eval"
+    return "train" if without_toolchain(frontend).endswith(TRAIN_SUFFIX) else "eval"
 
 
 def is_dynamic(name: str) -> bool:
     """Whether the programs of a frontend or baseline are for all sizes of a model, by its name."""
-    return threads.shared(toolchains.base(name)).endswith(DYNAMIC_SUFFIX)
+    return without_threads(without_toolchain(name)).endswith(DYNAMIC_SUFFIX)
+
+
+def of_this_size(name: str) -> str:
+    """The name of the row with the program for one size, by that of a row whose program is for all sizes; of another row its own."""
+    return name.replace(DYNAMIC_SUFFIX, "", 1)
 
 
 def without_sizes(model: str) -> str:
@@ -176,14 +188,14 @@ class Cell:
 
     @property
     def threads(self) -> int | None:
-        """The number of threads that it is of, where `measure.threads` lists several (matrix/threads.py)."""
-        return threads.of(self.target or self.baseline or self.device)
+        """The number of threads that it is of, where `measure.threads` lists several."""
+        return threads_of(self.target or self.baseline or self.device)
 
     @property
     def toolchain(self) -> str:
-        """The toolchain that it is of, by its target, frontend or environment (matrix/toolchains.py)."""
-        named = (toolchains.of(name) for name in (self.target, self.frontend, self.env))
-        return next((name for name in named if name != toolchains.PINNED), toolchains.PINNED)
+        """The toolchain that it is of, by its target, frontend or environment."""
+        named = (toolchain_of(name) for name in (self.target, self.frontend, self.env))
+        return next((name for name in named if name != PINNED), PINNED)
 
     def by_axis(self) -> dict[str, str]:
         """Values by the names of axes."""
@@ -199,7 +211,7 @@ class Cell:
             lacking = next(axis for axis, value in values.items() if not value)
             raise ValueError(f"a cell of kind {self.kind} is of no {lacking}, which {kind} needs")
         if kind is Kind.MODULE:
-            values["target"] = threads.shared(self.target)
+            values["target"] = without_threads(self.target)
         return Cell.of(kind, **values)
 
     @property
@@ -265,3 +277,102 @@ CELL: dict[str, Any] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the option `--cell` to a verb's parser."""
     parser.add_argument("--cell", default=[], **CELL)
+
+
+_THREADS = re.compile(r"\+([1-9][0-9]*)-threads(?=[/@]|$)")
+
+
+def thread_numbers(measure: Mapping[str, Any]) -> tuple[int, ...]:
+    """The list `threads` of the section `measure`; empty if it is a number or not set."""
+    declared = measure.get("threads")
+    return tuple(map(int, declared)) if isinstance(declared, list) else ()
+
+
+def most_threads(measure: Mapping[str, Any]) -> int:
+    """The largest number of threads of any measurement; 1 if none is set."""
+    return max(thread_numbers(measure), default=measure.get("threads") or 1)
+
+
+def with_threads(name: str, number: int | None) -> str:
+    """The name of an entry for a number of threads; None: the one that is not of a number."""
+    return name if number is None else f"{name}+{number}-threads"
+
+
+def threads_of(name: str) -> int | None:
+    """The number of threads in the name of an entry; None if it has none."""
+    match = _THREADS.search(name)
+    return int(match[1]) if match else None
+
+
+def without_threads(name: str) -> str:
+    """The name of an entry or a cell without its number of threads, with its toolchain."""
+    return _THREADS.sub("", name)
+
+
+PINNED = "pinned"
+"""The name of the toolchain that envs/ pins."""
+TOOLCHAIN_SEPARATOR = "@"
+"""Between the name of an entry or environment and that of a toolchain."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What a toolchain changes.
+
+    `packages`: by name (PEP 503) a version, the URL of a wheel, or its absolute path. `builds`: folders of
+    trees by project (iree, torch-mlir). `find_links`: pages and folders in which packages are looked up
+    besides the index. `envs`: the environments of envs/ that it changes; none for `pinned`.
+    """
+
+    name: str
+    packages: dict[str, str] = field(default_factory=dict)
+    builds: dict[str, str] = field(default_factory=dict)
+    find_links: tuple[str, ...] = ()
+    envs: tuple[str, ...] = ()
+
+    def of_env(self, env: str) -> str:
+        """The name of the environment that it has in place of one of envs/."""
+        return f"{env}{TOOLCHAIN_SEPARATOR}{self.name}" if env in self.envs else env
+
+    def takes(self, *envs: str) -> bool:
+        """Whether entries with these environments belong together in this toolchain: each is its own, or shared by it."""
+        return all(env == self.of_env(without_toolchain(env)) for env in envs)
+
+
+def without_toolchain(name: str) -> str:
+    """The name of an entry or environment without its toolchain."""
+    return name.partition(TOOLCHAIN_SEPARATOR)[0]
+
+
+def toolchain_of(name: str) -> str:
+    """The toolchain in the name of an entry or environment."""
+    return name.partition(TOOLCHAIN_SEPARATOR)[2] or PINNED
+
+
+def pinned_toolchain() -> dict[str, Toolchain]:
+    """The toolchains of a run that selects none."""
+    return {PINNED: Toolchain(PINNED)}
+
+
+EVAL, TRAIN = "eval", "train"
+REFERENCES = {EVAL: "reference", TRAIN: "gradients"}
+"""The stage that makes what the programs of a test start from and are compared with."""
+
+
+def declared_frontend(frontend: str) -> str:
+    """The name of a frontend's entry in the configuration."""
+    return without_toolchain(frontend).removesuffix(TRAIN_SUFFIX).removesuffix(DYNAMIC_SUFFIX)
+
+
+def without_test(frontend: str) -> str:
+    """The name of a frontend without its test, with its toolchain."""
+    return frontend.replace(TRAIN_SUFFIX, "", 1)
+
+
+def frontend_like(frontend: str, entry: str, toolchain: str) -> str:
+    """The name of another entry of the configuration for the test of `frontend`, in a toolchain; for all sizes of a model, if
+    `frontend` is."""
+    suffix = TRAIN_SUFFIX if frontend_test(frontend) == TRAIN else ""
+    suffix += DYNAMIC_SUFFIX if is_dynamic(frontend) else ""
+    at = "" if toolchain == PINNED else f"{TOOLCHAIN_SEPARATOR}{toolchain}"
+    return f"{entry}{suffix}{at}"

@@ -12,23 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from scripts.iree.backends import BACKENDS, driver_of
-from scripts.matrix import (
-    cell,
-    dynamic,
-    feature,
-    models,
-    plugins,
-    reading,
-    threads,
-    toolchains,
-    training,
-)
+from scripts.matrix import cell, feature, models, plugins, reading
 from scripts.matrix.cell import Kind
-from scripts.matrix.entries import Baseline, Frontend, Model, Target, by_threads, of_tests
+from scripts.matrix.choices import POLICY, TESTS
+from scripts.matrix.entries import (
+    Baseline,
+    Frontend,
+    Model,
+    Target,
+    by_threads,
+    of_tests,
+    size_problems,
+    with_dynamic_baselines,
+    with_dynamic_frontends,
+)
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.precision import POLICY, TESTS
 from scripts.sources.source import MODEL_KINDS
+from scripts.torch_model.arguments import Optimizer
 
 # The kinds of files that entries name, and their folders.
 _FOLDERS = {
@@ -36,6 +37,14 @@ _FOLDERS = {
     "exporter": (plugins.EXPORTERS, ".py"),
     "runtime": (plugins.RUNTIMES, ".py"),
 }
+
+_ADAM = ("lr", "betas", "eps", "weight_decay", "amsgrad")
+_OPTIMIZER_ARGUMENTS = {
+    "SGD": ("lr", "momentum", "weight_decay", "nesterov"),
+    "Adam": _ADAM,
+    "AdamW": _ADAM,
+}
+"""The arguments that `train` takes for each optimizer of torch.optim, by name."""
 
 
 def problems(draft: Draft, programs: Mapping[str, Frontend]) -> Iterator[str]:
@@ -58,10 +67,10 @@ def problems(draft: Draft, programs: Mapping[str, Frontend]) -> Iterator[str]:
                 f"on {', '.join(drivers)}"
             )
     yield from _reserved_problems(known)
-    yield from training.problems(config.get("train", {}))
+    yield from _train_problems(config.get("train", {}))
     for model in known["models"].values():
         if model.dynamic and cell.without_sizes(model.name) == model.name:
-            yield from dynamic.problems(model)
+            yield from size_problems(model)
     yield from _file_problems("reference", "env", config["reference"]["env"], draft.root)
 
 
@@ -156,7 +165,7 @@ def _reserved_problems(known: Mapping[str, Collection[str]]) -> Iterator[str]:
     for name in known["frontends"]:
         if name in reserved:
             yield f"frontends.{name}: found {reserved[name]}, expected another name"
-        if name.endswith(training.SUFFIX):
+        if name.endswith(cell.TRAIN_SUFFIX):
             yield (
                 f"frontends.{name}: found the end of the name of a frontend of training steps, "
                 "expected another name"
@@ -168,11 +177,21 @@ def _reserved_problems(known: Mapping[str, Collection[str]]) -> Iterator[str]:
                 "expected another name"
             )
     for kind, names in known.items():
-        for name in filter(threads.of, names):
+        for name in filter(cell.threads_of, names):
             yield (
                 f"{kind}.{name}: found the end of a name of a number of threads, "
                 "expected another name"
             )
+
+
+def _train_problems(train: Mapping[str, Any]) -> Iterator[str]:
+    """Error messages about an entry `train` that torch.optim would refuse in every training step."""
+    name = train.get("name", Optimizer.name)
+    for key in train:
+        if key not in ("name", *_OPTIMIZER_ARGUMENTS[name]):
+            yield f"train.{key}: {reading.unknown(f'argument of {name}', key, _OPTIMIZER_ARGUMENTS[name])}"
+    if name == "SGD" and train.get("nesterov") and not train.get("momentum"):
+        yield "train.nesterov: found true, expected with a momentum above 0"
 
 
 def _expect_problems(draft: Draft) -> Iterator[str]:
@@ -182,16 +201,16 @@ def _expect_problems(draft: Draft) -> Iterator[str]:
     declared.
     """
     expect, known = draft.config.get("expect", {}), draft.known
-    numbers = threads.numbers(draft.config["measure"])
+    numbers = cell.thread_numbers(draft.config["measure"])
     # One that is in runs by default for some kinds of models only has cells of the others too.
     declared_ones = {
         name: dataclasses.replace(one, sources=MODEL_KINDS)
         for name, one in known["baselines"].items()
     }
-    baselines = dynamic.baselines(declared_ones, known["models"].values(), draft.root)
+    baselines = with_dynamic_baselines(declared_ones, known["models"].values(), draft.root)
     everything = Matrix(
         models=known["models"],
-        frontends=dynamic.frontends(
+        frontends=with_dynamic_frontends(
             of_tests(known["frontends"], TESTS, draft.root), known["models"].values(), draft.root
         ),
         targets=known["targets"] | by_threads(known["targets"], numbers),
@@ -210,7 +229,7 @@ def _expect_problems(draft: Draft) -> Iterator[str]:
         return "" if any(fnmatchcase(name, match[1]) for name in declared) else match[0]
 
     for pattern in expect:
-        plain = re.sub(f"{toolchains.SEPARATOR}([^/]*)", known_toolchain, pattern)
+        plain = re.sub(f"{cell.TOOLCHAIN_SEPARATOR}([^/]*)", known_toolchain, pattern)
         among = cells if plain == pattern else of_iree
         if not any(fnmatchcase(name, plain) for name in among):
             yield f"expect.{pattern}: matches no cell of the matrix"

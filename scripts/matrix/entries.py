@@ -1,20 +1,29 @@
-"""The entries of a matrix: models, frontends, targets and baselines."""
+"""The entries of a matrix: models, frontends, targets and baselines.
+
+An entry of the configuration gives several where tests, toolchains, numbers of threads or sizes do. For programs of all sizes of
+some options, a model whose entry has `dynamic` has a variant for each listed size: `bert~16` and `bert~128`, with a reference of its own. Each
+frontend whose exporter declares DYNAMIC has an entry `<frontend>+dynamic` beside it. Its program is that of `bert`, exported
+and compiled once; each variant calls it: `bert~16/torchmlir-torch+dynamic/llvm-cpu`. Runtimes that compile for a model have an
+entry `<baseline>+dynamic`, which compiles for any size.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from scripts.core.dimensions import Sizes
 from scripts.iree.backends import BACKENDS, runs_on_cpu
-from scripts.matrix import cell, plugins, threads, training
+from scripts.matrix import cell, plugins
+from scripts.matrix.cell import PINNED, TOOLCHAIN_SEPARATOR, Toolchain
 from scripts.matrix.stage import IREE_ENV
-from scripts.matrix.toolchains import PINNED, SEPARATOR, Toolchain
 from scripts.matrix.ways import Hang, Remedy, Variant
+from scripts.sources.registry import source_of
 from scripts.sources.source import ModelKind
 
 NODE = "cpu"
@@ -30,7 +39,7 @@ class Model:
 
     `source`: what its file gives (sources/source.py). `torchbench` is its name in a TorchBench file. `skip` is the reason if that file excludes the model,
     `skip_train` the reason if it excludes training. `broken` is the error message if the model's file
-    cannot be used. `dynamic`: the options of which there are programs for all sizes (matrix/dynamic.py).
+    cannot be used. `dynamic`: the options of which there are programs for all sizes.
     """
 
     name: str
@@ -69,8 +78,8 @@ class Model:
 
 @dataclass(frozen=True)
 class Frontend:
-    """A lowering path from a model of these sources to a program, for a test of precision.TESTS. The name of one for training ends
-    with `+train` (matrix/training.py). With a toolchain that changes its environment, its name and
+    """A lowering path from a model of these sources to a program, for a test of choices.TESTS. The name of one for training ends
+    with `+train`. With a toolchain that changes its environment, its name and
     that of the environment end with `@<toolchain>`."""
 
     name: str
@@ -166,7 +175,7 @@ class Target:
     def by_path(self, model: Model, frontend: str) -> Target:
         """Return the target (with its overrides for a model) for the program of a frontend: with the overrides for
         training steps, if it is one, or the kept result of tuning, if that is for this frontend."""
-        if cell.frontend_test(frontend) == training.TRAIN:
+        if cell.frontend_test(frontend) == cell.TRAIN:
             return self._with(one.train for one in self.overrides if one.is_for(model))
         choice = self.choices.get(model.name)
         if choice is None or choice.frontend != frontend:
@@ -178,7 +187,7 @@ class Target:
     def takes(self, model: Model, frontend: Frontend) -> bool:
         """Whether a program is compiled for this target, by the globs of its entry. The name of a model's
         family matches all of its variants."""
-        return cell.selects(self.frontends, training.path(frontend.name)) and cell.selects(
+        return cell.selects(self.frontends, cell.declared_frontend(frontend.name)) and cell.selects(
             self.models, model.name, model.family
         )
 
@@ -202,14 +211,14 @@ def of_tests(
 ) -> dict[str, Frontend]:
     """Return the frontends of each test by name. An exporter that does not export training steps has none of
     `train`. `root`: the folder of scripts/."""
-    found = dict(frontends) if training.EVAL in tests else {}
-    for one in frontends.values() if training.TRAIN in tests else ():
+    with_tests = dict(frontends) if cell.EVAL in tests else {}
+    for frontend in frontends.values() if cell.TRAIN in tests else ():
         # What is wrong with an exporter's file is said by the checks of entries.
         with contextlib.suppress(OSError, plugins.DeclarationError):
-            if training.TRAIN in plugins.exporter(one.exporter, root).tests:
-                name = one.name + training.SUFFIX
-                found[name] = dataclasses.replace(one, name=name, test=training.TRAIN)
-    return found
+            if cell.TRAIN in plugins.exporter(frontend.exporter, root).tests:
+                name = frontend.name + cell.TRAIN_SUFFIX
+                with_tests[name] = dataclasses.replace(frontend, name=name, test=cell.TRAIN)
+    return with_tests
 
 
 Varied = TypeVar("Varied", Frontend, Target)
@@ -222,7 +231,9 @@ def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> di
     for entry in entries.values():
         for one in chosen.values():
             env = one.of_env(entry.env)
-            name = entry.name if env == entry.env else f"{entry.name}{SEPARATOR}{one.name}"
+            name = (
+                entry.name if env == entry.env else f"{entry.name}{TOOLCHAIN_SEPARATOR}{one.name}"
+            )
             toolchain = PINNED if env == entry.env else one.name
             found[name] = dataclasses.replace(entry, name=name, env=env, toolchain=toolchain)
     return found
@@ -230,7 +241,7 @@ def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> di
 
 @dataclass(frozen=True)
 class Baseline:
-    """A runtime on a device, in a precision (precision.PRECISIONS, or the policy `torchbench`), under
+    """A runtime on a device, in a precision (choices.PRECISIONS, or the policy `torchbench`), under
     XLA flags. It runs models of these sources; with `program`, what the first of these frontends that takes a model's source exports.
 
     `compile`: arguments of torch.compile that differ from this project's defaults.
@@ -278,11 +289,11 @@ Timed = TypeVar("Timed", Target, Baseline)
 
 
 def by_threads(entries: Mapping[str, Timed], numbers: Collection[int]) -> dict[str, Timed]:
-    """Return the entries by name: those of a CPU once for each of these numbers of threads (matrix/threads.py)."""
+    """Return the entries by name: those of a CPU once for each of these numbers of threads."""
     found: dict[str, Timed] = {}
     for entry in entries.values():
         for number in numbers if numbers and entry.on_cpu else (None,):
-            name = threads.named(entry.name, number)
+            name = cell.with_threads(entry.name, number)
             found[name] = dataclasses.replace(entry, name=name)
     return found
 
@@ -297,3 +308,71 @@ class Override:
     skip: str = ""
     precision: str | None = None
     tolerance: dict[str, Any] = field(default_factory=dict)
+
+
+DYNAMIC = "dynamic"
+"""The key of an entry of `models`, and the argument of torch.compile."""
+
+
+def variants_of_sizes(model: Model) -> Iterator[Model]:
+    """Yield the variants of a model: one for each combination of the listed sizes of its options, none without such options."""
+    if not model.dynamic:
+        return
+    for values in itertools.product(*(sizes.values for sizes in model.dynamic.values())):
+        sizes = dict(zip(model.dynamic, values, strict=True))
+        name = f"{model.name}{cell.SIZES}{'-'.join(map(str, values))}"
+        options = source_of(model.file).with_sizes(model.options, sizes)
+        yield dataclasses.replace(model, name=name, options=options)
+
+
+def size_problems(model: Model) -> Iterator[str]:
+    """Yield error messages about the sizes of a model."""
+    for option, sizes in model.dynamic.items():
+        place = f"{model.where}.{DYNAMIC}.{option}"
+        for value in sizes.values:
+            if not sizes.allows(value):
+                yield f"{place}.values: found {value}, expected {sizes}"
+        own = source_of(model.file).sizes(model.options).get(option)
+        if isinstance(own, int) and not sizes.allows(own):
+            yield f"{model.where}.{option}: found {own}, expected {sizes}, as {place} says"
+        if len(sizes.probes()) < 2:
+            yield f"{place}: found {sizes}, expected two sizes or more; set the option itself to a single one"
+
+
+def with_dynamic_frontends(
+    entries: Mapping[str, Frontend], models: Iterable[Model], root: Path = plugins.ROOT
+) -> dict[str, Frontend]:
+    """Return the entries, and those for all sizes where a model has them. `root`: the folder of scripts/."""
+    with_dynamic = dict(entries)
+    for frontend in entries.values() if _any_dynamic(models) else ():
+        # What is wrong with an exporter's file is said by the checks of entries.
+        with contextlib.suppress(OSError, plugins.DeclarationError):
+            if frontend.test == "eval" and plugins.exporter(frontend.exporter, root).dynamic:
+                name = frontend.name + cell.DYNAMIC_SUFFIX
+                with_dynamic[name] = dataclasses.replace(frontend, name=name)
+    return with_dynamic
+
+
+def with_dynamic_baselines(
+    entries: Mapping[str, Baseline], models: Iterable[Model], root: Path = plugins.ROOT
+) -> dict[str, Baseline]:
+    """Return the baselines, and those for all sizes where a model has them: of runtimes that take arguments of torch.compile, without
+    own ones. `root`: the folder of scripts/."""
+    with_dynamic = dict(entries)
+    for baseline in entries.values() if _any_dynamic(models) else ():
+        with contextlib.suppress(OSError, plugins.DeclarationError):
+            if "compile" in plugins.runtime(baseline.runtime, root).takes and not baseline.compile:
+                name = baseline.name + cell.DYNAMIC_SUFFIX
+                with_dynamic[name] = dataclasses.replace(
+                    baseline, name=name, compile={DYNAMIC: True}
+                )
+    return with_dynamic
+
+
+def is_for_sizes(entry: Frontend | Baseline, model: Model, test: str = "eval") -> bool:
+    """Whether an entry is for a test of a model: one for all sizes is for forward passes of models that have them."""
+    return not cell.is_dynamic(entry.name) or (bool(model.dynamic) and test == "eval")
+
+
+def _any_dynamic(models: Iterable[Model]) -> bool:
+    return any(model.dynamic for model in models)

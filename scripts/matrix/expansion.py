@@ -11,19 +11,9 @@ from typing import Any
 import msgspec
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import (
-    cell,
-    checks,
-    dynamic,
-    entries,
-    feature,
-    models,
-    plugins,
-    reading,
-    stages,
-    threads,
-    toolchains,
-)
+from scripts.matrix import cell, checks, entries, feature, models, plugins, reading, stages
+from scripts.matrix.cell import EVAL
+from scripts.matrix.choices import TESTS
 from scripts.matrix.entries import (
     Baseline,
     Frontend,
@@ -32,13 +22,13 @@ from scripts.matrix.entries import (
     by_threads,
     of_tests,
     varied,
+    with_dynamic_baselines,
+    with_dynamic_frontends,
 )
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.plugins import Exporter, Runtime
-from scripts.matrix.precision import TESTS
 from scripts.matrix.reading import ConfigError
-from scripts.matrix.training import EVAL
 from scripts.sources.source import MODEL_KINDS, ModelKind
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
@@ -62,11 +52,11 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     programs = entries.programs(chosen["baselines"].values(), chosen["models"].values(), there)
     programs |= {name: there[name] for name in named_by_remedies if name in there}
     problems += [*checks.problems(draft, programs)]
-    taken = toolchains.pinned()
+    toolchains = cell.pinned_toolchain()
     for read in feature.hooks("toolchains"):
-        taken = read(draft)
-    numbers = threads.numbers(config["measure"])
-    problems += _tuned_for_one(chosen["targets"], [*taken], numbers)
+        toolchains = read(draft)
+    numbers = cell.thread_numbers(config["measure"])
+    problems += _tuned_for_one(chosen["targets"], [*toolchains], numbers)
     if problems:
         raise ConfigError("\n".join(problems))
     for_remedies = {name: programs[name] for name in named_by_remedies}
@@ -74,14 +64,16 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
 
     def of_paths(frontends: Mapping[str, Frontend], tests: Collection[str]) -> dict[str, Frontend]:
         """The frontends of each test and toolchain, and those for all sizes."""
-        return varied(dynamic.frontends(of_tests(frontends, tests, root), sized, root), taken)
+        return varied(
+            with_dynamic_frontends(of_tests(frontends, tests, root), sized, root), toolchains
+        )
 
     by_remedy = for_remedies | of_paths(for_remedies, {EVAL, *tests})
     matrix = Matrix(
         models=chosen["models"],
         frontends=of_paths(chosen["frontends"], tests),
-        targets=varied(by_threads(chosen["targets"], numbers), taken),
-        baselines=by_threads(dynamic.baselines(chosen["baselines"], sized, root), numbers),
+        targets=varied(by_threads(chosen["targets"], numbers), toolchains),
+        baselines=by_threads(with_dynamic_baselines(chosen["baselines"], sized, root), numbers),
         exported=_exported(draft),
         programs=programs | by_remedy,
         remedied_by=tuple(by_remedy),
@@ -93,7 +85,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         train=dict(config.get("train", {})),
         dumps=dict(config.get("dumps", {})),
         nodes={kind: asked or {} for kind, asked in config.get("nodes", {}).items()},
-        toolchains=taken,
+        toolchains=toolchains,
     )
     for extend in feature.hooks("extend"):
         matrix = extend(draft, matrix)
@@ -244,13 +236,13 @@ def _select(kind: str, entries: Mapping, wanted: str | None, problems: list[str]
 
 
 def _tuned_for_one(
-    targets: Mapping[str, Target], taken: Sequence[str], numbers: Sequence[int]
+    targets: Mapping[str, Target], toolchains: Sequence[str], numbers: Sequence[int]
 ) -> list[str]:
     """What is wrong with targets that use what tuning has found: that is for one toolchain and one number of threads."""
     wrong = []
-    if len(taken) > 1:
+    if len(toolchains) > 1:
         # Only the pinned toolchain would use it.
-        wrong.append(f"auto is for runs with one toolchain, found {', '.join(taken)}")
+        wrong.append(f"auto is for runs with one toolchain, found {', '.join(toolchains)}")
     if numbers:
         wrong.append(
             f"auto needs a single number in measure.threads, found the list {[*numbers]}; write for example "

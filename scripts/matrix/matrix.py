@@ -15,18 +15,10 @@ from typing import Any
 import msgspec
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import dynamic, feature, stages, threads, toolchains, training, ways
-from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.entries import (
-    NODE,
-    Baseline,
-    Frontend,
-    Model,
-    Override,
-    Target,
-)
+from scripts.matrix import cell, feature, stages, ways
+from scripts.matrix.cell import PINNED, Cell, Kind, Toolchain, pinned_toolchain
+from scripts.matrix.entries import NODE, Baseline, Frontend, Model, Override, Target, is_for_sizes
 from scripts.matrix.stage import Stage
-from scripts.matrix.toolchains import PINNED, Toolchain
 from scripts.matrix.ways import Attempt
 
 
@@ -58,7 +50,7 @@ class Matrix:
     programs: dict[str, Frontend] = field(default_factory=dict)
     exported: dict[str, Model] = field(default_factory=dict)
     remedied_by: tuple[str, ...] = ()
-    toolchains: dict[str, Toolchain] = field(default_factory=toolchains.pinned)
+    toolchains: dict[str, Toolchain] = field(default_factory=pinned_toolchain)
     parts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -98,7 +90,7 @@ class Matrix:
         for model in self.models.values():
             targets = [target.of(model) for target in self.targets.values()]
             for frontend in self.frontends.values():
-                if model.source not in frontend.sources or not dynamic.is_for(frontend, model):
+                if model.source not in frontend.sources or not is_for_sizes(frontend, model):
                     continue
                 for target in targets:
                     if (frontend.name, target.name) in belong and target.takes(model, frontend):
@@ -111,7 +103,7 @@ class Matrix:
             for one in self.toolchains.values()
             for frontend in self.frontends.values()
             for target in self.targets.values()
-            if one.takes(frontend, target)
+            if one.takes(frontend.env, target.env)
         }
 
     def baseline_cells(self) -> Iterator[tuple[Model, Baseline, str]]:
@@ -119,7 +111,7 @@ class Matrix:
         for model in self.models.values():
             for baseline in self.baselines.values():
                 for test in self.tests if model.source in baseline.sources else ():
-                    if dynamic.is_for(baseline, model, test):
+                    if is_for_sizes(baseline, model, test):
                         yield model, baseline, test
 
     def rows(self) -> Iterator[Cell]:
@@ -159,7 +151,7 @@ class Matrix:
         """What is tried, in order, where the program of a frontend does not compile for a target (which
         has its overrides for the model). A remedy takes the program of the same test, and of the same toolchain
         where it has one."""
-        own = next(iter({target.toolchain, toolchains.of(frontend)} - {PINNED}), PINNED)
+        own = next(iter({target.toolchain, cell.toolchain_of(frontend)} - {PINNED}), PINNED)
         known = self.frontends | self.programs  # those of kernels have fewer programs than remedies
         sources = {
             name: {*known[name].sources} for name in (frontend, *self.remedied_by) if name in known
@@ -169,8 +161,8 @@ class Matrix:
         tried = []
         for remedy in target.remedies:
             if remedy.frontend:
-                shared = training.like(frontend, remedy.frontend, PINNED)
-                other = training.like(frontend, remedy.frontend, own)
+                shared = cell.frontend_like(frontend, remedy.frontend, PINNED)
+                other = cell.frontend_like(frontend, remedy.frontend, own)
                 taken = other if other in alike else shared
                 remedy = msgspec.structs.replace(remedy, frontend=taken)
             tried.append(remedy)
@@ -193,8 +185,8 @@ class Matrix:
             if rows.owns(row):
                 return rows.chain(self, row)
         found = stages.of_row(row)
-        if row.kind is Kind.IREE and row.test == training.TRAIN:
-            gradients = stages.STAGES[training.REFERENCES[training.TRAIN]]
+        if row.kind is Kind.IREE and row.test == cell.TRAIN:
+            gradients = stages.STAGES[cell.REFERENCES[cell.TRAIN]]
             found.insert(1, (gradients, row.to(gradients.kind)))
         if self.runs_program(row):
             found.insert(1, (stages.STAGES["export"], self.program(row)))
@@ -219,7 +211,7 @@ class Matrix:
             device = entry.device
         if entry.node != NODE:  # another machine
             device = f"{device}+{entry.node}"
-        device = threads.named(device, row.threads)
+        device = cell.with_threads(device, row.threads)
         return Cell.of(Kind.GROUP, model=row.model, device=device, test=row.test)
 
     def timed(self, row: Cell, stage: str = "time") -> tuple[Stage, Cell]:
@@ -247,7 +239,7 @@ class Matrix:
         """Return the target of that name; for the name that numbers of threads share, that of one of them."""
         if name in self.targets:
             return self.targets[name]
-        return {threads.shared(other): one for other, one in self.targets.items()}[name]
+        return {cell.without_threads(other): one for other, one in self.targets.items()}[name]
 
     def all_frontends(self) -> dict[str, Frontend]:
         """The frontends of models, of baselines and of features, by name."""
@@ -259,10 +251,10 @@ class Matrix:
 
     def override(self, name: str) -> Override:
         """What a TorchBench file sets for the cell of a row, by its name; empty without a file."""
-        return self.overrides.get(name, _NO_OVERRIDE)
+        return self.overrides.get(name, Override())
 
     def precision(self, model: Model, baseline: Baseline, test: str) -> str:
-        """What a baseline's cell computes in, one of precision.PRECISIONS."""
+        """What a baseline's cell computes in, one of choices.PRECISIONS."""
         given = self.override(str(baseline_cell(model, baseline, test))).precision
         return given or baseline.precision
 
@@ -285,9 +277,6 @@ class Matrix:
             for name, part in matrix.parts.items()
         }
         return dataclasses.replace(matrix, parts=parts)
-
-
-_NO_OVERRIDE = Override()
 
 
 def _united(entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -315,7 +304,11 @@ def devices_of(
     """The kinds of devices that entries run on, each with the first of them."""
     found: dict[str, Target | Baseline] = {}
     for baseline in baselines:
-        found.setdefault(threads.named(baseline.device, threads.of(baseline.name)), baseline)
+        found.setdefault(
+            cell.with_threads(baseline.device, cell.threads_of(baseline.name)), baseline
+        )
     for target in targets:
-        found.setdefault(threads.named(target.device_kind, threads.of(target.name)), target)
+        found.setdefault(
+            cell.with_threads(target.device_kind, cell.threads_of(target.name)), target
+        )
     return found

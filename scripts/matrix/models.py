@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core.dimensions import Sizes
-from scripts.matrix import cell, dynamic, feature, schemas
-from scripts.matrix.entries import Model
+from scripts.matrix import cell, feature, schemas
+from scripts.matrix.entries import DYNAMIC, Model, variants_of_sizes
 from scripts.matrix.reading import ConfigError
 from scripts.sources.registry import model_file, source_of, unknown
 from scripts.torch_model.errors import ModelFileError
 from scripts.torch_model.source import shipped
 
-PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default", dynamic.KEY)
+PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default", DYNAMIC)
 """Keys of a model's entry that are not options of its functions."""
 AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 """Options that may be lists, and the prefix of their values in the names of variants."""
@@ -45,7 +45,9 @@ def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model
 
 def with_sizes(models: Mapping[str, Model]) -> dict[str, Model]:
     """The models, each followed by its variants of other sizes, if its entry is `dynamic`."""
-    return {one.name: one for model in models.values() for one in (model, *dynamic.of_sizes(model))}
+    return {
+        one.name: one for model in models.values() for one in (model, *variants_of_sizes(model))
+    }
 
 
 def checked(model: Model, root: Path) -> Model:
@@ -125,9 +127,7 @@ def model_of(
         torchbench=entry.get("torchbench", known_as),
         family=family,
         source=source_of(file).kind,
-        dynamic={
-            option: Sizes.of(sizes) for option, sizes in (entry.get(dynamic.KEY) or {}).items()
-        },
+        dynamic={option: Sizes.of(sizes) for option, sizes in (entry.get(DYNAMIC) or {}).items()},
     )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from scripts.core import checkout, python_source
-from scripts.matrix.precision import Test
+from scripts.matrix.choices import Test
 from scripts.sources.source import ModelKind
 
 ROOT = checkout.ROOT
@@ -73,11 +73,11 @@ class Runtime:
     name: str
     devices: tuple[Device, ...]
     tests: tuple[Test, ...]
-    takes: tuple[Key, ...]
-    lazy: bool
     versions: dict[str, str]
     memory_factor: float
     forkable: bool
+    takes: tuple[Key, ...] = ()
+    lazy: bool = False
     sources: tuple[ModelKind, ...] = ("module",)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from scripts.core import checkout, python_source
 from scripts.iree.backends import BACKENDS, OPT_LEVELS
-from scripts.matrix import plugins, precision
+from scripts.matrix import choices, plugins
 from scripts.supervise import outcome
 from scripts.timing.ratios import VERDICTS
 from scripts.verify import codes
@@ -26,13 +26,13 @@ def values() -> dict[str, list[str]]:
     kinds = dict.fromkeys(backend.device_kind for backend in BACKENDS.values())
     return {
         "device_kind": [*(kinds | dict.fromkeys(plugins.DEVICES))],
-        "dtype": [*precision.DTYPES],
-        "matmul_precision": [*precision.MATMUL_PRECISIONS],
+        "dtype": [*choices.DTYPES],
+        "matmul_precision": [*choices.MATMUL_PRECISIONS],
         "opt_level": [*OPT_LEVELS],
         "phase": [*literal("models/parts/causal_lm.py", "PHASES")],
-        "precision": [*precision.PRECISIONS],
+        "precision": [*choices.PRECISIONS],
         "status": [*outcome.STATUSES],
-        "test": [*precision.TESTS],
+        "test": [*choices.TESTS],
         "verdict": [*VERDICTS],
         "verification_code": [*codes.CODES],
     }

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
-from scripts.matrix import models, reading
+from scripts.matrix import cell, models, reading
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.sections import SELECTABLE, check
 from scripts.sources import registry
@@ -80,7 +80,7 @@ def load(
     `config`: the values of `--config`, as Snakemake parses them. Each of the `files` is merged over
     the files before it (merge), and `config` over all. In `config`, `models=resnet,bert` is
     not a mapping but selects models that the files declare, `suites=timm/resnet*,hf/t5` adds to
-    their suites, and `file=mine.py` adds a model and selects it. `root`: the folder of the
+    their suites, and `file=mine.py` adds a model and selects it (`_with_files`). `root`: the folder of the
     Snakefile. `typed_in`: the folder in which the command was typed, if it is another. Raises
     ConfigError with all problems found.
     """
@@ -97,7 +97,12 @@ def load(
     selections = {key: values.pop(key) for key in SELECTABLE if isinstance(values.get(key), str)}
     further = values.pop("suites") if isinstance(values.get("suites"), str) else ""
     values = {
-        key: _nested(value, reading.scalar if key in WITH_OPTIONS else _null)
+        key: _nested(
+            value,
+            reading.scalar
+            if key in WITH_OPTIONS
+            else lambda text: None if text == "null" else text,
+        )
         for key, value in values.items()
     }
     values = located(values, typed_in or root, root)
@@ -113,8 +118,8 @@ def load(
         declared["suites"] = [*(declared.get("suites") or []), *named]
     declared = check(declared)
     if paths := declared.get("file"):
-        alone = _add_files(declared, paths, root, typed_in or root)
-        selections.setdefault("models", ",".join(alone))
+        given = _add_files(declared, paths, root, typed_in or root)
+        selections["models"] = _with_files(selections.get("models", ""), given, declared["models"])
     if declared.get("quick"):
         selections = _quick_selections(declared) | selections
     return declared, selections
@@ -128,10 +133,6 @@ def _nested(value: Any, read: Callable[[str], Any], inside: bool = False) -> Any
         case list():
             return [_nested(item, read, True) for item in value]
     return read(value) if inside and isinstance(value, str) else value
-
-
-def _null(text: str) -> str | None:
-    return None if text == "null" else text
 
 
 def _empty(key: str) -> str:
@@ -256,6 +257,15 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
     if problems:
         raise ConfigError("\n".join(problems))
     return [*names]
+
+
+def _with_files(wanted: str, given: Sequence[str], entries: Mapping[str, Any]) -> str:
+    """The selection `wanted` of models, "" for none: with the models of all given files, unless it names one of them."""
+    patterns = [cell.without_sizes(part.strip()) for part in wanted.split(",")]
+    variants = [v for name in given for v, *_ in models.variants(name, entries.get(name) or {})]
+    if any(fnmatchcase(name, pattern) for name in (*given, *variants) for pattern in patterns):
+        return wanted
+    return ",".join(filter(None, (*given, wanted)))
 
 
 def _files_of_models(entries: Mapping[str, Any], root: Path) -> dict[str, Path]:

@@ -14,7 +14,7 @@ VERIFICATION = "verification.json"
 TIMING = "timing.json"
 REPORT = "report.json"
 OUTCOMES = "outcomes.jsonl"
-"""The outcome of each problem of a batch (scripts/supervise/outcomes.py)."""
+"""The outcome of each problem of a batch (scripts/supervise/outcome.py)."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 from scripts.iree.backends import compile_flags, renamed
 from scripts.matrix import stages
 from scripts.records.row import Row
+from scripts.supervise.diagnose import failure_signature
 from scripts.supervise.outcome import Outcome
-from scripts.supervise.same_failure import signature
 
 Record = Mapping[str, Any]
 Key = tuple[str, str, str]
@@ -67,7 +67,7 @@ def clusters(records: Sequence[Record]) -> list[Cluster]:
     places: dict[Key, list[int]] = {}
     for place, row in enumerate(rows):
         if ended := row.failed:
-            key = ended.stage, ended.reason, signature(ended.detail)
+            key = ended.stage, ended.reason, failure_signature(ended.detail)
             places.setdefault(key, []).append(place)
     blocked = _blocked(rows, {key: [rows[n] for n in of] for key, of in places.items()})
     found = [

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from scripts.matrix import stages
+from scripts.matrix.choices import BASES
 from scripts.records import remedied
 from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
-from scripts.records.speedups import BASES, COLUMN
 from scripts.timing.machine_limits import COMPUTE, MEMORY
 
+COLUMN = "speedup_vs_"
+"""How the names of speed-ups begin; the runtime follows."""
 POSITIVE = {"exclusiveMinimum": 0}
 FROM_0 = {"minimum": 0}
 FROM_1 = {"minimum": 1}
@@ -144,7 +146,7 @@ COLUMNS = (
     Field("latency.dynamic_cost", NUMBER, "Latency of a program for all sizes ([dynamic sizes](dynamic.md)) / latency of the program for this size alone, by the same path and target or of the same runtime; null for other rows, and without such a row.", unit="ratio", column="dynamic_cost", nullable=True, optional=True, varies=True),
     Field("latency.dynamic_cost_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="dynamic_cost_low", nullable=True, optional=True, varies=True),
     Field("latency.dynamic_cost_high", NUMBER, "Its upper end.", unit="ratio", column="dynamic_cost_high", nullable=True, optional=True, varies=True),
-    Field("latency.control_ratio", NUMBER, "Ratio of two processes of one program, timed in the same turns. If its interval excludes 1, the machine was not fit for timing.", unit="ratio", column="control_ratio", nullable=True, varies=True),
+    Field("latency.control_ratio", NUMBER, "Ratio of two processes of one program, timed in the same turns. If its interval excludes 1, the machine was too noisy.", unit="ratio", column="control_ratio", nullable=True, varies=True),
     Field("latency.control_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="control_low", nullable=True, varies=True),
     Field("latency.control_high", NUMBER, "Its upper end.", unit="ratio", column="control_high", nullable=True, varies=True),
     Field("latency.doubt", TEXT, "Why the ratios of this row have no interval or a wide one.", column="doubt", varies=True),
@@ -168,7 +170,7 @@ COLUMNS = (
     Field("", NUMBER, "Cold run: time of executions as counted by the runtime (PyTorch/XLA).", unit="s", column="execute_s", varies=True, value=_cold("execute_s")),
     Field("compile.vmfb_bytes", INTEGER, "Size of the compiled module, without weights.", unit="bytes", column="vmfb_bytes", optional=True),
     Field("compile.dispatch_count", INTEGER, "Dispatches in the compiled program.", unit="count", column="dispatch_count", optional=True),
-    Field("compile.transient_bytes", INTEGER, "Memory that the compiler plans for intermediate results of a call. It is the same in each compilation.", unit="bytes", column="transient_bytes", optional=True),
+    Field("compile.transient_bytes", INTEGER, "Memory that the compiler plans for intermediate results, and for weights that are packed when the module is loaded (data tiling). It is the same in each compilation.", unit="bytes", column="transient_bytes", optional=True),
     Field("compile.constant_bytes", INTEGER, "Constants of the compiled program that are no parameters.", unit="bytes", column="constant_bytes", optional=True),
     Field("compile.max_rss_mb", NUMBER, "Peak resident memory of iree-compile.", unit="MiB", column="compile_rss_mb", optional=True, varies=True),
     Field("run.max_rss_mb", NUMBER, "Peak resident memory of the process that was timed.", unit="MiB", column="run_rss_mb", nullable=True, varies=True),

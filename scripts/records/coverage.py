@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scripts.matrix import stages
-from scripts.matrix.cell import Kind
-from scripts.matrix.training import TRAIN
+from scripts.matrix.cell import TRAIN, Kind
 from scripts.records import remedied
 from scripts.records.row import Row
 from scripts.supervise import outcome

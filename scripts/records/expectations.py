@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from scripts.matrix import threads
+from scripts.matrix.cell import without_threads
 from scripts.records import fields, remedied
 from scripts.records.columns import COLUMNS
 from scripts.records.results_file import BadRecords, cell_of
@@ -63,7 +63,7 @@ def check(records: Iterable[Mapping[str, Any]], expect: dict[str, Any]) -> list[
     for record in records:
         name = str(cell_of(record))
         # An expectation may leave out the number of threads.
-        names = (name, threads.shared(name))
+        names = (name, without_threads(name))
         matching = (p for p in reversed(expect) if any(fnmatchcase(name, p) for name in names))
         pattern = next(matching, None)
         if pattern is not None:

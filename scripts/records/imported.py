@@ -17,10 +17,9 @@ import jsonschema
 import msgspec
 
 from scripts.matrix import stages
-from scripts.records import fields, latency_section, results_file, speedups, stage_files
-from scripts.records import limit_shares as limits
+from scripts.records import fields, results_file, speedups, stage_files
 from scripts.records.columns import FIELDS
-from scripts.run import outputs, unmeasured
+from scripts.run import outputs
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.outcome import Outcome
@@ -122,7 +121,7 @@ def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, A
     ended = _ended(measured, member, log)
     latency = None
     if timing and ended.status == outcome.OK:
-        latency = latency_section.of(
+        latency = stage_files.latency_section(
             timing, f"{measured.cell}@{name}", MEMBER,
             experiment["test"], experiment["phase"], experiment["batch_size"], None,
         )  # fmt: skip
@@ -130,7 +129,7 @@ def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, A
         "outcome": {
             key: getattr(ended, key) for key in fields.names(FIELDS, "outcome") if key != "stale"
         },
-        "verification": values.get("verification") or {"code": unmeasured.unmeasured(ended)},
+        "verification": values.get("verification") or {"code": outputs.code_of_unmeasured(ended)},
         "latency": latency,
         "runs": [asdict(run) for run in verified.runs] or None if verified else None,
         "run": {key: values.get(key) for key in fields.names(FIELDS, "run")}
@@ -163,7 +162,7 @@ def _ended(measured: Measured, timed: MemberTiming | None, log: str) -> Outcome:
 def _check_schema(row: Mapping[str, Any]) -> None:
     """Raise ValueError if a row does not follow the schema of records, once it is compared with others."""
     whole = copy.deepcopy(dict(row))
-    whole["work"] = limits.section(whole, None, [])
+    whole["work"] = speedups.work_section(whole, None, [])
     speedups.add_speedups([whole])
     for error in jsonschema.Draft202012Validator(fields.schema(FIELDS)).iter_errors(whole):
         raise ValueError(f"{'.'.join(map(str, error.absolute_path))}: {error.message:.300}")

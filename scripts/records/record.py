@@ -3,28 +3,31 @@
 A record shows how far its cell came. `status`, `stage`, `reason` and `detail` are those of the first
 stage in its chain that failed (or ok, at its verification). `blocked_by` names that stage and cell if later
 stages of the chain were skipped because of it. columns.py describes each value, and says which of them
-are columns.
+are columns. Versions of packages are as measured or as tools say of themselves, else as pinned.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.matrix import plugins, stages, training
-from scripts.matrix.cell import Cell, Kind
+from scripts.core import atomic
+from scripts.iree import tools
+from scripts.matrix import cell, plugins, stages
+from scripts.matrix.cell import TRAIN, Cell, Kind
+from scripts.matrix.choices import DEFAULT_MATMUL_PRECISION
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
-from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION
 from scripts.matrix.stage import REPORT, STATUS, VERIFICATION, Stage
-from scripts.records import dynamic_costs, latency_section, speedups, stage_files, versions
-from scripts.records import limit_shares as limits
+from scripts.records import remedied, speedups, stage_files
 from scripts.records.columns import FIELDS
 from scripts.records.fields import names
-from scripts.run import fingerprint, unmeasured
+from scripts.records.results_file import cell_of
+from scripts.run import environments, fingerprint, outputs
+from scripts.run.environments import COMPILER
 from scripts.sources.registry import source_of
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
@@ -59,15 +62,15 @@ def compare(rows: list[dict], devices: Iterable[str], root: Path) -> None:
 
     Raises ValueError if the file with the limits of a device has another form.
     """
-    measured = limits.read(devices, root)
+    measured = speedups.read_limits(devices, root)
     for record in rows:
-        is_train = record["experiment"]["test"] == training.TRAIN
+        is_train = record["experiment"]["test"] == TRAIN
         stage = stages.STAGES["gradients" if is_train else "reference"]
         model = record["model"]["name"]
         signature = stage_files.read_if_whole(root, stage, model, "signature.json")
-        record["work"] = limits.section(record, signature.get("work"), measured)
+        record["work"] = speedups.work_section(record, signature.get("work"), measured)
     speedups.add_speedups(rows)
-    dynamic_costs.add(rows)
+    add_dynamic_costs(rows)
 
 
 def iree_record(
@@ -92,10 +95,10 @@ def iree_record(
     record["compile"] = remedy.get("compile") or stage_files.read_if_whole(
         root, stages.STAGES["compile"], module, REPORT
     )
-    iree = versions.iree(root, matrix, target.env, record["versions"].get("iree"))
+    iree = iree_versions(root, matrix, target.env, record["versions"].get("iree"))
     add_export(root, matrix, record, row_cell.to(Kind.PROGRAM), frontend)
     record["versions"] |= iree
-    versions.add_python(root, matrix, record, target.env, frontend.env)
+    add_python_version(root, matrix, record, target.env, frontend.env)
     return record
 
 
@@ -127,7 +130,7 @@ def baseline_record(
         )
         record["export"] = {"rewrites": measured.get("rewrites", [])}
     declared = plugins.runtime(baseline.runtime).versions
-    versions.add(record, versions.pins(matrix, baseline.env), declared, record["versions"])
+    add_versions(record, pinned_versions(matrix, baseline.env), declared, record["versions"])
     of_export = baseline.env
     if matrix.runs_program(row_cell):
         program = matrix.program(row_cell)
@@ -135,7 +138,7 @@ def baseline_record(
         frontend = matrix.programs[program.frontend]
         add_export(root, matrix, record, program, frontend)
         of_export = frontend.env
-    versions.add_python(root, matrix, record, baseline.env, of_export)
+    add_python_version(root, matrix, record, baseline.env, of_export)
     return record
 
 
@@ -155,7 +158,7 @@ def of_target(row: Cell, target: Target) -> dict[str, Any]:
 
 
 def of_baseline(row: Cell, baseline: Baseline) -> dict[str, Any]:
-    """The same of a cell of a baseline, by its entry."""
+    """The values of the section `experiment` that a cell of a baseline has by its entry."""
     runtime = baseline.runtime_name
     return row.columns() | {
         "xla_flags": baseline.xla_flags or None,
@@ -176,7 +179,7 @@ def add_export(
     record["export"] = export
     of_exporter = {key.removesuffix("_version"): value for key, value in export.items() if key.endswith("_version")}  # fmt: skip
     declared = plugins.exporter(frontend.exporter).versions
-    versions.add(record, versions.pins(matrix, frontend.env), declared, of_exporter)
+    add_versions(record, pinned_versions(matrix, frontend.env), declared, of_exporter)
 
 
 def _remedy(root: Path, module: Cell) -> dict:
@@ -232,7 +235,7 @@ def common_record(
         "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
         | {"blocked_by": last.blocked_by, "stale": is_stale and decisive.status == outcome.OK},
         "verification": measured.get("verification") or _unverified(decisive),
-        "latency": latency_section.of(
+        "latency": stage_files.latency_section(
             timing, str(group), str(row), row.test, model.phase, model.batch_size,
             stage_files.anchor(root, timing),
         ) if timing and own else None,
@@ -254,7 +257,7 @@ def common_record(
 
 def _unverified(decisive: Outcome) -> dict:
     """The section `verification` of a row that was not verified: the code that says why."""
-    code = unmeasured.unmeasured(decisive)
+    code = outputs.code_of_unmeasured(decisive)
     return {"code": code} | ({"detail": decisive.detail} if code == codes.SKIPPED else {})
 
 
@@ -287,3 +290,85 @@ def _code(file: str) -> str:
         return source_of(file).digest(Path(file))
     except (ModelFileError, OSError):
         return ""
+
+
+VERSIONS_OF_EVERY_RECORD = ("torch", "torch_xla", "frontend", "iree")
+"""The packages whose versions every record has, None if it does not use them."""
+
+
+def add_versions(
+    record: dict[str, Any],
+    pins: Mapping[str, str],
+    declared: Mapping[str, str],
+    versions: Mapping[str, str | None],
+) -> None:
+    """Add the versions that an exporter or runtime declares: those found, else those that its environment
+    pins. The build in a version (`2.15.0+cu132`) is a separate value, because pins have none."""
+    known: dict[str, str | None] = {}
+    for distribution, called in declared.items():
+        version, _, build = (versions.get(called) or pins.get(distribution) or "").partition("+")
+        known |= {called: version or None} | ({f"{called}_build": build} if build else {})
+    record["versions"] = dict.fromkeys(VERSIONS_OF_EVERY_RECORD) | record["versions"] | known
+
+
+def pinned_versions(matrix: Matrix, env: str) -> dict[str, str]:
+    """The versions that an environment of a matrix pins, by package."""
+    return environments.of_run(matrix.toolchains).pins(env)
+
+
+def iree_versions(
+    root: Path, matrix: Matrix, env: str, measured: str | None
+) -> dict[str, str | None]:
+    """The version of IREE in an environment, and what its compiler says of itself where that is on record.
+
+    `measured`: the version of the runtime that has measured. It stands for the compiler too, unless that
+    is a local build.
+    """
+    build = tools.identified(_tools_said(root, env).get("iree-compile", ""))
+    pinned = pinned_versions(matrix, env).get(COMPILER)
+    of_build = None if pinned else build.partition(" ")[0]
+    known: dict[str, str | None] = {"iree": of_build or measured or pinned}
+    return known | ({"iree_build": build} if build else {})
+
+
+def add_python_version(
+    root: Path, matrix: Matrix, record: dict[str, Any], env: str, of_export: str
+) -> None:
+    """Add the version of Python: the one that verified the row, else that of the environment of the stage where it ended.
+
+    `env`, `of_export`: the environments of the row and of its export. Left out where no file has it.
+    """
+    reference = dict.fromkeys(("reference", "gradients"), matrix.reference_env)
+    by_stage = {**reference, "export": of_export}
+    if "python" not in record["versions"]:
+        python = _tools_said(root, by_stage.get(record["outcome"]["stage"], env)).get("python")
+        record["versions"] |= {"python": python} if python else {}
+
+
+def _tools_said(root: Path, env: str) -> dict[str, str]:
+    """What the environment's tools said when it was made; {} for one of conda or of an older version, and if the file is
+    damaged."""
+    path = root / stages.STAGES["env"].path(env, tools.SAID)
+    try:
+        return {} if stage_files.is_left_out(path) else atomic.read_json(path)
+    except (OSError, ValueError):
+        return {}
+
+
+def add_dynamic_costs(records: Sequence[dict[str, Any]]) -> None:
+    """Compare each latency of a program for all sizes with that for this size: of the same path and target, or runtime.
+
+    A row that a remedy has made good by another path is compared with none.
+    """
+    timed = [
+        record for record in records if record["latency"] and not remedied.by_other_path(record)
+    ]
+    by_name = {(str(cell_of(record)), speedups.device_of(record)): record for record in timed}
+    for record in timed:
+        row = cell_of(record)
+        if not cell.is_dynamic(row.frontend or row.baseline):
+            continue
+        base = by_name.get((cell.of_this_size(str(row)), speedups.device_of(record)))
+        # How many times faster the program for one size is.
+        own, other = record["latency"], base and base["latency"]
+        record["latency"] |= speedups.ratio_values("dynamic_cost", own, other)

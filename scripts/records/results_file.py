@@ -14,9 +14,10 @@ from typing import Annotated, Any, Literal
 import jsonschema
 import msgspec
 
+from scripts.core import checkout
 from scripts.matrix import cell
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.precision import TESTS
+from scripts.matrix.choices import TESTS
 from scripts.records import fields
 from scripts.records.columns import FIELDS
 from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
@@ -185,12 +186,12 @@ def read(path: Path) -> list[Record]:
     """
     if not path.is_file():
         raise BadRecords(
-            f"{path}: no such file; run `snakemake --cores <n> results/latency.csv` first,"
+            f"{path}: no such file; run `{checkout.run_command('results/latency.csv')}` first,"
             " or name another with --results"
         )
     if what := outputs.difference(path):
         raise BadRecords(
-            f"{what}; `snakemake --cores <n> results/latency.csv` makes it again (a copy that was"
+            f"{what}; `{checkout.run_command('results/latency.csv')}` makes it again (a copy that was"
             " edited can be read from another folder: name it with --results)"
         )
     try:
@@ -257,7 +258,7 @@ def _parse(path: Path, number: int, line: str) -> Record:
     except (ValueError, RecursionError) as error:
         raise BadRecords(
             f"{path}:{number}: not valid JSON ({error}); make the file again with"
-            " `snakemake --cores <n> --force results/latency.csv`, or take the line out"
+            f" `{checkout.run_command('results/latency.csv', options='--force')}`, or take the line out"
         ) from error
     if known.latency and not known.runs:
         raise BadRecords(f"{path}:{number}: a latency without runs")

@@ -1,4 +1,5 @@
-"""The results table as data: one row per model, one column per baseline and lowering path.
+"""The results table as data: one row per model, one column per baseline and lowering path; and the provenance of its rows: devices,
+versions, times, models and configuration.
 
 screen.py prints it on a terminal, and latency_page.py writes it to results/latency.md. Both take
 all numbers, marks and reasons from here.
@@ -6,20 +7,142 @@ all numbers, marks and reasons from here.
 
 from __future__ import annotations
 
-import statistics
+import datetime
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scripts.records import speedups
-from scripts.records.provenance import Provenance
 from scripts.records.row import Column, Row, Timing
 from scripts.supervise import outcome
 from scripts.timing import ratios
-from scripts.timing.ratios import Difference, Interval
+from scripts.timing.ratios import UNDECIDED, Difference, Interval
 
 Record = Mapping[str, Any]
+
+PACKAGES = {"torch": "PyTorch", "torch_xla": "PyTorch/XLA", "iree": "IREE", "python": "Python"}
+"""Display names of packages by their keys in `versions`; "frontend" is shown as the exporter."""
+
+
+@dataclass
+class Provenance:
+    """Collected record by record, in the order of the records.
+
+    `devices`: (kind, name, threads) of all devices that were used. `versions`: versions by package.
+    `measured`: rows with a latency. `started`: when the first and the last of them was timed, in seconds since the epoch.
+    `ratios`, `decided`: speed-ups over eager and inductor, and those whose interval says faster, slower or same.
+    `models`: options by name of the model. `entries`: for each kind (frontends, targets, baselines), the options of each
+    entry of the configuration by name; an entry has several if its options differ between models.
+    """
+
+    rows: int = 0
+    devices: dict[tuple[str, str, int | None], None] = field(default_factory=dict)
+    versions: dict[str, set[str]] = field(default_factory=dict)
+    started: tuple[float, float] | None = None
+    measured: int = 0
+    ratios: int = 0
+    decided: int = 0
+    models: dict[str, str] = field(default_factory=dict)
+    entries: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        """Add one record."""
+        self.rows += 1
+        if "model" in record:  # the record of an operator problem has none
+            self.models.setdefault(record["model"]["name"], model_options(record))
+        self._add_versions(record)
+        self._add_entries(record["experiment"])
+        if record["latency"]:
+            self._add_latency(record)
+
+    @property
+    def when(self) -> str:
+        """When the first and the last row was timed, in UTC; "" if nothing was."""
+        if self.started is None:
+            return ""
+        first, last = (datetime.datetime.fromtimestamp(at, datetime.UTC) for at in self.started)
+        until = f"{last:%H:%M}" if last.date() == first.date() else f"{last:%Y-%m-%d %H:%M}"
+        return f"{first:%Y-%m-%d %H:%M} to {until} UTC"
+
+    @property
+    def where(self) -> list[str]:
+        """Such as `cpu: AMD EPYC, 2 threads`, for each device."""
+        return [
+            f"{kind}: {name}" + (f", {threads} threads" if threads else "")
+            for kind, name, threads in sorted(self.devices, key=str)
+        ]
+
+    @property
+    def with_what(self) -> list[str]:
+        """Such as `IREE 3.13.0`, for each package."""
+        return [
+            f"{name} {', '.join(sorted(numbers))}"
+            for name, numbers in sorted(self.versions.items())
+        ]
+
+    def _add_versions(self, record: Record) -> None:
+        called = {**PACKAGES, "frontend": record["experiment"].get("exporter") or "frontend"}
+        for package, version in record["versions"].items():
+            if version and not package.endswith("_build"):
+                self.versions.setdefault(called.get(package, package), set()).add(version)
+
+    def _add_latency(self, record: Record) -> None:
+        run, latency = record["run"], record["latency"]
+        device = record["experiment"]["device"], run["device_name"] or "", run["threads"]
+        self.devices[device] = None
+        self.measured += 1
+        known = (latency["started"], *(self.started or ()))
+        self.started = min(known), max(known)
+        for base in speedups.BASES:
+            value, low, high = (latency[f"speedup_vs_{base}{end}"] for end in ("", "_low", "_high"))
+            if value is None or speedups.runtime_of(record) == base:
+                continue
+            self.ratios += 1
+            if low is not None:
+                self.decided += Interval(value, low, high).verdict != UNDECIDED
+
+    def _add_entries(self, experiment: Mapping[str, Any]) -> None:
+        if experiment["runtime"] != "iree":
+            own = "" if experiment["precision"] == "none" else experiment["precision"]
+            compile_ = options_as_text(experiment.get("compile") or {})
+            words = (
+                experiment["runtime"],
+                experiment["device"],
+                own,
+                experiment["xla_flags"],
+                compile_,
+            )
+            self._add_entry("baselines", experiment["target"] or experiment["runtime"], *words)
+            return
+        options = options_as_text(experiment.get("exporter_options") or {})
+        self._add_entry("frontends", experiment["frontend"], experiment.get("exporter"), options)
+        flags = " ".join(experiment.get("flags") or ())
+        arch, level = experiment.get("arch"), experiment.get("opt_level")
+        self._add_entry("targets", experiment["target"], experiment["backend"], arch, level, flags)
+
+    def _add_entry(self, kind: str, name: str, *words: str | None) -> None:
+        descriptions = self.entries.setdefault(kind, {}).setdefault(name, [])
+        if (shown := ", ".join(filter(None, words))) not in descriptions:
+            descriptions.append(shown)
+
+
+def model_options(record: Record) -> str:
+    """Return the options that a model was built with, and its depth.
+
+    If its reference failed, these are the options of its entry.
+    """
+    reference = record["reference"]
+    options = reference.get("resolved") or record["model"]["options"]
+    depth = {key: reference[key] for key in ("layers", "vocab_size") if key in reference}
+    return options_as_text({**options, **depth})
+
+
+def options_as_text(options: Mapping[str, Any]) -> str:
+    """Return options as text, such as `size=block, seq_len=128`."""
+    return ", ".join(f"{key}={value}" for key, value in options.items())
+
+
 Place = tuple[bool, str]
 """(whether it is a target, name of the target or baseline). If its device is missing, none of its rows can run."""
 
@@ -60,10 +183,9 @@ class Absent:
 
 @dataclass(frozen=True)
 class Speedup:
-    """The geometric mean of `count` speed-ups; `interval` is None if one of them has none."""
+    """The geometric mean of `count` speed-ups, with its interval."""
 
-    mean: float
-    interval: Interval | None
+    interval: Interval
     count: int
 
 
@@ -227,15 +349,11 @@ def _means(lines: Sequence[ModelRows], columns: Sequence[Column]) -> Iterator[Me
 
 
 def _speedup(lines: Sequence[ModelRows], column: Column, base: Sequence[str]) -> Speedup | None:
-    """Return the geometric mean of the speed-ups of a column over the fastest runtime of `base`, from the rows in which both
-    can be compared (`over`); None if there is no such row."""
-    pairs = [difference for line in lines if (difference := over(line, column, base))]
-    if not pairs:
-        return None
-    mean = statistics.geometric_mean(value for value, _ in pairs)
+    """Return the geometric mean of the speed-ups of a column over the fastest runtime of `base`, from the rows whose speed-up
+    has an interval: one that was timed once may be wrong by any factor. None if there is no such row."""
+    pairs = [pair for line in lines if (pair := over(line, column, base))]
     known = [difference for _, difference in pairs if difference]
-    interval = ratios.mean(known).interval() if len(known) == len(pairs) else None
-    return Speedup(mean, interval, len(pairs))
+    return Speedup(ratios.mean(known).interval(), len(known)) if known else None
 
 
 def over(

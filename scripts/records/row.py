@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.matrix import training
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.cell import EVAL, Cell, Kind, without_test
 from scripts.records import remedied, speedups
 from scripts.records.results_file import cell_of
 from scripts.records.speedups import Conditions, Latency
@@ -49,7 +48,7 @@ class Column:
     def of(cls, cell: Cell) -> Column:
         _, first, *rest = cell.name.split("/")
         if cell.kind is Kind.IREE:
-            return cls(training.without_test(first), "/".join(rest))
+            return cls(without_test(first), "/".join(rest))
         return cls(first)
 
 
@@ -94,7 +93,7 @@ class Row:
     ended: Outcome
     timing: Timing | None = None
     runtime: str = "iree"
-    test: str = training.EVAL
+    test: str = EVAL
     conditions: Conditions | None = None
     failed: Outcome | None = None
     remedy: str = ""

@@ -1,5 +1,5 @@
-"""Sets of results. Each is a CSV, a page and JSON lines of the same records, written by a stage of its own
-(scripts/stages/aggregate_*.py) and shown at the end of the run.
+"""Sets of results. Each is a CSV, a page and JSON lines of the same records, written by
+scripts/stages/aggregate_results.py and shown at the end of the run.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ CHUNK = 5000
 """Rows that are converted to CSV at a time."""
 CHECKED = 50
 """Records of a form that are checked, of a set with very many."""
-OF_MODELS = "scripts.records.latency_page"
-"""The module with the set that is there without any feature."""
+OF_MODELS = "latency"
+"""The set that is there without any feature."""
 
 Record = Mapping[str, Any]
 
@@ -123,20 +123,37 @@ class RowSet:
         return records
 
 
+def _modules() -> dict[str, str]:
+    """The modules that declare the sets of models' rows and of the features that are loaded, by the names of the sets."""
+    features = feature.LOADED.values()
+    return {OF_MODELS: "scripts.records.latency_page"} | {
+        declared.csv: declared.modules["row_set"] for declared in features if declared.csv
+    }
+
+
 def loaded() -> list[RowSet]:
     """The sets of models' rows and of the features that are loaded."""
-    modules = [importlib.import_module(OF_MODELS), *feature.modules("row_set")]
-    return [module.ROW_SET for module in modules]
+    return [importlib.import_module(module).ROW_SET for module in _modules().values()]
 
 
-def aggregate(row_set: RowSet, stage: str, description: str | None) -> None:
+def aggregate(description: str | None) -> None:
     """Run the command of the stage that writes a set, with the digests of its files, and keep its records in the history.
 
     If the disk refuses a file, no digests are recorded, so the next run writes all of them. Stages whose files could not be
     read are marked as damaged, so that the next run repeats them.
     """
+    modules = _modules()
+    chosen = argparse.ArgumentParser(add_help=False)
+    chosen.add_argument(
+        "--set",
+        default=OF_MODELS,
+        choices=modules,
+        help="rows of results/<set>.csv (default: latency)",
+    )
+    name = chosen.parse_known_args()[0].set
+    row_set: RowSet = importlib.import_module(modules[name]).ROW_SET
     parser = argparse.ArgumentParser(
-        prog=f"python -m scripts.stages.{stage}", description=description
+        prog="python -m scripts.stages.aggregate_results", description=description, parents=[chosen]
     )
     parser.add_argument("--matrix", required=True, type=Path, help="results/logs/matrix.json")
     parser.add_argument("--out-csv", required=True, type=Path)

@@ -1,25 +1,27 @@
-"""Compares rows with each other: speed-ups with intervals, and what they say."""
+"""Compares rows: with each other, as speed-ups with intervals, and with what their device can do at most."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import threads
+from scripts.matrix import cell, plugins, stages
 from scripts.matrix.choices import BASES, BASES_OF
+from scripts.records import stage_files
+from scripts.records.columns import COLUMN
 from scripts.sources.registry import source_of
 from scripts.sources.source import ModelKind
-from scripts.timing import ratios
+from scripts.timing import machine_limits, ratios
+from scripts.timing.machine_limits import COMPUTE, MEMORY, MachineLimits
 from scripts.timing.ratios import Difference
 
 Record = dict[str, Any]
 Latency = Mapping[str, Any]
 """The section `latency` of a record."""
 Comparable = Callable[[Mapping[str, Any]], tuple]
-COLUMN = "speedup_vs_"
-"""How the names of speed-ups begin; the runtime follows."""
 
 
 def difference(base: Latency, row: Latency) -> Difference | None:
@@ -64,14 +66,18 @@ def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None
     names = dict.fromkeys(BASES)
     for record in found:
         if record["latency"] and record["experiment"]["runtime"] != "iree":
-            name = threads.shared(runtime_of(record))
+            name = cell.without_threads(runtime_of(record))
             bases.setdefault(key(record), {}).setdefault(name, record)
             names[name] = None
     for record in found:
         if record["latency"]:
             own = bases.get(key(record), {})
             for name in names:
-                _compare(record, own.get(name), name)
+                base = own.get(name)
+                values = ratio_values(
+                    f"{COLUMN}{name}", base and base["latency"], record["latency"]
+                )
+                record["latency"] |= dict.fromkeys(values, 1.0) if base is record else values
             plain = {name: own[name] for name in BASES_OF[_kind(record)] if name in own}
             record["latency"]["verdict"] = _verdict(record, plain)
 
@@ -81,18 +87,15 @@ def _kind(record: Record) -> ModelKind:
     return source_of(record.get("model", {}).get("file", "")).kind
 
 
-def _compare(record: Record, base: Record | None, name: str) -> None:
-    latency = record["latency"]
-    ratio: tuple[float | None, ...] = None, None, None
-    if base is record:
-        ratio = 1.0, 1.0, 1.0
-    elif base is not None:
-        of = difference(base["latency"], latency)
-        ratio = point(base["latency"], latency), None, None
-        if of and (at := of.interval()):
-            ratio = at.ratio, at.low, at.high
-    column = f"{COLUMN}{name}"
-    latency |= dict(zip((column, f"{column}_low", f"{column}_high"), ratio, strict=True))
+def ratio_values(name: str, base: Latency | None, row: Latency | None) -> dict[str, float | None]:
+    """How many times faster `row` is than `base`, by the names of the value and of the ends of its interval (`<name>_low`,
+    `<name>_high`). None where they are not known, or there is no such latency."""
+    values: tuple[float | None, ...] = None, None, None
+    if base and row:
+        known = difference(base, row)
+        at = known.interval() if known else None
+        values = (at.ratio, at.low, at.high) if at else (point(base, row), None, None)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
 
 
 def _verdict(record: Record, bases: Mapping[str, Record]) -> str | None:
@@ -153,3 +156,131 @@ def machine_of(record: Mapping[str, Any]) -> str | None:
 
 _TORCH_DEVICE = {one.device_kind: one.torch_device for one in BACKENDS.values()}
 """PyTorch's name of a kind of device; that of a ROCm GPU is "cuda"."""
+
+
+NOT_COUNTED = "the FLOPs and bytes of a call were not counted; the log of the reference says why"
+
+
+def read_limits(devices: Iterable[str], root: Path = Path()) -> list[MachineLimits]:
+    """The limits of devices, of those that were measured. A damaged file is left out, with a note, and its stage marked so
+    that the next run repeats it. Raises ValueError for a file of another form."""
+    stage = stages.STAGES.get("machine_limits")
+    if not stage:
+        return []
+    measured = []
+    for device in devices:
+        path = root / stage.path(device, machine_limits.FILE)
+        if stage_files.is_left_out(path):
+            continue
+        if limits := MachineLimits.read(path):
+            measured.append(limits)
+    return measured
+
+
+def limits_of_row(record: Record, limits: Sequence[MachineLimits]) -> MachineLimits | None:
+    """The limits of the device that a row was measured on, with as many threads; None if that was on another machine."""
+    if machine_of(record):
+        return None
+    run = record["run"]
+    return next(
+        (device for device in limits if device.is_of(run["device_name"], run["threads"])), None
+    )
+
+
+def work_section(
+    record: Record, counted: Mapping[str, Any] | None, limits: Sequence[MachineLimits]
+) -> dict[str, Any]:
+    """The section `work` of a record. `counted`: the work of a call by its signature; None if it is not known."""
+    values: dict[str, Any] = dict.fromkeys(_ALL)
+    latency, cast = record["latency"], record["experiment"]["precision"] != "none"
+    if counted:
+        values["gflop"] = counted["flop"] / 1e9
+        if not cast:
+            values["moved_bytes"] = sum(counted[key] for key in _MOVED)
+    if not latency:
+        return values
+    if not counted:
+        return values | {"no_limit_share": NOT_COUNTED}
+    values["gflop_per_s"] = values["gflop"] / latency["ms"] * 1e3
+    if cast:
+        what = f"the bytes are known for the model's own dtype, not for {record['experiment']['precision']}"
+        return values | {"no_limit_share": what}
+    values["gb_per_s"] = values["moved_bytes"] / latency["ms"] / 1e6
+    if why := _other_precision(record):
+        return values | {"no_limit_share": why}
+    of_device = limits_of_row(record, limits)
+    if of_device is None:
+        return values | {"no_limit_share": _no_limits(record, limits)}
+    dtype = record["experiment"]["dtype"]
+    values |= limit_share(of_device, counted["flop"], values["moved_bytes"], dtype, latency)
+    if values["no_limit_share"]:
+        values["no_limit_share"] += _rewritten(record)
+    return values
+
+
+_MOVED = ("weight_bytes", "input_bytes", "output_bytes")
+_SHARE = ("limit_ms", "limited_by", "limit_share", "limit_share_low", "limit_share_high", "no_limit_share")  # fmt: skip
+_ALL = ("gflop", "moved_bytes", "gflop_per_s", "gb_per_s", *_SHARE)
+
+
+def _other_precision(record: Record) -> str:
+    """Why products may be faster than the limits, which are those of the model's dtype; "" if they are not."""
+    precision = record["experiment"].get("matmul_precision", "highest")
+    if precision == "highest" or record["experiment"]["device"] == "cpu":
+        return ""
+    return f"products have precision {precision}, and the limits are those of {record['experiment']['dtype']}"
+
+
+def _rewritten(record: Record) -> str:
+    """What to add about a row whose graph was rewritten for speed: the counts are those of the original."""
+    applied = (record["export"] or {}).get("rewrites", ())
+    names = [name for name in applied if name in plugins.speed_rewrites()]
+    return f", or the rewrite {', '.join(names)} saves work" if names else ""
+
+
+def _no_limits(record: Record, limits: Sequence[MachineLimits]) -> str:
+    """Why there are no limits of the device of a row."""
+    if machine := machine_of(record):
+        return f"measured on {machine}, whose limits are not known here"
+    kind, run = record["experiment"]["device"], record["run"]
+    number = cell.threads_of(record["experiment"].get("target") or "")
+    with_threads = f" with {run['threads']} threads" if run["threads"] else ""
+    where = f"{run['device_name']}{with_threads}"
+    measured = [
+        device_limits
+        for device_limits in limits
+        if device_limits.device == kind and number in (None, device_limits.threads)
+    ]
+    if not measured:
+        device = cell.with_threads(kind, number)
+        status = stages.status_path("machine_limits", device)
+        return f"the limits of {where} were not measured ({status})"
+    nearest = measured[0]
+    with_threads = f" with {nearest.threads} threads" if nearest.threads else ""
+    return f"measured on {where}, but the limits are those of {nearest.device_name}{with_threads}"
+
+
+def limit_share(
+    limits: MachineLimits, flop: float, moved: int, dtype: str, latency: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The share of the limit that a latency reaches, with its interval, which is that of the latency.
+
+    If the call takes less time than the device needs, a count or the limits are wrong. Then there is no share, but
+    the reason.
+    """
+    seconds, by = limits.least_seconds(flop, moved, dtype)
+    least_ms = seconds * 1e3
+    fast, slow = latency["low_ms"], latency["high_ms"]
+    values: dict[str, Any] = dict.fromkeys(_SHARE) | {"limit_ms": least_ms, "limited_by": by}
+    longest = slow or latency["ms"]
+    if least_ms > longest:
+        amounts = {MEMORY: f"{moved / 1e6:.3g} MB", COMPUTE: f"{flop / 1e9:.3g} GFLOP"}
+        what = (
+            f"a call takes at most {longest:.3g} ms, but {limits.device_name} needs {least_ms:.3g} ms for {amounts[by]}:"
+            " the count or the limits are wrong"
+        )
+        return values | {"no_limit_share": what}
+    values["limit_share"] = least_ms / latency["ms"]
+    if fast and slow:
+        values |= {"limit_share_low": least_ms / slow, "limit_share_high": least_ms / fast}
+    return values

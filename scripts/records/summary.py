@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,6 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from scripts.core import checkout
 from scripts.core.console import Console
 from scripts.matrix import stages
 from scripts.records import row_set
@@ -24,21 +22,20 @@ COUNTED = ("status", "stage", "latency_ms", "stale")
 """The columns of a CSV that are kept to count its rows."""
 
 
-def show(path: Path) -> None:
-    """Print the summary of the last run.
+def show(path: Path, now: float, before: outputs.Versions) -> None:
+    """Print the summary of the last run. `now`, `before`: see RunLog.
 
     The tables of rows are printed only if that run wrote the rows, and the times only if it ran a
     stage. The most important part is printed last.
     """
     console = Console(stderr=True, highlight=False)
-    account = journal.of_last_run(path, time.time())
+    account = journal.of_last_run(path, now)
     if account is None:
         return
     if account.stages:
         console.print(seconds(account), "")
-    began = time.time() - account.wall
     for declared in row_set.loaded():
-        if (written := outputs.written_rows(began, declared.csv)) is not None:
+        if (written := outputs.written_rows(before, declared.csv)) is not None:
             rows = [{key: row[key] for key in COUNTED} for row in written]
             shown = declared.screen(row_set.Stored(declared.jsonl))
             console.print(counted(rows), "", shown, "")
@@ -50,8 +47,7 @@ def pointers(rows: list[dict[str, str]], table: Path = outputs.CSV) -> Iterator[
     """Yield the paths of the results, and commands for failed and stale rows."""
     yield f"results: {table}, {table.with_suffix('.md')}"
     if any(row["status"] in outcome.FAILED for row in rows):
-        elsewhere = f"cd {checkout.ROOT} && vmfbench failed --results {Path('results').absolute()}"
-        yield f"failures: {'vmfbench failed' if checkout.is_here() else elsewhere}"
+        yield "failures: vmfbench failed"
     if stale := sum(row["stale"] == "True" for row in rows):
         yield f"{stale} rows were measured by older code; --config retry=stale measures them again"
 

@@ -97,11 +97,7 @@ def speedup(over_base: Speedup | None, mean: Mean) -> str:
     """Return `1.21 (1.05 to 1.39)`, with the number of rows if not all measured rows are in it."""
     if over_base is None:
         return NOT_IN_MATRIX
-    ends = (
-        f" ({over_base.interval.low:.2f} to {over_base.interval.high:.2f})"
-        if over_base.interval
-        else ""
-    )
-    return f"{over_base.mean:.2f}{ends}" + (
+    at = over_base.interval
+    return f"{at.ratio:.2f} ({at.low:.2f} to {at.high:.2f})" + (
         "" if over_base.count == mean.verified else f", {over_base.count} rows"
     )

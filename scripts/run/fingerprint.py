@@ -1,9 +1,9 @@
-"""Fingerprints of a stage's code, and whether a stage of a cell has to run again.
+"""Fingerprints of a stage's code, recorded outcomes, and whether a stage of a cell has to run again.
 
 The fingerprint of a stage is a hash over its script and every module of this project that it
 imports. The imports are found in the source, when and where the stage runs. A failed cell runs again
 when the fingerprint changes. A cell that succeeded does not: its row has the fingerprint of the code
-that produced it.
+that produced it. Outcomes are read once each: Snakemake asks about the same cell several times.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import hashlib
 import os
 import shutil
 import socket
+import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import checkout, python_source
+from scripts.core import atomic, checkout, python_source
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import stages
-from scripts.run import recorded
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 
@@ -32,8 +33,7 @@ ROOT = checkout.ROOT
 def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
     """A hash (12 hex digits) of the sources of `modules` and of every module of `scripts` they import."""
     digest = hashlib.sha256()
-    ours = python_source.closure(modules, root, lambda name: name.split(".")[0] == "scripts")
-    for path in sorted(ours):
+    for path in sorted(python_source.of_project(modules, root)):
         digest.update(str(path.relative_to(root)).encode() + b"\0")
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
@@ -67,14 +67,15 @@ def due(
     - A forced run: the counter plus one, so that it happens once. A run is forced if the cell failed
       on this machine and its devices have changed; by `retry` (statuses, "all", or "stale" for
       successes with other code); if a `timeout` or `oom` occurred at another limit than the present
-      one of `limits`; if the failure says nothing about the cell; and if files are truncated or missing.
+      one of `limits`; if the failure says nothing about the cell; if files are truncated or missing; and if they
+      are of the future.
 
     `parts`: the outcomes of the problems of a batch. The batch runs again if one of them has to; the
     others are not handled again. Problems that were skipped depend on another stage.
     """
     code, limits = _code_of(current), limits or {}
     try:
-        on_record = recorded.outcome_of(str(status_path))
+        on_record = recorded_outcome(str(status_path))
     except ValueError:
         # The counter is lost with the contents of the file: when it was written was not used before.
         return f"{code}+{os.stat(status_path).st_mtime_ns}"
@@ -83,10 +84,14 @@ def due(
         return begun if _parts(begun)[0] == code else code
     last = on_record.outcome
     ended = [last, *(part for part in parts if part.status != outcome.SKIPPED)]
-    forced = not on_record.whole or any(
-        is_wanted(stage, current, retry)
-        or (stage.status in limits and limits[stage.status] != stage.limit)
-        for stage in ended
+    forced = (
+        not on_record.whole
+        or on_record.is_of_future()
+        or any(
+            is_wanted(stage, current, retry)
+            or (stage.status in limits and limits[stage.status] != stage.limit)
+            for stage in ended
+        )
     )
     if not forced:
         failed = [stage.fingerprint for stage in ended if stage.status != outcome.OK]
@@ -159,3 +164,54 @@ def _machine() -> str:
 def code_of_stage(modules: tuple[str, ...]) -> str:
     """The code's part of a stage's fingerprint. The sources are read once for all of its cells."""
     return of_modules(modules)
+
+
+CLOCK_TOLERANCE_S = 60
+"""By how much the clock of a file system may be ahead."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The outcome in a status file. `whole`: its usage file can be read, and every artifact has its
+    original size. The contents of artifacts are checked when they are read (supervise/outcome.py)."""
+
+    version: tuple[int, int, int]
+    outcome: Outcome
+    whole: bool
+
+    def is_of_future(self) -> bool:
+        """Whether the clock was set back since the stage ended. Until it gets there, a change of an input would not be noticed,
+        and Snakemake refuses the outputs of later stages."""
+        return self.version[1] > time.time_ns() + 10**9 * CLOCK_TOLERANCE_S
+
+
+_READ: dict[str, Recorded] = {}
+
+
+def recorded_outcome(status_path: str) -> Recorded | None:
+    """The contents of a status file, or None if there is none. It is read again when it changes.
+
+    Raises ValueError, naming the file, if it is not a status file.
+    """
+    try:
+        stat = os.stat(status_path)
+    except FileNotFoundError:
+        return None
+    version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    known = _READ.get(status_path)
+    if known is None or known.version != version:
+        ended = outcome.read(status_path)
+        known = _READ[status_path] = Recorded(version, ended, _is_whole(status_path))
+    return known
+
+
+def _is_whole(status_path: str) -> bool:
+    folder = os.path.dirname(status_path)
+    try:
+        usage = outcome.read_usage(status_path)
+        return usage is not None and all(
+            atomic.has_size_of(f"{folder}/{name}", artifact)
+            for name, artifact in usage.artifacts.items()
+        )
+    except (OSError, ValueError):
+        return False

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import fcntl
 import functools
+import importlib.util
 import json
 import os
 import re
@@ -19,8 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scripts.core import atomic, exits, process
-from scripts.matrix import env_files
-from scripts.run import locks
+from scripts.run import bytecode, environments
 
 REASON = "installer"
 """The reason of a stage that could not make an environment (supervise/diagnose.py)."""
@@ -104,7 +104,7 @@ def take_over_indexes() -> None:
 def _pips() -> dict[str, str]:
     """pip's indexes by setting, as pip reads them. Without pip, those of the variables."""
     command = [sys.executable, "-m", "pip", "config", "list"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    listed = process.captured(command).stdout
     lines = [match.groups() for match in map(_SETTING.fullmatch, listed.splitlines()) if match]
     lines.sort(key=lambda line: _SECTIONS.index(line[0]))
     settings = {key: ast.literal_eval(value) for _, key, value in lines}
@@ -177,18 +177,28 @@ def make_empty(prefix: Path, pythons: Sequence[str]) -> str:
 
 
 def add(prefix: Path, packages: Sequence[str]) -> None:
-    """Install packages into an environment."""
+    """Install packages into an environment, with bytecode."""
     interpreter = prefix / "bin" / "python"
+    run([uv(), "pip", "install", "--python", str(interpreter), *packages])
     # Importing torch without bytecode takes two to three times as long, in every process. If
     # PYTHONDONTWRITEBYTECODE is set or the folder is read-only, no process would write bytecode.
-    run([uv(), "pip", "install", "--compile-bytecode", "--python", str(interpreter), *packages])
+    # One environment at a time: each takes all cores, and the next one copies what they have in common.
+    with (prefix.parent / ".bytecode.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run(bytecode.command(prefix, made_beside(prefix)))
+
+
+def made_beside(prefix: Path) -> list[Path]:
+    """The other environments of a folder: .venvs/<env>, or <digest of its pins>/<env> in a shared one."""
+    folders = (file.parent for file in prefix.parent.parent.glob("*/*/pyvenv.cfg"))
+    return sorted(folder for folder in folders if folder.absolute() != prefix.absolute())
 
 
 @functools.cache
 def find_python(version: str) -> str:
     """The path of a Python of this version that uv finds on this machine; "" if there is none."""
     command = [uv_program(), "python", "find", "--system", "--no-python-downloads", version]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return process.captured(command).stdout.strip()
 
 
 def python_of(prefix: Path) -> str:
@@ -220,19 +230,21 @@ def what_to_install(env_file: Path) -> tuple[tuple[str, ...], list[str]]:
     The packages are those of the lock, with hashes. Without a lock they are the pins of the file,
     and a line on the log says so. Raises LockError if the lock does not match the pins.
     """
-    declared = env_files.declared(env_file)
-    lock = locks.lock_file(env_file)
+    declared = environments.declared(env_file)
+    lock = environments.lock_file(env_file)
     if not lock.is_file():
         print(
             f"{lock}: not found; packages that {env_file} does not pin are installed in their newest "
-            f"version. `{locks.REFRESH}` makes it."
+            f"version. `{environments.LOCK_VERB}` makes it."
         )
         return (declared.python,), list(declared.requirements)
-    if problems := locks.disagreements(declared.requirements, locks.read(lock)):
-        raise locks.LockError(
-            f"{lock} is not of {env_file}: {'; '.join(problems)}. `{locks.REFRESH}` makes it again."
+    if problems := environments.lock_disagreements(
+        declared.requirements, environments.read_lock(lock)
+    ):
+        raise environments.LockError(
+            f"{lock} is not of {env_file}: {'; '.join(problems)}. `{environments.LOCK_VERB}` makes it again."
         )
-    return locks.pythons(lock, declared.python), locked(lock)
+    return environments.lock_pythons(lock, declared.python), locked(lock)
 
 
 def resolve(
@@ -240,7 +252,7 @@ def resolve(
     python: str,
     before: str = "",
     options: Sequence[str] = (),
-    header: str = locks.REFRESH,
+    header: str = environments.LOCK_VERB,
 ) -> str:
     """Return the text of a lock of the requirements, for a version of Python.
 
@@ -256,19 +268,16 @@ def resolve(
         lock = Path(folder) / "lock"
         if before:
             lock.write_text(before, encoding="utf-8")
-        done = subprocess.run(
+        done = process.captured(
             [
                 *(uv(), "pip", "compile", wanted.name, "--output-file", lock.name),
                 *("--python-version", python, "--generate-hashes", "--quiet", "--no-annotate"),
                 *("--custom-compile-command", header, *options),
             ],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
+            Path(folder),
         )
         if done.returncode != 0:
-            raise locks.LockError(f"uv finds no versions that fit:\n{done.stderr}")
+            raise environments.LockError(f"uv finds no versions that fit:\n{done.stderr}")
         return lock.read_text(encoding="utf-8")
 
 
@@ -277,21 +286,18 @@ def without_wheels(lock: str, python: str) -> set[str] | None:
     if a package refuses this Python. Raises LockError with uv's message if that cannot be found out."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "lock.txt").write_text(lock, encoding="utf-8")
-        done = subprocess.run(
+        done = process.captured(
             [
                 *(uv(), "pip", "compile", "lock.txt", "--no-deps", "--format", "pylock.toml"),
                 *("--python", sys.executable),  # or uv looks for one of that version
                 *("--python-version", python, "--python-platform", "x86_64-unknown-linux-gnu"),
             ],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
+            Path(folder),
         )
     if done.returncode == 1:  # no solution; 2 is any other error
         return None
     if done.returncode != 0:
-        raise locks.LockError(f"uv does not find the files of the lock:\n{done.stderr}")
+        raise environments.LockError(f"uv does not find the files of the lock:\n{done.stderr}")
     packages = tomllib.loads(done.stdout)["packages"]
     return {
         package["name"]
@@ -307,6 +313,10 @@ def download(packages: str, python: str, folder: Path) -> None:
 
     uv cannot do that. pip takes its own indexes, else the one of `UV_DEFAULT_INDEX`. Exits if it fails.
     """
+    if not importlib.util.find_spec("pip"):
+        exits.fail(
+            f"{sys.executable} has no pip, which downloads; `{uv_program()} pip install --python {sys.executable} pip` installs it"
+        )
     index = os.environ.get("UV_DEFAULT_INDEX", "")
     if index and "index-url" not in _pips():
         os.environ["PIP_INDEX_URL"] = index

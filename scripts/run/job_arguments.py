@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from scripts.core import checkout
+from scripts.core import checkout, temporary
 from scripts.run import fingerprint
 from scripts.supervise.job import Interrupted, Job, MoreNeeded
 
@@ -116,7 +116,8 @@ def run(described: Job, start: Callable[[], object]) -> int:
     written, for example to a full disk.
     """
     try:
-        start()
+        with temporary.own(described.stage):
+            start()
     except Interrupted as stopped:
         print(stopped, file=sys.stderr)
         return 143

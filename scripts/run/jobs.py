@@ -7,8 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from scripts.matrix import threads
-from scripts.matrix.cell import PATTERNS, Cell, Kind, of_wildcards
+from scripts.matrix.cell import PATTERNS, Cell, Kind, most_threads, of_wildcards
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.stages import STAGES
 from scripts.run import resources
@@ -193,7 +192,7 @@ class Jobs:
         here = self._cores or 1
         if self.all_here:
             return here
-        most = threads.most(self._plan.configured.measure, otherwise=1)
+        most = most_threads(self._plan.configured.measure)
         return lambda wildcards: most if self._where.submits else here
 
     def asks(self, stage: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Detect damage to the files that the aggregate writes.
+"""The files that the aggregate writes, and damage to them; and the code of a row whose results were never compared.
 
 No stage of the workflow reads results/latency.csv, so the loss of half of it would not be noticed.
 The aggregate stores digests of its files. A run compares them before it plans, and readers compare
@@ -13,13 +13,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, digest
-from scripts.core.digest import Digest
-from scripts.matrix import feature
+from scripts.core import atomic
+from scripts.core.atomic import Digest
+from scripts.matrix import feature, stages
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome
+from scripts.verify import codes
 
 CSV = Path("results/latency.csv")
 JSONL = CSV.with_name("results.jsonl")
 FILES = (CSV, CSV.with_name("latency.md"), JSONL)
+
+Versions = dict[Path, tuple[int, ...]]
 
 
 def files_of(name: str) -> tuple[Path, ...]:
@@ -38,13 +43,20 @@ def imported(results: Path = CSV.parent) -> list[str]:
     return sorted(map(str, (results / "imported").glob("*/*.json")))
 
 
-def written_rows(since: float, table: Path = CSV) -> Iterator[dict[str, str]] | None:
-    """Return the rows of a CSV, which are read one at a time, or None if it was not written after `since`.
+def versions() -> Versions:
+    """Return what tells the present tables, which a run may write, from later ones. It is no time: clocks may be set."""
+    tables = (CSV, *(files[0] for files in of_features()))
+    return {table: _version(table) for table in tables if table.exists()}
 
-    `since`: seconds since the epoch. One second of tolerance is allowed, because the clock of a
-    file system may be behind.
-    """
-    is_written = table.exists() and table.stat().st_mtime >= since - 1
+
+def _version(table: Path) -> tuple[int, ...]:
+    stat = table.stat()
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def written_rows(before: Versions, table: Path = CSV) -> Iterator[dict[str, str]] | None:
+    """Return the rows of a CSV, which are read one at a time, or None if it is still the one of `before`, or not there."""
+    is_written = table.exists() and _version(table) != before.get(table)
     return _rows(table) if is_written else None
 
 
@@ -62,8 +74,8 @@ def record_path(file: Path) -> Path:
 
 def record(due: str, files: Sequence[Path]) -> None:
     """Store the digests of files in one folder, and the param `due` that they were written for."""
-    digests = {file.name: asdict(digest.of(file)) for file in files}
-    atomic.write_json(record_path(files[0]), digest.sealed({"due": due, "files": digests}))
+    digests = {file.name: asdict(atomic.digest_of(file)) for file in files}
+    atomic.write_json(record_path(files[0]), atomic.sealed({"due": due, "files": digests}))
 
 
 def difference(file: Path) -> str:
@@ -72,7 +84,7 @@ def difference(file: Path) -> str:
     Returns "" if it does not differ, has no digest, or does not exist.
     """
     recorded = _recorded(file)[1].get(file.name) if file.exists() else None
-    what = digest.difference(file, recorded) if recorded else ""
+    what = atomic.difference_from(file, recorded) if recorded else ""
     return f"{file} is damaged: {what}" if what else ""
 
 
@@ -94,7 +106,7 @@ def _recorded(file: Path) -> tuple[int, dict[str, Digest]]:
     """
     path = record_path(file)
     try:
-        written: dict[str, Any] = digest.unsealed(atomic.read_json(path))
+        written: dict[str, Any] = atomic.unsealed(atomic.read_json(path))
         return int(written["due"]), {
             name: Digest(**fields) for name, fields in written["files"].items()
         }
@@ -102,3 +114,18 @@ def _recorded(file: Path) -> tuple[int, dict[str, Digest]]:
         return 0, {}
     except (ValueError, LookupError, TypeError, AttributeError):
         return path.stat().st_mtime_ns, {}
+
+
+def code_of_unmeasured(decisive: Outcome) -> str:
+    """Return the code, given the outcome of the stage that was not ok and so ended the row."""
+    if decisive.status == outcome.DAMAGED:
+        return codes.DIDNT_RUN
+    if decisive.status == outcome.SKIPPED:
+        return codes.SKIPPED
+    if decisive.stage in ("reference", "gradients"):
+        undecided = decisive.reason == "nondeterministic-eager"
+        return codes.NONDETERMINISTIC if undecided else codes.EAGER_FAILED
+    ran = decisive.stage in stages.LAST.values()
+    if ran and decisive.status in ("error", "crashed"):
+        return codes.EXCEPTION_RAISED
+    return codes.DIDNT_RUN

@@ -6,31 +6,126 @@ re-run.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import hashlib
 import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from scripts.core import checkout
-from scripts.matrix import feature, plugins, reading, stages, threads, training
-from scripts.matrix.cell import Cell, Kind, is_dynamic
+from scripts.matrix import feature, plugins, reading, stages
+from scripts.matrix.cell import (
+    REFERENCES,
+    TRAIN,
+    Cell,
+    Kind,
+    is_dynamic,
+    thread_numbers,
+    with_threads,
+    without_threads,
+)
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix, compact
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
-from scripts.run import environments, fingerprint, recorded, resources
-from scripts.run.aggregation import Aggregation
-from scripts.run.groups import Groups
-from scripts.run.makers import Maker
-from scripts.run.options import Options
+from scripts.run import environments, fingerprint, resources
+from scripts.run.params import Groups, Options
 from scripts.sources.registry import source_of
-from scripts.supervise import group, outcome, outcomes
+from scripts.supervise import group, outcome
 from scripts.supervise.outcome import Outcome
+from scripts.timing import machine_limits
 from scripts.torch_model.errors import BrokenModelFile
+
+
+class Aggregation:
+    """Answers the questions of a rule that aggregates the rows of a matrix."""
+
+    def __init__(self, matrix: Matrix, maker: Maker) -> None:
+        self.matrix, self._maker = matrix, maker
+
+    def results(self) -> list[str]:
+        """Every file that the aggregation reads: those of the rows, and the limits of their devices."""
+        return [*self.of_rows(self.matrix.rows()), *self.machine_limits(self.matrix.devices())]
+
+    def machine_limits(self, devices: Iterable[str]) -> list[str]:
+        """The files with the limits of these devices (timing/machine_limits.py); none without the feature that makes
+        them."""
+        stage = STAGES.get("machine_limits")
+        return [stage.path(device, machine_limits.FILE) for device in devices] if stage else []
+
+    def of_rows(self, rows: Iterable[Cell], timed_by: str = "time") -> list[str]:
+        """Every file that the aggregation reads from the stages of rows: of their chains, of their groups (which the
+        stage `timed_by` times), and of remedies that take part."""
+        files: dict[str, None] = {}
+        for row in rows:
+            chain = [*self.matrix.chain(row), self.matrix.timed(row, timed_by)]
+            if row.kind is Kind.IREE and self._maker.take_part(row):
+                chain.append((STAGES["remedy"], row.to(Kind.MODULE)))
+            for stage, cell in reversed(chain):
+                files |= dict.fromkeys(stage.path(cell, file) for file in stage.aggregated)
+        return list(files)
+
+    def measuring_code(self) -> str:
+        """A hash of the code that measures and verifies rows. When it changes, other rows are stale."""
+        codes = {
+            fingerprint.code_of_stage(stages.modules(stage, entry))
+            for stage in STAGES.values()
+            if stage.measures and not stage.is_batch
+            for entry in (self.matrix.baselines.values() if stage.entry else [None])
+        }
+        return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest()[:12]
+
+    def digest(self) -> str:
+        """A hash of everything that the aggregation reads from the matrix."""
+        return digest_of(dataclasses.replace(self.matrix, parts={}).to_json())
+
+
+def digest_of(values: Any) -> str:
+    """A hash of plain values."""
+    return hashlib.sha256(compact(values).encode()).hexdigest()[:12]
+
+
+class Maker:
+    """Modules are made by their compilation alone. A feature that makes failed ones good overrides these answers about
+    an IREE cell."""
+
+    search_s = 0.0
+    """How long a search for a faster module takes at most, before it is verified."""
+
+    def modules(self, cell: Cell, file: str) -> list[str]:
+        """A file of each stage that may have made the module; where there are two, one of the modules is empty."""
+        return [STAGES["compile"].path(cell.to(Kind.MODULE), file)]
+
+    def stand(self, cell: Cell) -> bool:
+        """Whether a verification of the module does not depend on the later ones of `modules`."""
+        return True
+
+    def take_part(self, cell: Cell) -> bool:
+        """Whether the outcome of a second stage counts for the row of a cell."""
+        return False
+
+    def may_make_good(self, stage: str, cell: str) -> bool:
+        """Whether a failed stage of a cell (its folder, the cell's name) may be made good."""
+        return False
+
+    def hang(self, cell: Cell) -> str:
+        """`--hang <why>` for a compilation that is known not to end; else nothing."""
+        return ""
+
+    def specs(self, cell: Cell) -> list[str]:
+        """Files that the flags of a cell name, as inputs of its compilation."""
+        return []
+
+    def due(
+        self, cell: Cell, code: str, retry: Collection[str], limits: Mapping[str, float]
+    ) -> str:
+        """The param `due` of the second stage (fingerprint.due)."""
+        raise NotImplementedError(f"{cell}: no loaded feature makes failed modules good")
 
 
 def parse_retry(wanted: str | None) -> frozenset[str]:
@@ -126,12 +221,12 @@ class Plan:
     def on_device(self, cell: Cell) -> Target | Baseline:
         """The first entry that runs on a device, which names the node that has it."""
         devices = self.matrix.devices()
-        return devices.get(cell.device) or devices[threads.shared(cell.device)]
+        return devices.get(cell.device) or devices[without_threads(cell.device)]
 
     def cpus(self) -> list[str]:
         """The names of the CPU as a device: one for each number of threads."""
-        listed = threads.numbers(self.matrix.measure)
-        return [threads.named("cpu", number) for number in listed or (None,)]
+        listed = thread_numbers(self.matrix.measure)
+        return [with_threads("cpu", number) for number in listed or (None,)]
 
     def one_env(self, stage: str) -> str | None:
         """The environment of all cells of a stage; None if cells may have different ones."""
@@ -168,7 +263,7 @@ class Plan:
         """Whether a stage of a cell is recorded as ok, in an environment that was made from its current pins. conda
         takes care of the environment itself."""
         try:
-            on_record = recorded.outcome_of(self._status(STAGES[stage], cell))
+            on_record = fingerprint.recorded_outcome(self._status(STAGES[stage], cell))
         except ValueError:
             return False
         if on_record is None or on_record.outcome.status != outcome.OK:
@@ -220,7 +315,10 @@ class Plan:
             return group.outcomes(Path(stage.path(cell)))
         if not stage.is_batch:
             return []
-        return [one.outcome for one in outcomes.read_if_whole(stage.path(cell, OUTCOMES)).values()]
+        return [
+            one.outcome
+            for one in outcome.read_problem_ends_if_whole(stage.path(cell, OUTCOMES)).values()
+        ]
 
     def _status(self, stage: Stage, cell: Cell) -> str:
         return stage.path(cell.to(stage.kind), STATUS)
@@ -265,7 +363,7 @@ class Plan:
             attempt,
             turns_s=self.groups.rule(cell.model).most_s,
             before_s=self.maker.search_s if declared.kind is Kind.TUNING else 0.0,
-            training=cell.test == training.TRAIN or stage == training.REFERENCES[training.TRAIN],
+            training=cell.test == TRAIN or stage == REFERENCES[TRAIN],
         )
 
     def node(self, entry: Target | Baseline) -> dict[str, int | str]:
@@ -291,7 +389,7 @@ class Plan:
 
     def reference(self, cell: Cell, file: str) -> str:
         """A file of the stage that makes what the test of a cell starts from and is compared with."""
-        return STAGES[training.REFERENCES[cell.test]].path(cell.model, file)
+        return STAGES[REFERENCES[cell.test]].path(cell.model, file)
 
     def module(self, cell: Cell, file: str) -> str:
         """A file of the compilation of an IREE cell."""

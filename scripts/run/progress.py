@@ -1,7 +1,12 @@
-"""The lock of a run on results/, and the line of a finished job.
+"""The progress of a run: the lock on results/, running and finished jobs, the remaining time, and failures.
 
-live.py prints the lines. The log file under .snakemake/log contains everything that Snakemake
-prints.
+On a terminal this is one line at the bottom that is redrawn, and a line per failure. In a log (no
+terminal, or CI) it is a line per finished job, and a progress line at most once a minute. The log file under .snakemake/log
+contains everything that Snakemake prints.
+
+Latencies are timed during a run, so the display must not use the CPU then. The line is drawn when a
+job starts or ends, because Snakemake itself works at these times. A timer redraws it every few
+seconds for long builds, but not while a measurement runs. Drawing takes 0.2 ms.
 """
 
 from __future__ import annotations
@@ -9,48 +14,82 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from scripts.core import atomic
+from rich.control import Control
+from rich.segment import ControlType
+from rich.text import Text
+
+from scripts.core import atomic, temporary
+from scripts.core.console import Console
+from scripts.matrix import stages
 from scripts.matrix.matrix import Matrix
+from scripts.matrix.stage import STATUS, TIMING
+from scripts.run import outputs
 from scripts.supervise import journal, outcome
 
 LOGS = Path("results/logs")
 JOURNAL = LOGS / "journal.jsonl"
 
 
+class OtherRunError(RuntimeError):
+    """Another run holds the lock. `holder`: the id of its process; "" if it is not known."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(
+            f"another run (process {holder or 'unknown'}) is writing to results/; wait for it or stop it"
+        )
+        self.holder = holder
+
+
+def take_lock() -> TextIO:
+    """Take the lock on results/, which lasts until the file is closed or the process ends, however it ends. Raises
+    OtherRunError."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    lock = (LOGS / "run.lock").open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with lock:
+            lock.seek(0)
+            raise OtherRunError(lock.read().strip()) from None
+    return lock
+
+
 class RunLog:
-    """Holds the lock of one run, and marks its start. `started`: whether this run has the lock."""
+    """Holds the lock of one run, and marks its start. `started`: whether this run has the lock. `before`: the tables that were
+    there at its start."""
 
     def __init__(self) -> None:
         self._lock: TextIO | None = None
+        self._began = 0.0, 0.0
         self.started = False
+        self.before: outputs.Versions = {}
+
+    def now(self) -> float:
+        """Seconds since the epoch, by the clock as it was when this run began: it may have been set since."""
+        began, at = self._began
+        return began + time.monotonic() - at
 
     def start(self, matrix: Matrix) -> None:
-        """Take the lock on results/ and write the matrix.
-
-        The kernel releases the lock when the process ends, however it ends. Raises RuntimeError
-        if another run holds it.
-        """
-        LOGS.mkdir(parents=True, exist_ok=True)
-        self._lock = lock = (LOGS / "run.lock").open("a+")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            holder = lock.read().strip() or "unknown"
-            raise RuntimeError(
-                f"another run (process {holder}) is writing to results/; wait for it or stop it"
-            ) from None
+        """Take the lock on results/ and write the matrix. Raises OtherRunError."""
+        self._lock = lock = take_lock()
+        temporary.clear()
+        for folder in (LOGS, LOGS.parent):
+            atomic.clear(folder)
+        self.before = outputs.versions()
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
         self.started = True
         atomic.write_json(LOGS / "matrix.json", matrix.to_json())
-        journal.begin(JOURNAL)
+        self._began = journal.begin(JOURNAL), time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -101,3 +140,211 @@ def _one_line(text: str) -> str:
 
 def _width() -> int:
     return shutil.get_terminal_size((160, 24)).columns
+
+
+TICK_S = 5.0
+"""Seconds between two drawings of the line while no job starts or ends."""
+LOG_S = 60.0
+"""Minimum seconds between two progress lines in a log."""
+LONG_S = 10.0
+"""The time of a job is shown once it has run for this many seconds."""
+
+TYPICAL_S = {
+    "env": 20.0,
+    "reference": 6.0,
+    "export": 3.5,
+    "compile": 3.0,
+    "remedy": 0.5,
+    "tune": 200.0,
+    "baseline": 5.0,
+    "verify": 1.0,
+    "time": 40.0,
+    "time_tuned": 40.0,
+    "trace": 6.0,
+    "operator_reference": 6.0,
+    "operator_export": 8.0,
+    "operator_compile": 10.0,
+    "operator_verify": 8.0,
+    "operator_baseline": 8.0,
+    "operator_time": 80.0,
+}
+"""Seconds of a job of each stage, in the default run on two cores. While n jobs run, each of them gets 1/n of the time
+that passes, so the times of all jobs add up to the wall time."""
+OTHER_S = 5.0
+DOUBT_S = 30.0
+"""Weight, in seconds, of the assumption that this machine and its models are as fast as those."""
+
+STAGE_OF_RULE = {stage.rule: stage.folder for stage in stages.STAGES.values()}
+TIMED = frozenset(stage.folder for stage in stages.STAGES.values() if TIMING in stage.aggregated)
+"""Folders of the stages that time latencies."""
+_CLEAR = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+
+
+class Live:
+    """Follows the jobs of a run; the caller reports Snakemake's events with `begun` and so on."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._clock = console, clock
+        self._draws = (
+            console.is_terminal and not console.is_dumb_terminal and not os.environ.get("CI")
+        )
+        self._to_come: Counter[str] = Counter()
+        self._ended: Counter[str] = Counter()
+        self._started = self._last_ended = clock()
+        self._running: dict[int, tuple[str, list[str], float]] = {}
+        self._done, self._total, self._failed = 0, 0, 0
+        self._is_drawn, self._logged = False, clock()
+        self._lock, self._over = threading.RLock(), threading.Event()
+
+    def start(self) -> None:
+        """Start the timer of the line."""
+        if self._draws:
+            threading.Thread(target=self._tick, daemon=True).start()
+
+    def planned(self, jobs: Mapping[str, int]) -> None:
+        """Set the number of jobs to run: per rule, and `total`."""
+        counts = {rule: count for rule, count in jobs.items() if rule != "total"}
+        self._to_come = Counter()
+        for rule, count in counts.items():
+            self._to_come[_stage(rule)] += count
+        self._total = jobs.get("total", sum(counts.values()))
+        self._started = self._last_ended = self._clock()
+
+    def begun(self, job: int, rule: str, outputs: Sequence[str]) -> None:
+        """Report that a job of a rule has started."""
+        with self._lock:
+            now = self._clock()
+            self._running[job] = rule, list(outputs), now
+            self._to_come[_stage(rule)] -= 1
+            if self._draws:
+                self._draw()
+            elif rule == stages.STAGES["env"].rule:  # minutes, the first time
+                self._print(f"making environment {_cell(rule, outputs).split()[-1]} …")
+
+    def stopped(self, job: int) -> None:
+        """Report that a job has ended without an outcome; it may be started again."""
+        with self._lock:
+            if job in self._running:
+                rule, _, _ = self._running.pop(job)
+                self._to_come[_stage(rule)] += 1
+
+    def finished(self, job: int, done: int, total: int) -> None:
+        """Report that a job has finished; `done` of `total` jobs have finished by now."""
+        with self._lock:
+            rule, outputs, _ = self._running.pop(job, ("", [], 0.0))
+            self._ended[_stage(rule)] += 1
+            self._last_ended = self._clock()
+            self._done, self._total = done, total
+            ended = finished(rule, outputs, done, total)
+            self._failed += bool(ended.failure)
+            if not self._draws:
+                self._print(ended.line)
+                self._log()
+            elif ended.failure:
+                self._print(Text.assemble(("✗ ", "red"), ended.failure), crop=True)
+            if self._draws:
+                self._draw()
+
+    def aside(self) -> None:
+        """Clear the line, before something else is printed in its place."""
+        with self._lock:
+            if self._is_drawn:
+                self._console.control(_CLEAR)
+                self._is_drawn = False
+
+    def end(self) -> None:
+        """Clear the line, and draw nothing from now on."""
+        self._over.set()
+        self.aside()
+
+    def _tick(self) -> None:
+        while not self._over.wait(TICK_S):
+            with self._lock:
+                if not any(_stage(rule) in TIMED for rule, _, _ in self._running.values()):
+                    self._draw()
+
+    def _draw(self) -> None:
+        self.aside()
+        if self._running and not self._over.is_set():
+            # The cursor stays at the beginning, so that other output replaces the line.
+            line = self._line()
+            line.truncate(self._console.width - 1, overflow="ellipsis")
+            self._console.print(line, end="\r", no_wrap=True, overflow="ignore", crop=False)
+            self._is_drawn = True
+
+    def _log(self) -> None:
+        """Print a progress line if LOG_S seconds have passed since the last one."""
+        if self._running and self._clock() - self._logged >= LOG_S:
+            self._logged = self._clock()
+            self._print(self._line())
+
+    def _line(self) -> Text:
+        """Return `47/361 · about 12 min left · 2 failed · compile bert/torch/rocm 72 s`."""
+        now = self._clock()
+        left = left_s(
+            self._ended,
+            Counter(_stage(rule) for rule, _, _ in self._running.values()),
+            +self._to_come,
+            elapsed_s=self._last_ended - self._started,
+        )
+        parts = [
+            Text(f"{self._done}/{self._total}", style="bold"),
+            Text(f"about {words(left)} left"),
+        ]
+        if self._failed:
+            parts.append(Text(f"{self._failed} failed", style="red"))
+        running = ", ".join(
+            _cell(rule, outputs) + (f" {words(now - at)}" if now - at >= LONG_S else "")
+            for rule, outputs, at in self._running.values()
+        )
+        return Text(" · ").join([*parts, Text(running, style="dim")])
+
+    def _print(self, line: str | Text, crop: bool = False) -> None:
+        self.aside()
+        text = Text(line) if isinstance(line, str) else line
+        if crop:
+            text.truncate(self._console.width, overflow="ellipsis")
+        self._console.print(text, soft_wrap=True)
+
+
+def left_s(
+    ended: Mapping[str, int],
+    running: Mapping[str, int],
+    to_come: Mapping[str, int],
+    elapsed_s: float,
+) -> float:
+    """Return the seconds until the jobs that run and those to come have ended; each is a number of jobs by stage.
+
+    They are assumed to be slower or faster than typical ones by the same factor as those that have ended, which took
+    `elapsed_s`. A job that runs counts half.
+    """
+    slower = (DOUBT_S + elapsed_s) / (DOUBT_S + _typical_s(ended))
+    return slower * (_typical_s(running) / 2 + _typical_s(to_come))
+
+
+def _typical_s(jobs: Mapping[str, int]) -> float:
+    return sum(TYPICAL_S.get(stage, OTHER_S) * count for stage, count in jobs.items())
+
+
+def words(seconds: float) -> str:
+    """Return `50 s`, `12 min` or `3 h 20 min`."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _stage(rule: str) -> str:
+    """Return the folder of a rule's stage, or the rule itself if it runs no stage."""
+    return STAGE_OF_RULE.get(rule, rule)
+
+
+def _cell(rule: str, outputs: Sequence[str]) -> str:
+    """Return the stage and cell of a job: `compile bert/torchmlir-torch/rocm`."""
+    status = next((Path(o) for o in outputs if Path(o).name == STATUS), None)
+    if status is None or rule not in STAGE_OF_RULE:
+        return rule
+    stage = STAGE_OF_RULE[rule]
+    folders = status.parent.parts
+    below = folders[folders.index(stage) + 1 :] if stage in folders else folders[-1:]
+    return f"{stage} {'/'.join(below)}"

@@ -6,6 +6,7 @@ docs/architecture.md lists them, and tests/unit/test_patches.py what they use of
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,8 +14,9 @@ import snakemake.api  # its other modules cannot be imported before this one
 from packaging.specifiers import SpecifierSet
 from snakemake_interface_common.exceptions import WorkflowError
 
+from scripts.core import process
 from scripts.run.resources import ATTEMPTS
-from scripts.snakemake import executors, orphans, scheduler, submissions
+from scripts.snakemake import executors, scheduler
 
 VERSION = "==9.27.*"
 """The Snakemake that the patches are written for and tested with."""
@@ -39,12 +41,12 @@ class Patches:
         self._workflow = workflow
         self._logger = logger
         self._problem = problem()
-        self._notes = orphans.Notes()
+        self._notes = executors.Notes()
         self._said = False
         self.on_node: bool = getattr(workflow, "remote_exec", False)
         if self.on_node:
             self._refuse_cluster()
-            submissions.leave_marks()
+            leave_marks()
             return
         if not self._problem:
             executors.subclass(self._notes)
@@ -80,11 +82,11 @@ class Patches:
             if self.submits:
                 self._start_submitting()
             else:
-                orphans.refuse()
+                executors.refuse()
                 self._warn_of_limit()
                 if not self._problem:
                     scheduler.lift(self._workflow.scheduler)
-        except orphans.StillRunning as problem:
+        except executors.StillRunning as problem:
             raise WorkflowError(str(problem)) from problem
 
     def stop_after(self, problem: Callable[[Sequence[str]], str]) -> None:
@@ -114,11 +116,11 @@ class Patches:
                 f"each job has {attempts} attempt(s), but a stage gets all that its limits allow"
                 f" only in attempt {ATTEMPTS}: set retries: {ATTEMPTS - 1} or more in the profile"
             )
-        if problem := submissions.accounting_problem(workflow.executor_settings):
+        if problem := accounting_problem(workflow.executor_settings):
             raise WorkflowError(problem)
         if problem := self._notes.problem(executor):
             raise WorkflowError(problem)
-        orphans.refuse_beside(executor, workflow.executor_settings)
+        executors.refuse_beside(executor, workflow.executor_settings)
         self._notes.begin()
 
     def _refuse_cluster(self) -> None:
@@ -138,3 +140,38 @@ class Patches:
                 f"switched off: no limit on job starts ({self._problem}). Without it, after some hundred jobs the "
                 "scheduler uses up to a quarter of a core during measurements."
             )
+
+
+def leave_marks() -> None:
+    """On a node, leave outputs marked as incomplete until the submitting Snakemake sees the end of their job.
+
+    That Snakemake then records params and inputs, and removes the mark. If it was killed, Snakemake 9.27 would take
+    outputs without mark and record as complete, and never compare their params again. With the mark, the next run
+    repeats their jobs (`rerun-incomplete` of the default profile).
+    """
+    from snakemake.persistence import PersistenceBase
+
+    async def finished(self: Any, job: Any) -> None:
+        pass
+
+    PersistenceBase.finished = finished
+
+
+def accounting_problem(settings: Any) -> str:
+    """What is wrong with Slurm's accounting, from which Snakemake's executor with these `settings` reads the state
+    of its jobs; "" if nothing is.
+
+    By default the executor uses sacct if that is installed. If sacct fails (most often because the site keeps no
+    accounting), the executor waits for its jobs without a message.
+    """
+    command = getattr(settings, "status_command", None)
+    if command != "sacct" or not shutil.which(command):
+        return ""
+    query = [command, "--allocations", "--noheader", "--format=JobID"]
+    ended = process.captured(query)
+    if not ended.returncode:
+        return ""
+    return (
+        f"{' '.join(query)}: exit code {ended.returncode}: {ended.stderr.strip()}; where Slurm keeps "
+        "no accounting, set `slurm-status-command: squeue` in workflow/profiles/slurm/profile.yaml"
+    )

@@ -17,7 +17,7 @@ from typing import Any
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scripts.run.live import Live
+from scripts.run.progress import Live
 
 
 class Jobs(logging.Handler):

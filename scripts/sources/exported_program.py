@@ -7,12 +7,13 @@ The format: torch/_export/serde/schema.py and torch/export/pt2_archive (schema 8
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def check(path: Path, options: Options) -> None:
     if not options.get("trust"):
         refuse_code(path, archive)
     sizes = given_dims(path, options)
-    declared = _open_dims_of(path, archive) if sizes else {}
+    declared = _open_dims(path, archive) if sizes else {}
     for name, size in sizes.items():
         if name not in declared:
             raise ModelFileError(f"{path}: dims: it has no open dimension {name!r}; {listed(declared)}")  # fmt: skip
@@ -259,38 +260,36 @@ def _facts(path: Path, options: Options) -> Facts:
 _SYMBOL = re.compile(r"Symbol\('([A-Za-z]+\d+)'")
 
 
-def _open_dims(path: Path) -> dict[str, Sizes]:
-    return _open_dims_of(path, read(path))
+def _input_sizes(graph: Mapping[str, Any]) -> Iterator[list[Mapping[str, Any]]]:
+    """The sizes of each input that is a tensor."""
+    module = graph["graph_module"]
+    for entry in module["signature"]["input_specs"]:
+        name = entry.get("user_input", {}).get("arg", {}).get("as_tensor", {}).get("name")
+        if name:
+            yield module["graph"]["tensor_values"][name]["sizes"]
 
 
-def _open_dims_of(path: Path, archive: Archive) -> dict[str, Sizes]:
+def _open_dims(path: Path, archive: Archive) -> dict[str, Sizes]:
     """The symbols in the sizes of the inputs, with their ranges."""
-    module = archive.graph["graph_module"]
     declared: dict[str, Sizes] = {}
     try:
-        for entry in module["signature"]["input_specs"]:
-            name = entry.get("user_input", {}).get("arg", {}).get("as_tensor", {}).get("name")
-            for size in module["graph"]["tensor_values"][name]["sizes"] if name else ():
-                for symbol in _SYMBOL.findall((size.get("as_expr") or {}).get("expr_str", "")):
-                    known = archive.graph["range_constraints"].get(symbol) or {}
-                    least = max(1, known.get("min_val") or 1)
-                    declared[symbol] = Sizes((), least, known.get("max_val"))
+        for size in itertools.chain.from_iterable(_input_sizes(archive.graph)):
+            for symbol in _SYMBOL.findall((size.get("as_expr") or {}).get("expr_str", "")):
+                known = archive.graph["range_constraints"].get(symbol) or {}
+                least = max(1, known.get("min_val") or 1)
+                declared[symbol] = Sizes((), least, known.get("max_val"))
     except (AttributeError, KeyError, TypeError) as error:
         raise BrokenModelFile(f"{path}: {_MODEL}: its inputs cannot be read ({type(error).__name__}: {error})") from error  # fmt: skip
     return declared
 
 
 def _batch_size(graph: Mapping[str, Any], dims: Mapping[str, int]) -> int:
-    module = graph["graph_module"]
-    for entry in module["signature"]["input_specs"]:
-        name = entry.get("user_input", {}).get("arg", {}).get("as_tensor", {}).get("name")
-        if name and (sizes := module["graph"]["tensor_values"][name]["sizes"]):
-            expression = sizes[0].get("as_expr") or {}
-            symbol = _SYMBOL.match(expression.get("expr_str", ""))
-            given = dims.get(symbol[1]) if symbol else None
-            hint = expression.get("hint") or {}
-            return int(given or sizes[0].get("as_int") or hint.get("as_int") or 1)
-    return 1
+    first = next((sizes[0] for sizes in _input_sizes(graph) if sizes), {})
+    expression = first.get("as_expr") or {}
+    symbol = _SYMBOL.match(expression.get("expr_str", ""))
+    given = dims.get(symbol[1]) if symbol else None
+    hint = expression.get("hint") or {}
+    return int(given or first.get("as_int") or hint.get("as_int") or 1)
 
 
 SOURCE = Source(
@@ -305,5 +304,5 @@ SOURCE = Source(
     ),
     digest=file_digest,
     path_options=("inputs",),
-    open_dims=_open_dims,
+    open_dims=lambda path: _open_dims(path, read(path)),
 )

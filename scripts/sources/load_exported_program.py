@@ -15,9 +15,9 @@ from torch.utils import _pytree as pytree
 from scripts.core import tensors
 from scripts.sources import exported_program
 from scripts.sources.exported_program import Archive
-from scripts.torch_model import convert, footprint, trees
+from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.errors import BrokenModelFile, Fault, ModelError, of
+from scripts.torch_model.errors import BrokenModelFile, Fault, ModelError, cause, of
 from scripts.torch_model.inputs import check_inputs, check_weights
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.weights import with_arrays
@@ -54,7 +54,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     )
     loaded = LoadedModel(choice.name, module, tuple(args), dict(kwargs), None)
     with of(Fault.INPUTS):
-        if not trees.flat_tensors((args, kwargs)):
+        if not convert.flat_tensors((args, kwargs)):
             raise ModelError(f"{path}: it has no example inputs; save it with the arguments of torch.export.export")  # fmt: skip
         check_inputs(f"{path}: its example inputs are", (args, kwargs))
         if dims := choice.options.get("dims"):
@@ -84,7 +84,7 @@ def _require_plain(path: Path, archive: Archive) -> None:
         )
         samples = reader.read_bytes(exported_program.SAMPLES)
     except RuntimeError as error:
-        raise BrokenModelFile(f"{path}: {_first_line(error)}; it is damaged") from error
+        raise BrokenModelFile(f"{path}: {cause(error)}; it is damaged") from error
     if not same:
         raise BrokenModelFile(f"{path}: its directory can be read in two ways; torch.export.save does not write such files")  # fmt: skip
     if not samples:
@@ -94,7 +94,7 @@ def _require_plain(path: Path, archive: Archive) -> None:
     except Exception as error:
         raise ModelError(
             f"{path}: its example inputs are more than tensors and plain values, and loading them may execute code "
-            f"({_first_line(error)}); {exported_program.TRUST}",
+            f"({cause(error)}); {exported_program.TRUST}",
             Fault.INPUTS,
         ) from error
 
@@ -116,7 +116,7 @@ def _program(path: Path, archive: Archive) -> torch.export.ExportedProgram:
             version = archive.graph.get("schema_version") or {}
             saved = f"PyTorch {archive.graph.get('torch_version')}, schema {version.get('major')}.{version.get('minor')}"
             raise ModelError(
-                f"{path}: PyTorch {torch.__version__} does not load it: {_first_line(error)} (saved by {saved})",
+                f"{path}: PyTorch {torch.__version__} does not load it: {cause(error)} (saved by {saved})",
                 Fault.FILE,
             ) from error
     raise AssertionError
@@ -144,22 +144,12 @@ def _of_sizes(
     return tuple(args), dict(kwargs)
 
 
-def _first_line(error: BaseException) -> str:
-    """The class and the first line of the innermost cause."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
-
-
 def _with_inputs(loaded: LoadedModel, path: Path, given: Path) -> LoadedModel:
     """The model with the arrays of an .npz file as its inputs, in the order of the file, of the same shapes and dtypes."""
     try:
         arrays: dict[str, Any] = tensors.load_npz(given)
     except Exception as error:  # numpy raises what it meets in a file of another kind
-        raise ModelError(
-            f"{given}: {_first_line(error)}; expected an .npz file of arrays"
-        ) from error
+        raise ModelError(f"{given}: {cause(error)}; expected an .npz file of arrays") from error
     wanted = [convert.tensor_type(name, tensor) for name, tensor in loaded.inputs]
     given_types = [(list(array.shape), str(array.dtype)) for array in arrays.values()]
     expected = [(list(t.shape), tensors.DTYPES[t.dtype][1]) for t in wanted]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ import torch
 from iree import runtime as rt
 from iree.compiler import ir
 
-from scripts.core import archive, tensors
+from scripts.core import process, tensors
 from scripts.core.tensors import DTYPES, OPEN, TensorType
 from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
@@ -24,10 +23,9 @@ from scripts.sources import mlir_file
 from scripts.sources.source import given_dims
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.errors import Fault, ModelError
+from scripts.torch_model.errors import Fault, ModelError, first_line
 from scripts.torch_model.loading import LoadedModel
-from scripts.xla.client import Client, call
-from scripts.xla.unlink import UnlinkError, unlink
+from scripts.xla.client import Client, UnlinkError, call, unlink
 
 LEAST_BYTES = 1024
 """Of a literal that becomes a parameter."""
@@ -249,7 +247,7 @@ def _externalised(module: ir.Module) -> dict[str, np.ndarray]:
                 "sym_name": ir.StringAttr.get(key),
                 "sym_visibility": ir.StringAttr.get("private"),
                 "type": ir.TypeAttr.get(builtin),
-                "initial_value": ir.Attribute.parse(f'#flow.parameter.named<"{archive.SCOPE}"::"{key}"> : {builtin}'),
+                "initial_value": ir.Attribute.parse(f'#flow.parameter.named<"{tensors.PARAMETER_SCOPE}"::"{key}"> : {builtin}'),
             },
             ip=top,
         )  # fmt: skip
@@ -287,7 +285,7 @@ def _named_parameters(path: Path, module: ir.Module) -> tuple[TensorType, ...]:
             raise ModelError(f"{path}: parameter {key!r} is in the scopes {scopes[key]!r} and {scope!r}, expected one", Fault.FILE)  # fmt: skip
         kind = ir.TypeAttr(attributes["type"]).value
         parameters[key] = _type(path, key, kind)
-        attributes["initial_value"] = ir.Attribute.parse(f'#flow.parameter.named<"{archive.SCOPE}"::"{key}"> : {kind}')  # fmt: skip
+        attributes["initial_value"] = ir.Attribute.parse(f'#flow.parameter.named<"{tensors.PARAMETER_SCOPE}"::"{key}"> : {kind}')  # fmt: skip
     return tuple(parameters.values())
 
 
@@ -299,7 +297,7 @@ def _compiled(program: Program, weights: dict[str, torch.Tensor]) -> tuple[Call,
             raise UnlinkError("it has open dimensions")
         return _on_xla(program, weights), "xla"
     except (UnlinkError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = first_line(error)
     session = _session(program, weights)
     return lambda arrays: session.call(arrays)[0], f"iree-O0 (not xla: {reason})"
 
@@ -318,11 +316,11 @@ def _session(program: Program, weights: dict[str, torch.Tensor]) -> Session:
         source.write_text(program.text)
         flags = compile_flags("llvm-cpu", None, "O0", ())
         command = [tool("iree-compile"), *flags, str(source), "-o", str(vmfb)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # fmt: skip
+        done = process.captured(command)
         if done.returncode != 0:
             lines = [line for line in done.stderr.splitlines() if "error:" in line]
             raise ModelError(f"iree-compile at O0, which makes the results to compare with, ended with {done.returncode}: {lines[0] if lines else ''}", Fault.FILE)  # fmt: skip
-        archive.write(stored, ((name, convert.to_bytes(w)) for name, w in weights.items()))
+        tensors.write_archive(stored, ((name, convert.to_bytes(w)) for name, w in weights.items()))
         return Session(Module(vmfb, stored if weights else None, "local-sync", program.function), 1)
 
 
@@ -333,7 +331,7 @@ def _stored(files: list[Path]) -> dict[str, np.ndarray]:
         try:
             index.load(str(file))
         except Exception as error:  # of the bindings
-            raise ModelError(f"{file}: IREE cannot read its parameters: {str(error).splitlines()[0]}", Fault.FILE) from error  # fmt: skip
+            raise ModelError(f"{file}: IREE cannot read its parameters: {first_line(error)}", Fault.FILE) from error  # fmt: skip
     return {key: np.frombuffer(entry.file_view, np.uint8) for key, entry in index.items()}
 
 

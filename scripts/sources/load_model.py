@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from scripts.sources import hugging_face
 from scripts.sources.registry import source_of
-from scripts.torch_model import loading
+from scripts.torch_model import footprint, loading
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.errors import Fault, ModelError
+from scripts.torch_model.loading import LoadedModel, ModelFile, loaded_from
 
 
 def load_model(choice: ModelChoice, stage: str = "", memory_factor: float = 1.0) -> LoadedModel:
@@ -21,9 +23,7 @@ def load_model(choice: ModelChoice, stage: str = "", memory_factor: float = 1.0)
 
         return load_exported_program.load(choice, stage, memory_factor)
     if name == "hugging-face":
-        from scripts.sources import load_hugging_face
-
-        return load_hugging_face.load(choice, stage, memory_factor)
+        return _load_folder(choice, stage, memory_factor)
     if name == "onnx":
         from scripts.sources import load_onnx
 
@@ -33,3 +33,20 @@ def load_model(choice: ModelChoice, stage: str = "", memory_factor: float = 1.0)
 
         return load_mlir.load(choice, stage, memory_factor)
     return loading.load(choice, stage, memory_factor)
+
+
+def _load_folder(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
+    """The model of a folder of Hugging Face, with inputs of its configuration, by a Python file that takes the folder as an
+    option. Raises ModelError as a model file does, and BrokenModelFile for files that are damaged."""
+    path = choice.model_file.expanduser()
+    hugging_face.check(path, choice.options)
+    count = sum(map(hugging_face.elements, hugging_face.weight_files(path.parent)))
+    footprint.require(footprint.Weights(count, 4 * count, 4 * count, "f32"), stage, memory_factor)
+    options = {**choice.options, "folder": str(path.parent)}
+    try:
+        return loaded_from(ModelFile(hugging_face.MODEL, options, choice.load_threads), choice.name)
+    except ModelError as error:
+        if (cause := error.__cause__) is None:
+            raise
+        kind = "" if isinstance(cause, ValueError) else f"{type(cause).__name__}: "
+        raise ModelError(f"{path.parent}: {kind}{cause}", Fault.FILE) from error

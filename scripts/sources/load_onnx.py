@@ -16,7 +16,7 @@ from scripts.core.tensors import OPEN, TensorType
 from scripts.sources import onnx_graph
 from scripts.torch_model import footprint
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.errors import Fault, ModelError
+from scripts.torch_model.errors import Fault, ModelError, first_line
 from scripts.torch_model.loading import LoadedModel
 
 LEAST_OPSET = 17
@@ -102,8 +102,8 @@ def open_session(
     try:
         return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its classes have no common base
-        first = str(error).strip().splitlines()[0]
-        raise ModelError(f"ONNX Runtime {onnxruntime.__version__}: {first}", Fault.FILE) from error
+        version = onnxruntime.__version__
+        raise ModelError(f"ONNX Runtime {version}: {first_line(error)}", Fault.FILE) from error
 
 
 def _runnable(path: Path, types: list[TensorType]) -> Path | bytes:
@@ -171,8 +171,7 @@ def raised_opset(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         return onnx.version_converter.convert_version(model, LEAST_OPSET)
     except Exception as error:  # ConvertError is a RuntimeError in some versions only
-        first = str(error).strip().splitlines()[0]
-        raise ModelError(f"onnx {onnx.__version__} cannot convert opset {opset} to {LEAST_OPSET}: {first}", Fault.FILE) from error  # fmt: skip
+        raise ModelError(f"onnx {onnx.__version__} cannot convert opset {opset} to {LEAST_OPSET}: {first_line(error)}", Fault.FILE) from error  # fmt: skip
 
 
 def _inputs(

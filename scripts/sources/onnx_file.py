@@ -7,39 +7,20 @@ file, because most environments lack it.
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 from scripts.core.dimensions import Sizes
-from scripts.sources.source import Facts, Options, Source
+from scripts.sources.source import Source
 
 
-def _check(path: Path, options: Options) -> None:
+def _graph() -> ModuleType:
     from scripts.sources import onnx_graph
 
-    onnx_graph.check(path, options)
-
-
-def _facts(path: Path, options: Options) -> Facts:
-    from scripts.sources import onnx_graph
-
-    return onnx_graph.facts(path, options)
-
-
-def _parts(path: Path, options: Options) -> list[Path]:
-    from scripts.sources import onnx_graph
-
-    return onnx_graph.parts(path, options)
-
-
-def _digest(path: Path) -> str:
-    from scripts.sources import onnx_graph
-
-    return onnx_graph.digest(path)
+    return onnx_graph
 
 
 def _open_dims(path: Path) -> dict[str, Sizes]:
-    from scripts.sources import onnx_graph
-
-    return {name: Sizes(()) for name in onnx_graph.open_dims(onnx_graph.read(path))}
+    return {name: Sizes(()) for name in _graph().open_dims(_graph().read(path))}
 
 
 SOURCE = Source(
@@ -47,10 +28,10 @@ SOURCE = Source(
     kind="onnx",
     expected="an ONNX file (.onnx)",
     takes=lambda path: path.suffix == ".onnx",
-    check=_check,
-    facts=_facts,
-    parts=_parts,
-    digest=_digest,
+    check=lambda path, options: _graph().check(path, options),
+    facts=lambda path, options: _graph().facts(path, options),
+    parts=lambda path, options: _graph().parts(path, options),
+    digest=lambda path: _graph().digest(path),
     path_options=("inputs",),
     open_dims=_open_dims,
 )

@@ -14,7 +14,7 @@ import onnx
 
 from scripts.core.tensors import DTYPES, TensorType
 from scripts.sources.source import Facts, Options, given_dims, listed, require
-from scripts.torch_model.errors import BrokenModelFile, ModelFileError
+from scripts.torch_model.errors import BrokenModelFile, ModelFileError, first_line
 
 OPTIONS = ("dims", "inputs", "seed")
 """Options of an entry. `dims`: sizes of open dimensions, by their names or as `<input>.<index>`. `inputs`: an .npz file with an
@@ -43,8 +43,7 @@ def check(path: Path, options: Options) -> None:
     try:
         onnx.checker.check_model(str(path))
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise BrokenModelFile(f"{path}: not valid ONNX: {first}") from error
+        raise BrokenModelFile(f"{path}: not valid ONNX: {first_line(error)}") from error
     input_types(path, model, options)
 
 

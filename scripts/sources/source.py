@@ -68,15 +68,14 @@ class Source:
 
     def check_dynamic(self, path: Path, options: Options, wanted: Mapping[str, Sizes]) -> None:
         """Raise ModelFileError unless a file can have these sizes."""
-        if self.open_dims is None:
-            if not self.sizes_are_options:
-                raise ModelFileError(f"{path}: dynamic: the inputs of {self.expected} have one size")  # fmt: skip
-            self.check(path, self.with_sizes(options, {name: own.values[0] for name, own in wanted.items()}))  # fmt: skip
-            return
-        for key, what in (("inputs", "inputs"), ("golden", "results")):
-            if options.get(key):
-                raise ModelFileError(f"{path}: dynamic: {options[key]} has {what} of one size; leave `{key}` out")  # fmt: skip
-        declared = self.open_dims(path)
+        declared = None
+        if self.open_dims is not None:
+            for key, what in (("inputs", "inputs"), ("golden", "results")):
+                if options.get(key):
+                    raise ModelFileError(f"{path}: dynamic: {options[key]} has {what} of one size; leave `{key}` out")  # fmt: skip
+            declared = self.open_dims(path)
+        elif not self.sizes_are_options:
+            raise ModelFileError(f"{path}: dynamic: the inputs of {self.expected} have one size")
         if declared is None:
             self.check(path, self.with_sizes(options, {name: own.values[0] for name, own in wanted.items()}))  # fmt: skip
             return

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
-import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -14,8 +12,8 @@ import psutil
 
 from scripts.core import checkout, commands, exits
 from scripts.features import registry
+from scripts.matrix.cell import TOOLCHAIN_SEPARATOR
 from scripts.matrix.stages import STAGES
-from scripts.matrix.toolchains import SEPARATOR
 from scripts.run import environments, progress
 
 FILES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -43,11 +41,15 @@ def main() -> int:
     parser.add_argument("--models", nargs="*", default=[], help="of these alone; default: of all")
     args = parser.parse_args()
     lock = no_other_run()
-    if args.step == ENVS and not checkout.is_here():
+    if args.step == ENVS and not (checkout.is_here() or checkout.shared_environments()):
         exits.fail(
             f"the environments are shared by the runs of all folders: run it in {checkout.ROOT}"
         )
     paths = list(environment_folders() if args.step == ENVS else files(args.step, args.models))
+    if args.step == ENVS and (users := using(paths)):
+        exits.fail(
+            f"process {users[0]} of a run in another folder uses them; wait for it or stop it"
+        )
     freed = sum(map(delete, paths))
     print(f"{args.step}: {len(paths)} files and folders deleted, {freed / 1e6:,.0f} MB")
     if lock is not None:
@@ -69,8 +71,18 @@ def environment_folders() -> Iterator[Path]:
     """Yield the folders of the stages' environments, also those of toolchains, without the driver's environment."""
     for file in sorted((checkout.ROOT / "envs").glob("*.yaml")):
         folder = Path(environments.prefix(file.stem))
-        folders = [folder, *sorted(folder.parent.glob(f"{folder.name}{SEPARATOR}*"))]
+        folders = [folder, *sorted(folder.parent.glob(f"{folder.name}{TOOLCHAIN_SEPARATOR}*"))]
         yield from (path for path in folders if path.is_dir())
+
+
+def using(folders: Iterable[Path]) -> list[int]:
+    """The processes with one of the folders in their command line, as stages and those that start them have."""
+    beginnings = tuple(str(folder.absolute()) for folder in folders)
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if any(word.startswith(beginnings) for word in process.info["cmdline"] or ())
+    ]
 
 
 def delete(path: Path) -> int:
@@ -89,19 +101,12 @@ def no_other_run() -> TextIO | None:
 
     Returns None inside the run that holds the lock. Exits if another run holds it.
     """
-    file = progress.LOGS / "run.lock"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lock = file.open("a+")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        holder = lock.read().strip()
-        lock.close()
-        if holder in {str(parent.pid) for parent in psutil.Process(os.getpid()).parents()}:
+        return progress.take_lock()
+    except progress.OtherRunError as error:
+        if error.holder in {str(parent.pid) for parent in psutil.Process().parents()}:
             return None
-        exits.fail(f"another run (process {holder}) is writing to results/; wait for it or stop it")
-    return lock
+        exits.fail(str(error))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, channel, exits, options, process
+from scripts.core import atomic, commands, exits, process
 from scripts.iree.compile_options import CompileOptions
 from scripts.iree.tools import parse_problem, tool
 from scripts.lowering import onnx_causes
@@ -19,8 +19,8 @@ class Options(CompileOptions):
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     statistics = args.out_vmfb.with_name("statistics.json")
     said: list[str] = []
     flags = args.compiler_flags()

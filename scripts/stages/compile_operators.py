@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from scripts.core import options
+from scripts.core import commands
 from scripts.features.operators.batch import batch_stage
 from scripts.features.operators.batch.batch_program import FILE, Program
 from scripts.features.operators.batch.batch_stage import Batch, Known
@@ -21,7 +21,7 @@ from scripts.iree.compile_options import TargetOptions
 from scripts.run import job_arguments
 from scripts.supervise import supervise
 from scripts.supervise.job import Job
-from scripts.supervise.outcomes import Line
+from scripts.supervise.outcome import ProblemEnd
 from scripts.supervise.watch import Ended
 
 CACHE = Path("results/cache/compile")
@@ -37,29 +37,29 @@ func.func @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {
 
 def main() -> int:
     parser = job_arguments.parser("compile_operators", __doc__)
-    options.add(parser, batch_stage.Options)
-    options.add(parser, TargetOptions)
+    commands.add_options(parser, batch_stage.Options)
+    commands.add_options(parser, TargetOptions)
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
     python = job.command[0]
     environment = Path(shutil.which(python) or python).parent.parent
     # If the environment could not be made, there is no compiler, and the supervisor skips the batch.
     compiler = tools.program("iree-compile", environment) or environment / "bin/iree-compile"
-    target = options.of(TargetOptions, args)
+    target = commands.options_of(TargetOptions, args)
     flags = compile_flags(target.backend, target.arch, target.opt_level, target.flags)
     job = dataclasses.replace(job, command=[str(compiler), *flags])
     version = tools.version(compiler)
 
-    def do(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[Ended]]:
+    def do(job: Job, known: Known, batch: Batch) -> tuple[list[ProblemEnd], list[Ended]]:
         return compile_batch(job, version, known, batch)
 
-    work = batch_stage.work(options.of(batch_stage.Options, args).batch(job), do)
+    work = batch_stage.work(commands.options_of(batch_stage.Options, args).batch(job), do)
     return job_arguments.run(job, lambda: supervise.run(job, work))
 
 
 def compile_batch(
     job: Job, version: str, known: Known, batch: Batch
-) -> tuple[list[Line], list[Ended]]:
+) -> tuple[list[ProblemEnd], list[Ended]]:
     """Compile the programs of a batch with the command of a job: iree-compile of this version, and its flags."""
     folder = job.status_path.parent
     programs = []
@@ -70,7 +70,7 @@ def compile_batch(
         path = folder / "shortest.mlir"
         path.write_text(SHORTEST_PROGRAM, encoding="utf-8")
         programs.append(Program.read(SHORTEST, path, folder / "logs" / "shortest.txt"))
-    lines: list[Line] = []
+    lines: list[ProblemEnd] = []
     processes = Compilation(job, version, CACHE, batch.again).run(programs, lines.append)
     by_name = {line.problem: line for line in lines}
     shortest = by_name.pop(SHORTEST).result if programs else {}

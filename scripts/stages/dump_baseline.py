@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, channel, exits, options, process
-from scripts.core.options import option
+from scripts.core import atomic, commands, exits, process
+from scripts.core.commands import option
 from scripts.features.profile import dumping
 from scripts.matrix.choices import BASELINE_DUMPS, IR_FORMATS
 from scripts.timing.calls import run_calls
@@ -55,7 +55,7 @@ class Options(dumping.Out):
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     cell = args.work
     with tempfile.TemporaryDirectory(dir=args.out_listing.parent, prefix="dump-") as folder:
         scratch = Path(folder).absolute()
@@ -84,7 +84,7 @@ def dump(args: Options, scratch: Path) -> None:
     from scripts.torch_runtime import profiling
 
     runtime, device = open_runtime(args.work)
-    channel.working()
+    commands.report_working()
     session = runtime.open_session(args.work, device)
     dumping.clear(args.out_folder)
     tables = []
@@ -133,7 +133,7 @@ def _dump_other_formats(args: Options, scratch: Path) -> None:
     The files are then named after their formats.
     """
     # Without the supervisor's channel: the supervisor has already answered this stage's request.
-    variables = {k: v for k, v in os.environ.items() if k != channel.VARIABLE}
+    variables = {k: v for k, v in os.environ.items() if k != commands.CHANNEL_VARIABLE}
     first, *others = args.save_ir
     for name in others:
         folder = scratch / f"format-{name}"

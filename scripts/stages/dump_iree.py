@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.core import atomic, channel, options, process
-from scripts.core.options import option
+from scripts.core import atomic, commands, process
+from scripts.core.commands import option
 from scripts.features.profile import dumping
 from scripts.iree.compile_options import CompileOptions
 from scripts.iree.tools import tool
@@ -23,8 +23,8 @@ class Options(CompileOptions, dumping.Out):
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     dumping.clear(args.out_folder)
     folder = args.out_folder / "0"
     folder.mkdir(parents=True)
@@ -36,7 +36,7 @@ def main() -> None:
             "--iree-flow-dump-dispatch-graph",
             f"--iree-flow-dump-dispatch-graph-output-file={folder / 'dispatch-graph.dot'}",
         ]
-    run = process.run_tool(
+    process.require_tool(
         [
             tool("iree-compile"),
             *args.compiler_flags(),
@@ -46,8 +46,6 @@ def main() -> None:
             "/dev/null",
         ]
     )
-    if run.returncode != 0:
-        process.exit_like(run.returncode)
     atomic.write_json(args.out_listing, dumping.listing(args.out_folder))
 
 

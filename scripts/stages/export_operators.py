@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import exits, options
-from scripts.core.options import option
-from scripts.features.operators.batch import artifacts, batch_worker
+from scripts.core import commands, exits
+from scripts.core.commands import option
+from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.batch.batch_program import ENTRY, FILE
 from scripts.features.operators.batch.normalise import Normaliser
 from scripts.features.operators.calls.calling import Call, NotCallable
@@ -27,7 +27,7 @@ class Options(batch_worker.Options):
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     normaliser = Normaliser()
 
@@ -45,7 +45,7 @@ def main() -> None:
         (folder / FILE).write_text(text, encoding="utf-8")
         facts["program_bytes"] = len(text.encode())
         facts["rewrites"] = list(lowered.rewrites)
-        facts["files"] = artifacts.record(folder, [FILE])
+        facts["files"] = batch_worker.record_files(folder, [FILE])
 
     batch_worker.serve(args, handle)
 

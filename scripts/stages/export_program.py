@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, dimensions, exits, options
+from scripts.core import atomic, commands, dimensions, exits
+from scripts.core.commands import option
 from scripts.core.dimensions import Sizes
-from scripts.core.options import option
 from scripts.core.tensors import Signature
 from scripts.lowering import capture, link, locations
 from scripts.matrix import plugins
-from scripts.matrix.precision import TESTS
+from scripts.matrix.choices import TESTS
 from scripts.sources.load_dynamic import load_for_all_sizes
 from scripts.sources.load_model import load_model
 from scripts.torch_model import errors, step
@@ -40,9 +40,9 @@ class Options:
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
-    channel.working()
+    commands.report_working()
     declared = plugins.exporter(args.exporter)
     signature = Signature.read(args.signature)
     sizes = {name: Sizes.of(entry) for name, entry in args.dynamic.items()}

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import commands, exits, options
+from scripts.core import commands, exits
+from scripts.core.commands import option
 from scripts.core.machine import physical_cores
-from scripts.core.options import option
 from scripts.features.reproduce.graph_parts import wrong, wrong_operator
 from scripts.lowering import capture
 from scripts.sources.load_model import load_model
@@ -35,7 +35,7 @@ class Options:
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     name, how = args.model.name, args.exporter_options
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     deadline = time.monotonic() + args.budget

@@ -9,8 +9,8 @@ import sys
 import time
 from dataclasses import dataclass
 
-from scripts.core import options, process
-from scripts.core.options import option
+from scripts.core import commands, process
+from scripts.core.commands import option
 from scripts.supervise import fork_server
 
 
@@ -21,7 +21,7 @@ class Options:
 
 
 def main() -> int:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     listener = fork_server.listen(fork_server.address(args.python, args.owner))
     if listener is None:
         return 0  # another one was first

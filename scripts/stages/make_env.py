@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, channel, exits, options
-from scripts.core.options import option
+from scripts.core import atomic, commands, exits
+from scripts.core.commands import option
 from scripts.iree import tools
-from scripts.matrix.env_files import EnvironmentFileError
-from scripts.run import environments, installing, locks
+from scripts.run import environments, installing
+from scripts.run.environments import EnvironmentFileError
+from scripts.supervise.diagnose import ENVIRONMENT_MARK
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,14 +26,14 @@ class Options:
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     with installing.alone(args.prefix) as waited:
         if (args.reuse or waited) and environments.whole(args.prefix) == args.pins:
             print(f"{args.prefix} is made of these pins already")
         else:
             make(args)
-            atomic.write_text(args.prefix / environments.MARK, f"{args.pins}\n")
+            atomic.write_text(args.prefix / ENVIRONMENT_MARK, f"{args.pins}\n")
         versions = installing.installed(args.prefix)
     if args.out_tools:
         python = installing.python_of(args.prefix)
@@ -48,7 +49,7 @@ def make(args: Options) -> None:
             _make_of_toolchain(args)
         else:
             installing.install(args.prefix, *installing.what_to_install(args.env_file))
-    except (EnvironmentFileError, locks.LockError) as error:
+    except (EnvironmentFileError, environments.LockError) as error:
         exits.fail(str(error))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from scripts.core import archive, channel, options, tensors
+from scripts.core import commands, tensors
 from scripts.sources.load_model import load_model
 from scripts.torch_model import convert, errors, golden, loading
 from scripts.torch_model.arguments import ModelChoice, Optimizer
@@ -45,8 +45,8 @@ class Options:
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     with errors.reported():
         make_gradients(args.model, args.optimizer, args)
 
@@ -71,7 +71,9 @@ def make_gradients(model: ModelChoice, optimizer: Optimizer, files: Options) -> 
     set_weights(loaded.module, files.weights)
     weights, _ = named_weights(loaded.module)
     held = [*weights.items(), *state.items()]
-    archive.write(files.out_weights, ((key, convert.to_bytes(value)) for key, value in held))
+    tensors.write_archive(
+        files.out_weights, ((key, convert.to_bytes(value)) for key, value in held)
+    )
     parameters = tuple(convert.tensor_type(key, value) for key, value in held)
     del weights, held
 

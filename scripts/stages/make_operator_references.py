@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from scripts.core import exits, options
-from scripts.core.options import option
-from scripts.features.operators.batch import artifacts, batch_worker
+from scripts.core import commands, exits
+from scripts.core.commands import option
+from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.calls import reference
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems.problem import Problem
@@ -25,7 +25,7 @@ class Options(batch_worker.Options):
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     torch.set_num_threads(args.threads)
 
     def handle(payload: dict[str, Any], facts: dict[str, Any]) -> None:
@@ -36,7 +36,7 @@ def main() -> None:
             exits.fail(str(error), exits.UNSUPPORTED)
         if not facts["deterministic"]:
             exits.fail(f"{codes.NONDETERMINISTIC}: two eager runs differ")
-        facts["files"] = artifacts.record(args.out / problem.name, reference.FILES)
+        facts["files"] = batch_worker.record_files(args.out / problem.name, reference.FILES)
 
     batch_worker.serve(args, handle)
 

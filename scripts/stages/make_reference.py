@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from scripts.core import archive, channel, options, tensors
+from scripts.core import commands, tensors
 from scripts.sources.load_model import load_model
 from scripts.sources.registry import source_of
 from scripts.torch_model import convert, errors, golden, quantization
@@ -29,8 +29,8 @@ class Options:
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     with errors.reported():
         make_reference(args.model, args)
 
@@ -40,7 +40,9 @@ def make_reference(model: ModelChoice, files: Options) -> None:
     loaded = load_model(model, "reference")
     # Stored before the first call: a model may write into its weights and its inputs.
     weights, aliases = named_weights(loaded.module)
-    archive.write(files.out_weights, ((key, convert.to_bytes(w)) for key, w in weights.items()))
+    tensors.write_archive(
+        files.out_weights, ((key, convert.to_bytes(w)) for key, w in weights.items())
+    )
     stored = {str(i): convert.to_numpy(t) for i, (_, t) in enumerate(loaded.inputs)}
     tensors.save_npz(files.out_inputs, stored)
     inputs = tuple(convert.tensor_type(name, t) for name, t in loaded.inputs)

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, digest, exits, options, private
-from scripts.core.digest import Digest
+from scripts.core import atomic, commands, exits, private
+from scripts.core.atomic import Digest
+from scripts.core.commands import option
 from scripts.core.machine import physical_cores
-from scripts.core.options import option
-from scripts.supervise import in_turns
+from scripts.supervise import members
 from scripts.supervise.members import VERIFICATION, Member
 from scripts.timing.turns import Rule
 
@@ -51,7 +51,7 @@ class Options:
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     folder = Path(__file__).absolute().parents[2]
     try:
         bundle = atomic.read_json(folder / BUNDLE)
@@ -98,7 +98,7 @@ def _check_files(folder: Path, recorded: Mapping[str, Any]) -> None:
         path = folder / name
         if not (path.is_file() and path.resolve().is_relative_to(folder.resolve())):
             exits.fail(f"{path}: found no file in the folder of the bundle; copy the bundle again")
-        if what := digest.difference(path, Digest(**values)):
+        if what := atomic.difference_from(path, Digest(**values)):
             exits.fail(f"{path}: {what}; copy the bundle again")
 
 
@@ -133,7 +133,7 @@ def timed(folder: Path, command: str, rule: Rule) -> dict[str, Any]:
         env={"PYTHONPATH": str(folder)},
         folder=folder,
     )
-    return asdict(in_turns.take([member], rule, lambda text: print(text, flush=True)))
+    return asdict(members.time_in_turns([member], rule, lambda text: print(text, flush=True)))
 
 
 if __name__ == "__main__":

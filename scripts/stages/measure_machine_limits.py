@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import channel, exits, options
-from scripts.core.options import option
+from scripts.core import commands, exits
+from scripts.core.commands import option
 from scripts.features.limits import iree_samples as limit_samples
 from scripts.features.limits.programs import WrongResult
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import NoDevice, device_info
-from scripts.matrix import plugins, threads
+from scripts.matrix import cell, plugins
 from scripts.timing import arguments as timing_arguments
 from scripts.timing import machine_limits
 from scripts.timing.hostload import watched
@@ -31,7 +31,7 @@ BY_DEVICE = {backend.device_kind: backend for backend in BACKENDS.values()}
 @dataclass(frozen=True, kw_only=True)
 class Options:
     device: str = option(
-        type=threads.shared,
+        type=cell.without_threads,
         choices=list(BY_DEVICE),
         help="its kind; a number of threads in its name is left out",
     )
@@ -40,8 +40,8 @@ class Options:
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="limits-") as scratch:
         try:
             limits = measure(args.device, args.threads, Path(scratch))

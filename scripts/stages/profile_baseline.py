@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, exits, options
+from scripts.core import atomic, commands, exits
 from scripts.matrix.choices import MODULE_PROFILES
 from scripts.torch_runtime.arguments import Work, prepare_process
 from scripts.torch_runtime.runtime import open_runtime, settle
@@ -33,7 +33,7 @@ class Options:
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     cell = args.work
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
         prepare_process(cell)
@@ -59,7 +59,7 @@ def profile(cell: Work) -> dict[str, Any]:
     from scripts.torch_runtime import torch_session
 
     runtime, device = open_runtime(cell)
-    channel.working()
+    commands.report_working()
     built = torch_session.build_ahead(cell)
     exported = built.module if isinstance(built.module, torch.fx.GraphModule) else None
     modules = exported_modules.split(exported) if exported is not None else {}

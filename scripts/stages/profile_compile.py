@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, exits, options
-from scripts.core.options import option
+from scripts.core import atomic, commands, exits
+from scripts.core.commands import option
 from scripts.core.process import Limits
 from scripts.features.profile import compile_profile as profile
 from scripts.features.profile import sites
@@ -41,8 +41,8 @@ class Options(CompileOptions):
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     memory_mb = float(os.environ.get(exits.LIMIT_VARIABLE, math.inf))
     limits = Limits(SHARE * args.limit_s, SHARE * memory_mb)
     flags = args.compiler_flags()
@@ -51,7 +51,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="compile-") as folder:
         scratch = Path(folder).absolute()
         phases, sources, log = scratch / "phases", scratch / "sources", scratch / "log.txt"
-        channel.next_one()
+        commands.report_next()
         started = time.time()
         whole, printed = profile.run_compiler(
             [
@@ -72,9 +72,9 @@ def main() -> None:
         for executable in profile.executables(sources, flags, limits, log):
             compiled.append(executable)
             print(f"{executable['name']}: {executable['status']}, {executable['cpu_s']} s of CPU time", flush=True)  # fmt: skip
-            channel.next_one()
+            commands.report_next()
         nodes, kinds = _nodes(args, flags, scratch / "sites") if compiled else ({}, {})
-        ended = profile.phases(phases, started)
+        ended = profile.phases(phases, started, whole.seconds)
     if reached:
         said = {"status": reached.status, "detail": reached.detail}
         whole = profile.Compilation(**asdict(whole) | said)
@@ -100,12 +100,11 @@ def _nodes(
     if not args.locations.is_file():
         return {}, {}
     located = Locations.from_json(atomic.read_json(args.locations))
-    by_function: dict[str, dict[Sequence[Any], None]] = defaultdict(dict)
+    by_function: dict[str, list[Sequence[Any]]] = defaultdict(list)
     for site in sites.sites(args.program, flags, folder):
-        for line in (site.root, *site.lines):
-            if line is not None and (origin := located.lines.get(line)):
-                by_function[site.function][origin.node, origin.operator, origin.module] = None
-    return {name: list(nodes) for name, nodes in by_function.items()}, dict(located.modules)
+        known = by_function[site.function]
+        known += [node for node in sites.nodes(site, located) if node not in known]
+    return by_function, dict(located.modules)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, exits, options
-from scripts.core.options import option
+from scripts.core import atomic, checkout, commands, exits
+from scripts.core.commands import option
 from scripts.features.profile import iree_profile as profile
 from scripts.features.profile import sites
 from scripts.iree.compile_options import CompileOptions
@@ -30,8 +30,8 @@ class Options(CompileOptions):
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     called = args.called
     called.require_device()
     located = _locations(args.locations)
@@ -58,7 +58,7 @@ def _locations(path: Path) -> Locations:
     if not path.exists():
         exits.fail(
             f"{path} does not exist: the program was exported by an older version; export it again "
-            f"(snakemake profile --forcerun export_program)"
+            f"({checkout.run_command('profile', options='--forcerun export_program')})"
         )
     return Locations.from_json(atomic.read_json(path))
 
@@ -69,17 +69,7 @@ def described(
     """Each dispatch of the program with its time and the nodes that it computes (name, operator, module), that of its
     root first."""
     return [
-        asdict(timed)
-        | {
-            "nodes": [
-                [origin.node, origin.operator, origin.module]
-                for origin in dict.fromkeys(
-                    located.lines[line]
-                    for line in (site.root, *site.lines)
-                    if line is not None and line in located.lines
-                )
-            ]
-        }
+        asdict(timed) | {"nodes": sites.nodes(site, located)}
         for site, timed in zip(dispatch_sites, dispatches, strict=True)
     ]
 

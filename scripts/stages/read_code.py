@@ -6,17 +6,17 @@ two toolchains, sets of flags or commits make of a program.
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, exits, options, process
+from scripts.core import atomic, commands, exits, process
 from scripts.features.profile import assembly
+from scripts.features.profile.sites import inside
 from scripts.iree.compile_options import CompileOptions
-from scripts.iree.tools import tool
+from scripts.iree.tools import printed, tool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +25,11 @@ class Options(CompileOptions):
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="code-") as folder:
         code, configured, vmfb = (Path(folder, name) for name in ("code", "configured", "m.vmfb"))
-        run = process.run_tool(
+        process.require_tool(
             [
                 *(tool("iree-compile"), *args.compiler_flags()),
                 f"--iree-hal-dump-executable-intermediates-to={code}",
@@ -38,8 +38,6 @@ def main() -> None:
                 *(str(args.program), "-o", str(vmfb)),
             ]
         )
-        if run.returncode != 0:
-            process.exit_like(run.returncode)
         by_function = dict(tilings(configured))
         functions = assembly.functions(code, by_function.keys()) if code.is_dir() else []
         if missing := by_function.keys() - {function.name for function in functions}:
@@ -49,21 +47,15 @@ def main() -> None:
         atomic.write_json(
             args.out,
             {
-                "host": assembly.host(vmfb, _disassembly(vmfb)),
+                "host": assembly.host(
+                    vmfb, printed("iree-dump-module", "--output=disassembly", str(vmfb))
+                ),
                 "functions": [
                     asdict(function) | {"tiling": by_function[function.name]}
                     for function in functions
                 ],
             },
         )
-
-
-def _disassembly(vmfb: Path) -> str:
-    command = [tool("iree-dump-module"), "--output=disassembly", str(vmfb)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=False)
-    if printed.returncode:
-        exits.fail(f"iree-dump-module: {printed.stderr.strip() or printed.returncode}")
-    return printed.stdout
 
 
 def tilings(folder: Path) -> Iterator[tuple[str, list[str]]]:
@@ -73,21 +65,12 @@ def tilings(folder: Path) -> Iterator[tuple[str, list[str]]]:
     for path in sorted(folder.glob("*.mlir")):
         with ir.Context():
             module = ir.Module.parse(path.read_text(encoding="utf-8"))
-            for function in _operations(module.operation, "func.func"):
+            functions = (op for op in inside(module.operation) if op.name == "func.func")
+            for function in functions:
                 said = [_attribute(function, "translation_info")]
-                said += [_attribute(op, "lowering_config") for op in _operations(function)]
+                said += [_attribute(op, "lowering_config") for op in inside(function)]
                 name = ir.StringAttr(function.attributes["sym_name"]).value
                 yield name, [text for text in dict.fromkeys(said) if text]
-
-
-def _operations(operation: Any, name: str = "") -> Iterator[Any]:
-    """The operations below one, those of a name alone if it is given."""
-    for region in operation.regions:
-        for block in region.blocks:
-            for op in block.operations:
-                if name in ("", op.operation.name):
-                    yield op.operation
-                yield from _operations(op.operation, name)
 
 
 def _attribute(operation: Any, name: str) -> str:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, exits, options
-from scripts.core.options import option
+from scripts.core import atomic, checkout, commands, exits
+from scripts.core.commands import option
 from scripts.features.reproduce.reduction import failures, mismatch, shrinking
 from scripts.features.reproduce.reduction.mismatch import Comparison
 from scripts.features.reproduce.reduction.reduced_program import NotReducible, Program
@@ -46,7 +46,7 @@ class Options:
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as wrong, tempfile.TemporaryDirectory() as right:
         compiler = Compiler(tuple(args.flags), Path(wrong))
@@ -156,7 +156,7 @@ class Reduction:
             raise NotReducible(
                 "no difference was found between both sets of flags, with random inputs and weights: the results are the "
                 "same, or one of the two does not compile or run, or an input has a type that is not supported. If the results "
-                "of the cell are wrong, the frontend may be at fault; snakemake results/operators.csv verifies each operator"
+                f"of the cell are wrong, the frontend may be at fault; {checkout.run_command('results/operators.csv')} verifies each operator"
             )
         limit_s = self._limit_s(started)
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from scripts.core import atomic, commands, exits, options
-from scripts.core.options import option
+from scripts.core import atomic, commands, exits
+from scripts.core.commands import option
 from scripts.features import registry
 from scripts.matrix import cell
 from scripts.records import coverage, markdown, remedied
 from scripts.records.coverage import COLUMNS, ENDINGS
 from scripts.records.markdown import text
-from scripts.records.provenance import Provenance
 from scripts.records.results_file import BadRecords, Record, read
-from scripts.supervise import same_failure
+from scripts.records.results_table import Provenance
+from scripts.supervise.diagnose import failure_signature, readable_detail
 
 LOWERING_PATH = ["frontend", "target"]
 MODEL = ["suite", "model"]
@@ -52,7 +52,7 @@ class Options:
 
 def main() -> None:
     registry.load()
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     if not (args.out_md or args.out_csv):
         exits.fail("nothing to write: give --out-md, --out-csv or both", code=2)
     try:
@@ -198,7 +198,7 @@ def reasons(cells: pd.DataFrame) -> pd.DataFrame:
     """Why cells are not verified, the most frequent reason first, each with the cells concerned."""
     names = cells.groupby("model")["suite"].transform("nunique")
     label = cells["model"].where(names == 1, cells["suite"] + "/" + cells["model"])
-    labelled = cells.assign(label=label, kind=cells["detail"].map(same_failure.signature))
+    labelled = cells.assign(label=label, kind=cells["detail"].map(failure_signature))
     every = labelled.groupby("label")[LOWERING_PATH].apply(
         lambda group: list(group.itertuples(index=False, name=None))
     )
@@ -207,7 +207,7 @@ def reasons(cells: pd.DataFrame) -> pd.DataFrame:
     for (stage, status, reason, _), group in stopped.groupby(
         ["stopped_at", "status", "reason", "kind"], sort=False
     ):
-        detail = same_failure.readable(group["detail"].iloc[0])
+        detail = readable_detail(group["detail"].iloc[0])
         rows.append((len(group), stage, status, reason, detail, where(group, every)))
     columns = ["cells", "stage", "status", "reason", "detail", "where"]
     table = pd.DataFrame(rows, columns=columns)

@@ -1,17 +1,24 @@
-"""Test the dispatches that scripts.stages.split_dispatches has written, with some flags of iree-compile on a device."""
+"""Test each distinct dispatch of a program: compile it with some flags, run it on a device, and compare its outputs with right ones.
+
+With --program, the dispatches are written first, each as a program of its own with random inputs. A dispatch is written as the
+operations of the program that the compiler has put into it, so that the whole compiler is tested and not only its code generation.
+The right outputs are those of --right-flags on a CPU.
+"""
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, commands, options
-from scripts.core.options import option
+from scripts.core import atomic, commands, exits
+from scripts.core.commands import option
+from scripts.features.profile import sites
+from scripts.features.profile.sites import PhaseError
 from scripts.features.reproduce.reduction import dispatches, mismatch
+from scripts.features.reproduce.reduction.reduced_program import NotReducible
 from scripts.iree import session
 from scripts.iree.backends import runs_on_cpu
 from scripts.iree.tools import Compiler
@@ -19,30 +26,56 @@ from scripts.iree.tools import Compiler
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    tests: Path = option(help="folder with a folder per dispatch")
+    tests: Path = option(help="folder that exists, for one folder per dispatch")
+    program: Path | None = option(None, help="the program; without it, the folders are there")
     flags: list[str] = option(help="all flags of iree-compile, as a JSON list")
+    right_flags: list[str] = option(factory=list, help="flags for a CPU with right results")
     device: str = option("local-task", help="IREE device URI")
     threads: int = option(1, help="of a CPU")
-    budget: float = option(300.0, metavar="SECONDS")
+    budget: float = option(
+        300.0, metavar="SECONDS", help="to write the dispatches, and to test them"
+    )
     modules: Path | None = option(None, help="folder for the modules of what is right")
     out: Path = option(help="JSON: what came out, by folder")
 
 
 def main() -> None:
-    args = options.parse(Options)
-    deadline = time.monotonic() + args.budget
-    tests = json.loads((args.tests / dispatches.REPORT).read_text(encoding="utf-8"))
-    said = {}
+    args = commands.parse_options(Options)
     with tempfile.TemporaryDirectory() as scratch:
+        if args.program:
+            _write(args, args.program, Path(scratch))
+        deadline = time.monotonic() + args.budget
+        said = {}
         compiler = Compiler(tuple(args.flags), Path(scratch))
         missing = _missing(args.device, args.threads)
         test = dispatches.Test(compiler, args.device, args.threads, missing)
-        for each in tests:
+        for each in atomic.read_json(args.tests / dispatches.REPORT):
             name = each["functions"][0]
             said[name] = test.of(args.tests / name, each, deadline)
             if args.modules and said[name]["status"] == dispatches.RIGHT:
                 shutil.copyfile(Path(scratch, mismatch.MODULE), args.modules / f"{name}.vmfb")
     atomic.write_json(args.out, said)
+
+
+def _write(args: Options, program: Path, scratch: Path) -> None:
+    """Write the dispatches of a program, and the report about them. Exits if there are none."""
+    deadline = time.monotonic() + args.budget
+    phases, right = scratch / "phases", scratch / "right"
+    phases.mkdir()
+    right.mkdir()
+    try:
+        dispatch_sites = sites.sites(program, args.flags, phases)
+        parts = dispatches.split(program.read_text(encoding="utf-8"), dispatch_sites)
+    except (NotReducible, PhaseError) as error:
+        exits.fail(f"{program}: {error}")
+    if not parts:
+        exits.fail(f"{program}: no dispatch computes operations of the program")
+    reference = dispatches.Right(Compiler(tuple(args.right_flags), right), args.threads)
+    tests = [
+        {"functions": names, **reference.write(part, args.tests / names[0], deadline)}
+        for part, names in parts.items()
+    ]
+    atomic.write_json(args.tests / dispatches.REPORT, tests)
 
 
 def _missing(device: str, threads: int) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from scripts.core import atomic, commands, exits, options
-from scripts.core.options import option
+from scripts.core import atomic, commands, exits
+from scripts.core.commands import option
 from scripts.features import registry
 from scripts.features.operators.problems import dataset, selection, traces
 from scripts.features.operators.problems.problem import Problem
@@ -32,7 +32,7 @@ class Options:
 
 def main() -> None:
     registry.load()
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     source = msgspec.convert(args.source, Operators)
     try:
         problems, notes = dataset.read_source(source.dataset, source.mapping, args.traces)

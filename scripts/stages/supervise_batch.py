@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from scripts.core import options
+from scripts.core import commands
 from scripts.features.operators.batch import batch_stage
 from scripts.run import job_arguments
 from scripts.supervise import supervise
@@ -12,10 +12,10 @@ from scripts.supervise import supervise
 
 def main() -> int:
     parser = job_arguments.parser("supervise_batch", __doc__)
-    options.add(parser, batch_stage.Options)
+    commands.add_options(parser, batch_stage.Options)
     args = parser.parse_args()
     job = job_arguments.job(args, parser)
-    batch = options.of(batch_stage.Options, args).batch(job)
+    batch = commands.options_of(batch_stage.Options, args).batch(job)
     work = batch_stage.work(batch, batch_stage.in_workers)
     return job_arguments.run(job, lambda: supervise.run(job, work))
 

@@ -9,9 +9,7 @@ from scripts.timing import worker
 
 
 def main() -> None:
-    call = load_command(sys.argv[1:])
-    call()
-    worker.serve(worker.Program(call))
+    worker.serve(worker.Program(load_command(sys.argv[1:])))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from scripts.core import options
-from scripts.core.options import option
+from scripts.core import commands
+from scripts.core.commands import option
 from scripts.features.operators.batch import batch_stage, timing
 from scripts.run import job_arguments
 from scripts.supervise import group, supervise
@@ -19,10 +19,10 @@ class Options(batch_stage.Options):
 
 def main() -> int:
     parser = job_arguments.parser("time_operators", __doc__)
-    options.add(parser, Options)
+    commands.add_options(parser, Options)
     args = parser.parse_args()
     job = job_arguments.job(args, parser, here=True)
-    given = options.of(Options, args)
+    given = commands.options_of(Options, args)
     work = timing.work(given.group, given.batch(job))
     return job_arguments.run(job, lambda: supervise.run(job, work))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from scripts.core import channel, options
+from scripts.core import commands
 from scripts.features.operators.calls.tracing import Trace
 from scripts.features.operators.problems import traces
 from scripts.sources.load_model import load_model
@@ -23,8 +23,8 @@ class Options:
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     with errors.reported():
         trace_operators(args.model, args.out_trace)
 

@@ -13,8 +13,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.core import atomic, channel, options
-from scripts.core.options import option
+from scripts.core import atomic, commands
+from scripts.core.commands import option
 from scripts.features.profile import iree_profile as profile
 from scripts.features.variants.specs import dispatches, search, spec
 from scripts.iree.compile_options import CompileOptions
@@ -30,8 +30,8 @@ class Options(CompileOptions):
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     called = args.called
     called.require_device()
     flags = args.compiler_flags()

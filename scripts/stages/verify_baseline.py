@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import options
-from scripts.core.options import option
+from scripts.core import commands
+from scripts.core.commands import option
 from scripts.torch_runtime.arguments import Work, prepare_process
 from scripts.torch_runtime.verify_session import serve, verify_baseline
 
@@ -28,7 +28,7 @@ class Options:
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     if args.cache and not args.serve:
         shutil.rmtree(args.cache, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="baseline-") as folder:

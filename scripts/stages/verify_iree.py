@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.core import archive, atomic, channel, exits, options
+from scripts.core import atomic, commands, exits, tensors
+from scripts.core.commands import option
 from scripts.core.dimensions import Dimension
-from scripts.core.options import option
-from scripts.iree import vulkan_profile
-from scripts.iree.session import Module, NoDevice, device_info
-from scripts.iree.verify_module import Files, verify_module
+from scripts.iree.session import Module
+from scripts.iree.verify_module import Files, require_device, verify_module
 from scripts.timing import arguments as timing_arguments
 from scripts.torch_model import footprint
 from scripts.torch_model.errors import Fault
@@ -41,21 +40,16 @@ class Options:
 
 
 def main() -> None:
-    channel.working()
-    args = options.parse(Options)
+    commands.report_working()
+    args = commands.parse_options(Options)
     module = Module(
         _made(args.vmfb), args.weights, args.device, dimensions=_dimensions(args.exported)
     )
-    try:
-        device = device_info(module.device, args.threads)
-    except NoDevice as error:
-        exits.fail(f"no device {module.device}: {error}", exits.UNAVAILABLE)
-    if lacking := vulkan_profile.lacking(module.vmfb, module.device, device["path"]):
-        exits.fail(f"{exits.LACKS_PROFILE}: {device['name']} lacks {lacking}", exits.UNAVAILABLE)
+    device_name = require_device(module, args.threads)
     _require_same_weights(args.weights, args.exported)
     footprint.require(footprint.of_archive(args.check.read_signature()), "verify")
     files = Files(args.inputs, args.raw_inputs, args.out)
-    verify_module(module, device["name"], files, args.check, args.threads)
+    verify_module(module, device_name, files, args.check, args.threads)
 
 
 def _dimensions(exported: Sequence[Path]) -> tuple[Dimension, ...]:
@@ -70,7 +64,7 @@ def _require_same_weights(own: Path, exported: Sequence[Path]) -> None:
     for other in exported[1:]:
         if other == own:
             continue
-        mine, exporteds = archive.read(own), archive.read(other)
+        mine, exporteds = tensors.read_archive(own), tensors.read_archive(other)
         differ = [
             name
             for name in sorted({*mine, *exporteds})

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from scripts.core import exits, options, process, tensors
-from scripts.core.options import option
+from scripts.core import commands, exits, process, tensors
+from scripts.core.commands import option
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.calls import call_inputs
 from scripts.features.operators.calls.calling import Call, tensors_in
@@ -46,7 +46,7 @@ class Options(batch_worker.Options):
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(args.cache.absolute())
     baseline = _Baseline(args)
     batch_worker.serve(args, baseline.handle, baseline.load)

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import atomic, exits, options, tensors
-from scripts.core.options import option
+from scripts.core import atomic, commands, tensors
+from scripts.core.commands import option
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
-from scripts.iree import benchmark, vulkan_profile
-from scripts.iree.session import Module, NoDevice, device_info, load_command
-from scripts.iree.verify_module import Files, verify_module
+from scripts.iree import benchmark
+from scripts.iree.session import Module, load_command
+from scripts.iree.verify_module import Files, require_device, verify_module
 from scripts.timing import arguments as timing_arguments
 from scripts.timing.worker import Program
 from scripts.verify.verify import Check
@@ -32,7 +32,7 @@ class Options(batch_worker.Options):
 
 
 def main() -> None:
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     batch_worker.serve(args, _Verifying(args).handle, load)
 
 
@@ -56,14 +56,7 @@ class _Verifying:
         name = Problem(payload["op"], payload["args"]).name
         compiled = payload["before"]["operator_compile"]
         module = self._module(compiled)
-        try:
-            device = device_info(module.device, self._threads)
-        except NoDevice as error:
-            exits.fail(f"no device {module.device}: {error}", exits.UNAVAILABLE)
-        if lacking := vulkan_profile.lacking(module.vmfb, module.device, device["path"]):
-            exits.fail(
-                f"{exits.LACKS_PROFILE}: {device['name']} lacks {lacking}", exits.UNAVAILABLE
-            )
+        device_name = require_device(module, self._threads)
         reference = Path(payload["before"]["operator_reference"]["folder"])
         check = Check(reference / "golden.npz", reference / "signature.json", {})
         raw = self._out / name / "inputs"
@@ -75,7 +68,7 @@ class _Verifying:
             facts.update(scores.judged(outputs, check.expected()))
 
         try:
-            verify_module(module, device["name"], files, check, self._threads, observe=observe)
+            verify_module(module, device_name, files, check, self._threads, observe=observe)
         finally:
             if files.out.is_file():
                 facts |= atomic.read_json(files.out)

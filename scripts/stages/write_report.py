@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, commands, exits, options
-from scripts.core.options import option
+from scripts.core import atomic, commands, exits
+from scripts.core.commands import option
 from scripts.features import registry
 from scripts.features.report.web.page import page
 from scripts.features.report.web.page_source import Source
@@ -22,7 +22,7 @@ class Options:
 
 def main() -> None:
     registry.load()
-    args = options.parse(Options)
+    args = commands.parse_options(Options)
     try:
         records = results_file.read(args.results)
         with results_file.explained(records):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.core import process
+from scripts.core import process, temporary
 from scripts.supervise import fork_server
 from scripts.supervise.job import CannotStart
 
@@ -218,6 +218,7 @@ def _start_server(python: str, owner: int, log: Path) -> subprocess.Popen:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
+                env=os.environ | {"TMPDIR": temporary.machine()},  # this job's ends with it
             )
         except OSError as error:  # an environment that was moved away: spawning says so in full
             raise CannotFork(str(error)) from error

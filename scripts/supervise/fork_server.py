@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
-from scripts.core import channel, exits, process
+from scripts.core import commands, exits, process
 
 PACKAGES = (
     "numpy",
@@ -185,7 +185,7 @@ class Server:
         os.close(output)
         os.environ.clear()
         os.environ.update(request.env)
-        os.environ[channel.VARIABLE] = str(own_channel)
+        os.environ[commands.CHANNEL_VARIABLE] = str(own_channel)
 
 
 @dataclass(frozen=True)

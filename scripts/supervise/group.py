@@ -11,16 +11,14 @@ from typing import Any
 
 import msgspec
 
-from scripts.core import atomic, digest
+from scripts.core import atomic
 from scripts.supervise import outcome, supervise
-from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis
-from scripts.supervise.in_turns import TWIN
 from scripts.supervise.job import Job
-from scripts.supervise.members import VERIFICATION, Member, Workers, memory_mb, parts
+from scripts.supervise.members import TWIN, VERIFICATION, Member, Workers, memory_mb, parts
 from scripts.supervise.outcome import Damage, Outcome
 from scripts.supervise.supervise import Ran
-from scripts.supervise.watch import Ended, Watch
+from scripts.supervise.watch import CappedLog, Ended, Watch
 from scripts.timing import ratios
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming, latencies, part_of
 from scripts.timing.hostload import Load
@@ -35,13 +33,14 @@ MEMBERS = "members"
 
 class Given(msgspec.Struct, frozen=True):
     """What a job times. `members`: the folder of the verification of each member, by the name of its cell. `anchor`: the
-    member that is in every part. `bases`: the members with which all others are compared. `forked`: the members whose
-    processes may be forked."""
+    member that is in every part. `bases`: the members with which all others are compared. `pairs`: further
+    members that are compared. `forked`: the members whose processes may be forked."""
 
     members: dict[str, str]
     rule: dict[str, Any]
     anchor: str = ""
     bases: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
     forked: tuple[str, ...] = ()
 
 
@@ -67,7 +66,7 @@ def outcomes(folder: Path) -> list[Outcome]:
 def kept_timing(path: Path) -> GroupTiming | None:
     """The timing in a file TIMED; None if there is none, or if the file is damaged."""
     try:
-        return msgspec.convert(digest.unsealed(atomic.read_json(path)), GroupTiming)
+        return msgspec.convert(atomic.unsealed(atomic.read_json(path)), GroupTiming)
     except (OSError, ValueError, msgspec.ValidationError):
         return None
 
@@ -133,7 +132,7 @@ class _Work:
         if fault:
             return Ran(ended, fault=fault)
         timing.write(artifact)
-        atomic.write_json(self._folder / TIMED, digest.sealed(asdict(timing)))
+        atomic.write_json(self._folder / TIMED, atomic.sealed(asdict(timing)))
         return Ran(ended, supervise.digests(self._job, scratch))
 
     def _verified(self) -> dict[str, str]:
@@ -141,7 +140,7 @@ class _Work:
         folders = {}
         for cell, folder in self._given.members.items():
             if outcome.read_or_damaged(Path(folder) / outcome.STATUS).status == outcome.OK:
-                folders[cell] = digest.of(Path(folder) / VERIFICATION).crc32
+                folders[cell] = atomic.digest_of(Path(folder) / VERIFICATION).crc32
         return folders
 
     def _damaged(self, verified: Iterable[str]) -> Damage | None:
@@ -199,7 +198,7 @@ class _Work:
             list(members),
             lambda name: self._workers.start(members[name]),
             self._rule,
-            lambda timed: ratios.is_decided(latencies(timed), bases),
+            lambda timed: ratios.is_decided(latencies(timed), bases, self._given.pairs),
             lambda text: self._log.note(f"# {text}"),
         )
         group.load = self._load  # the load of all parts

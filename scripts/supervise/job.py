@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,15 @@ class Job:
     preload: bool = False
     cpu_s: float | None = None
     hang: str = ""
+
+    def required_parent(self) -> int:
+        """The process that must remain this one's parent, as it is now. Raises Interrupted if the owner has ended."""
+        parent = os.getppid()
+        if self.owner not in (None, parent):
+            raise Interrupted(
+                f"{self.stage} {self.cell}: process {self.owner} that asked for it is gone"
+            )
+        return parent
 
 
 class MoreNeeded(Exception):

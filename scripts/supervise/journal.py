@@ -44,9 +44,11 @@ class Account:
         return max(0.0, 1 - self.busy / rest) if rest > 0 else 0.0
 
 
-def begin(journal: Path) -> None:
-    """Mark the start of a run."""
-    append(journal, {"run": os.getpid(), "start": time.time()})
+def begin(journal: Path) -> float:
+    """Mark the start of a run, and return it in seconds since the epoch."""
+    started = time.time()
+    append(journal, {"run": os.getpid(), "start": started})
+    return started
 
 
 def append(journal: Path, entry: dict) -> None:
@@ -76,7 +78,7 @@ def entries(journal: Path) -> Iterator[dict[str, Any]]:
 
 
 def of_last_run(journal: Path, now: float) -> Account | None:
-    """The account of the last run in the journal until `now`; None if no run has begun."""
+    """The account of the last run in the journal until `now` (see RunLog.now); None if no run has begun."""
     last: list[dict[str, Any]] = []
     start = None
     for entry in entries(journal):
@@ -95,7 +97,10 @@ def of_last_run(journal: Path, now: float) -> Account | None:
         spent.work += entry["child_seconds"] - startup
     environments = _union(_interval(e) for e in last if e["stage"] == "env")
     both = _union(_interval(e) for e in last)
-    return Account(now - start, environments, both - environments, stages)
+    wall = max(0.0, now - start)
+    # Times of several machines, or from before and after a clock was set, may not fit.
+    environments = min(environments, wall)
+    return Account(wall, environments, min(both, wall) - environments, stages)
 
 
 def _interval(entry: dict) -> tuple[float, float]:

@@ -1,4 +1,7 @@
-"""The processes of the members of a group that is timed (timing/turns.py), and their limits."""
+"""The processes of the members of a group that is timed (timing/turns.py), and their limits.
+
+`time_in_turns` times a few programs without a job, for commands that a person runs.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,22 @@ import select
 import shlex
 import signal
 import socket
-import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, process
+from scripts.core import atomic, commands, process, temporary
 from scripts.supervise import outcome
 from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
-from scripts.supervise.diagnose import diagnose
+from scripts.supervise.diagnose import Diagnosis, diagnose, with_environment_damage
 from scripts.supervise.job import CannotStart, Job
 from scripts.supervise.watch import Watch
-from scripts.timing.turns import MemberEnded
-from scripts.timing.worker import READY, REST, WAKE
+from scripts.timing import ratios
+from scripts.timing.group_timing import GroupTiming, latencies, part_of
+from scripts.timing.turns import Group, MemberEnded, Rule
+from scripts.timing.worker import FIRST, READY, REST, WAKE
 
 VERIFICATION = "verification.json"
 REST_S = 30.0
@@ -115,20 +119,21 @@ class Process:
         self._said = b""
         self._too_large: MemberEnded | None = None
         self._killed: Exit | None = None
-        # A worker is killed at its end, and cannot remove what it has written.
-        self._temporary = tempfile.TemporaryDirectory(prefix="worker-", ignore_cleanup_errors=True)
         ours, theirs = socket.socketpair()
-        env = os.environ | {
-            "PYTHONFAULTHANDLER": "1",
-            "PYTHONUNBUFFERED": "1",
-            channel.VARIABLE: str(theirs.fileno()),
-            "TMPDIR": self._temporary.name,
-            process.MACHINE_TMPDIR: tempfile.gettempdir(),
-            **(member.env or {}),
-        }
         member.log.parent.mkdir(parents=True, exist_ok=True)
-        with member.log.open("wb") as out, theirs:
+        with contextlib.ExitStack() as opened, member.log.open("wb") as out, theirs:
+            # A worker is killed at its end, and cannot remove what it has written.
+            own_folder = opened.enter_context(temporary.folder("worker"))
+            env = os.environ | {
+                "PYTHONFAULTHANDLER": "1",
+                "PYTHONUNBUFFERED": "1",
+                commands.CHANNEL_VARIABLE: str(theirs.fileno()),
+                "TMPDIR": str(own_folder),
+                temporary.MACHINE: temporary.machine(),
+                **(member.env or {}),
+            }
             self._child = self._start(env, out.fileno(), theirs.fileno(), owner, server_log)
+            self._opened = opened.pop_all()
         self._socket, self._ended = ours, False
         self._keeps, self._rests, self.is_resting = keeps, False, False
 
@@ -142,12 +147,18 @@ class Process:
         try:
             return Spawned(command, env, output, own_channel, self._member.folder, several=True)
         except CannotStart as error:
-            raise MemberEnded("error", "cannot-start", str(error)) from error
+            said = Diagnosis("error", "cannot-start", str(error))
+            raise self._member_ended(said) from error
 
     def wait_ready(self) -> None:
         while READY not in (said := self._answer(self._load_s)):
             pass
         self._rests = self._keeps and said.get(REST, False)
+
+    def first_call(self) -> dict[str, Any]:
+        self._check()
+        self._send({FIRST: True})
+        return self._answer(self._load_s)
 
     def wake(self) -> None:
         """Begin a further generation of a process that rests. Raises MemberEnded from `wait_ready`."""
@@ -194,7 +205,7 @@ class Process:
                     self._child.kill()
             self._child.clear()
         self._socket.close()
-        self._temporary.cleanup()
+        self._opened.close()
 
     def _answer(self, limit_s: float) -> dict[str, Any]:
         """The next JSON object that the worker sends."""
@@ -246,8 +257,11 @@ class Process:
         if ended[0] == 0:
             return MemberEnded("error", "stage-error", "it ended while it was timed")
         printed = self._member.log.read_text(encoding="utf-8", errors="replace")
-        diagnosis = diagnose(ended[0], printed)
-        return MemberEnded(diagnosis.status, diagnosis.reason, diagnosis.detail)
+        return self._member_ended(diagnose(ended[0], printed))
+
+    def _member_ended(self, diagnosis: Diagnosis) -> MemberEnded:
+        said = with_environment_damage(diagnosis, self._member.command[0])
+        return MemberEnded(said.status, said.reason, said.detail)
 
 
 class Workers:
@@ -297,3 +311,53 @@ class Workers:
             largest = max(trees, key=lambda name: process.resident_mb(trees[name]))
             detail = f"all members held {seen:.0f} MiB; the limit is {limit_mb:.0f} MiB, and this one held most"
             self._started[largest].too_large(detail)
+
+
+TWIN = " again"
+"""The end of the name of the control's second process."""
+LOAD_S = 600.0
+"""Seconds in which a program has to be loaded."""
+
+
+def time_in_turns(
+    members: Sequence[Member], rule: Rule, said: Callable[[str], None] = lambda _: None
+) -> GroupTiming:
+    """Time members until each ratio to the first one is decided, for the budget of the rule at most; the first one is there
+    twice, as a control.
+
+    A member that ended, or could not be started, has the reason in its MemberTiming.
+    """
+    first, started = members[0], time.time()
+    twin = replace(first, name=f"{first.name}{TWIN}", log=first.log.with_name("control.txt"))
+    by_name = {member.name: member for member in (*members, twin)}
+    group = Group(
+        list(by_name),
+        lambda name: Process(by_name[name], os.getpid(), by_name[name].log, LOAD_S, lambda: None),
+        rule,
+        lambda timed: ratios.is_decided(latencies(timed), [first.name]),
+        said,
+    )
+    group.run()
+    part, timed = part_of(group.timed, first.name, twin.name, "", 0)
+    others = group.load.others()
+    return GroupTiming(
+        started, rule.text(), "", timed, (part,), foreign=others.foreign, steal=others.steal
+    )
+
+
+def failed_member(timing: GroupTiming) -> str:
+    """How a member ended otherwise than it should; "" if none did."""
+    for name, member in timing.members.items():
+        if member.status != outcome.OK:
+            return f"{name}: {member.status} ({member.reason}): {member.detail}"
+    return ""
+
+
+def unfit_control(timing: GroupTiming) -> str:
+    """Why ratios of these turns may be wrong: the two processes of the control differ; "" if they do not."""
+    [part] = timing.parts
+    ratio = ratios.paired(*part.control_ms, timing.noise(0)) if part.control else None
+    at = ratio.interval() if ratio else None
+    if at is None or at.low <= 1 <= at.high:
+        return ""
+    return f"two processes of {part.control} differ by a factor of {at.ratio:.3f}: the machine was too noisy"

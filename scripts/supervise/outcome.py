@@ -2,18 +2,26 @@
 
 These are two files because Snakemake compares small files by checksum: an unchanged outcome must be
 identical byte for byte, and seconds and memory differ in every run.
+
+Beside them, `memory.json` has the resident memory of the stage over time, thinned to a few hundred samples. `outcomes.jsonl` of a
+batch's stage says how it ended for each problem, one line per problem:
+
+{"problem": "<name>", "outcome": {…}, "seconds": 0.1, "result": {…}}
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from scripts.core import atomic, digest
-from scripts.core.digest import Digest
+from scripts.core import atomic
+from scripts.core.atomic import Digest
+from scripts.supervise.job import Job
 
 OK = "ok"
 SKIPPED = "skipped"
@@ -31,9 +39,11 @@ DAMAGED_FILE = "damaged-file"
 DISK_FULL = "disk-full"
 EXHAUSTED = "exhausted"
 """Reason of a stage that could not open a file or start a process or thread, because there were too many."""
+DAMAGED_ENVIRONMENT = "damaged-environment"
+"""Reason of a stage that failed in an environment in which a file is missing or cut."""
 KILLED_BY = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 """Signals that stages do not send to themselves: they come from outside."""
-PASSING = frozenset({DAMAGED_FILE, DISK_FULL, EXHAUSTED, *KILLED_BY})
+PASSING = frozenset({DAMAGED_FILE, DAMAGED_ENVIRONMENT, DISK_FULL, EXHAUSTED, *KILLED_BY})
 """Reasons that say nothing about a cell: the next run repeats it."""
 
 
@@ -112,8 +122,8 @@ def begun(status_path: str | Path) -> str:
 
 def write(status_path: str | Path, outcome: Outcome, usage: Usage) -> None:
     """Write the usage, then the outcome: a status file means that the stage is finished."""
-    atomic.write_json(usage_path(status_path), digest.sealed(dataclasses.asdict(usage)))
-    atomic.write_json(status_path, digest.sealed(dataclasses.asdict(outcome)))
+    atomic.write_json(usage_path(status_path), atomic.sealed(dataclasses.asdict(usage)))
+    atomic.write_json(status_path, atomic.sealed(dataclasses.asdict(outcome)))
     Path(status_path).with_name(_BEGUN).unlink(missing_ok=True)
 
 
@@ -121,7 +131,7 @@ def read(status_path: str | Path) -> Outcome:
     """Read a status file. Raises ValueError naming the file if it is not one."""
     values = atomic.read_json(status_path)
     try:
-        values = digest.unsealed(values)
+        values = atomic.unsealed(values)
         for name, value in values.items():
             expected = (float, int, type(None)) if name == "limit" else str
             if not isinstance(value, expected):
@@ -142,7 +152,7 @@ def read_usage(status_path: str | Path) -> Usage | None:
     except FileNotFoundError:
         return None
     try:
-        values = digest.unsealed(values)
+        values = atomic.unsealed(values)
         artifacts = values.pop("artifacts", {})
         numbers = {key: float(value) for key, value in values.items()}
         return Usage(
@@ -172,7 +182,7 @@ def condemn(status_path: str | Path, what: str) -> None:
     ended = read_or_damaged(Path(status_path))
     if ended.status != DAMAGED:
         now = dataclasses.replace(ended, status=DAMAGED, reason=DAMAGED_FILE, detail=what)
-        atomic.write_json(status_path, digest.sealed(dataclasses.asdict(now)))
+        atomic.write_json(status_path, atomic.sealed(dataclasses.asdict(now)))
 
 
 @dataclass(frozen=True)
@@ -205,6 +215,112 @@ def difference(path: Path) -> str:
     except (OSError, ValueError) as error:
         return str(error)
     recorded = usage.artifacts.get(path.name) if usage else None
-    if recorded is None or not (how := digest.difference(path, recorded)):
+    if recorded is None or not (how := atomic.difference_from(path, recorded)):
         return ""
     return f"{path} is damaged: {how}; the next run makes it again"
+
+
+MEMORY = "memory.json"
+MOST_SAMPLES = 240
+"""A series has at most twice as many samples. Pairs of samples are then merged."""
+
+
+@dataclass
+class MemorySeries:
+    """`seconds`: when each sample was taken, since the start of the stage and without waiting for other stages. `mb`: the
+    resident set of its process tree in MiB, the largest of the merged samples. `marks`: what the stage did from a moment
+    on, as (seconds, name)."""
+
+    seconds: list[float] = field(default_factory=list)
+    mb: list[int] = field(default_factory=list)
+    marks: list[tuple[float, str]] = field(default_factory=list)
+
+    def add(self, seconds: float, mb: float) -> None:
+        """Add a sample. If there are too many, merge pairs of them, so that peaks stay."""
+        self.seconds.append(round(seconds, 2))
+        self.mb.append(round(mb))
+        if len(self.mb) >= 2 * MOST_SAMPLES:
+            kept = [max(at, at + 1, key=self.mb.__getitem__) for at in range(0, len(self.mb), 2)]
+            self.seconds = [self.seconds[at] for at in kept]
+            self.mb = [self.mb[at] for at in kept]
+
+    def mark(self, seconds: float, name: str) -> None:
+        """Record that something begins."""
+        self.marks.append((round(seconds, 2), name))
+
+
+def write_memory(status_path: Path, series: MemorySeries | None) -> None:
+    """Write the series of a stage next to its status file. None, or one without samples, removes an older file."""
+    path = status_path.with_name(MEMORY)
+    if series is None or not series.mb:
+        path.unlink(missing_ok=True)
+    else:
+        atomic.write_text(path, json.dumps(atomic.sealed(asdict(series))) + "\n")
+
+
+def read_memory(status_path: Path) -> MemorySeries | None:
+    """Read the series of a stage; None if there is none, or if the file is damaged."""
+    import msgspec  # bundles that measure have this module, and their machines no msgspec
+
+    try:
+        series = msgspec.convert(
+            atomic.unsealed(atomic.read_json(status_path.with_name(MEMORY))), MemorySeries
+        )
+    except (OSError, ValueError, msgspec.ValidationError):
+        return None
+    return series if len(series.seconds) == len(series.mb) else None
+
+
+@dataclass(frozen=True)
+class ProblemEnd:
+    """The end of a stage for one problem. `seconds`: time that it took; None if it did not end
+    by itself. `result`: JSON values that depend on the stage."""
+
+    problem: str
+    outcome: Outcome
+    seconds: float | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_problem_ends(path: Path, lines: Iterable[ProblemEnd]) -> None:
+    """Write the lines, in order."""
+    text = "".join(json.dumps(dataclasses.asdict(line), allow_nan=False) + "\n" for line in lines)
+    atomic.write_text(path, text)
+
+
+def read_problem_ends(path: str | Path) -> dict[str, ProblemEnd]:
+    """Read the lines, by the name of the problem. Raises OSError, or ValueError naming the file."""
+    import msgspec  # bundles that measure have this module, and their machines no msgspec
+
+    lines = {}
+    for number, text in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            line = msgspec.json.decode(text, type=ProblemEnd)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise ValueError(f"{path}:{number}: not the outcome of a problem ({error})") from error
+        lines[line.problem] = line
+    return lines
+
+
+def read_problem_ends_if_whole(path: str | Path) -> dict[str, ProblemEnd]:
+    """Read the lines; none if the file does not exist or is not whole. The status file of the stage
+    says whether it is whole."""
+    try:
+        return read_problem_ends(path)
+    except (OSError, ValueError):
+        return {}
+
+
+def problem_of_cell(job: Job, name: str) -> str:
+    """Return the name of a problem in a cell of a stage, for its outcome."""
+    return f"{job.cell}: {name}"
+
+
+def still_stands(ended: Outcome, job: Job) -> bool:
+    """Return whether the outcome of an unchanged problem in an earlier run is still valid: it is ok,
+    or a failure under the same code and limits which says something about the problem."""
+    if ended.status == OK:
+        return True
+    limits = {"timeout": job.timeout_s, "oom": job.memory_mb}
+    has_moved = ended.limit not in (None, limits.get(ended.status))
+    return ended.fingerprint == job.fingerprint and not has_moved and not ended.is_passing

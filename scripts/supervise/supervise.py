@@ -20,14 +20,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from scripts.core import atomic, checkout, digest
-from scripts.core.digest import Digest
-from scripts.supervise import journal, memory_series, outcome
-from scripts.supervise.caplog import CappedLog
-from scripts.supervise.diagnose import Diagnosis, diagnose
+from scripts.core import atomic, checkout
+from scripts.core.atomic import Digest
+from scripts.supervise import journal, outcome
+from scripts.supervise.diagnose import Diagnosis, diagnose, with_environment_damage
 from scripts.supervise.job import CannotStart, Interrupted, Job, MoreNeeded
 from scripts.supervise.outcome import Damage, Outcome, Usage
-from scripts.supervise.watch import Ended, Watch
+from scripts.supervise.watch import CappedLog, Ended, Watch
 
 SKIP_LIST = "skip-list"
 """Reason of a job that must not run because of a skip list, and not because of another stage."""
@@ -74,16 +73,15 @@ def run(job: Job, work: Work | None = None) -> Outcome:
     further attempt would have a larger one, and OSError if the outcome cannot be written. In these cases the process
     tree has ended and no status is written, so that the next run, or the next attempt, repeats the job.
     """
-    owner = os.getppid() if job.owner is None else job.owner
-    if os.getppid() != owner:
-        raise Interrupted(f"{job.stage} {job.cell}: process {owner} that asked for it is gone")
+    owner = job.required_parent()
     if (above := blocked(job)) is not None:
         return _record_blocked(job, above)
     scratch = job.status_path.parent / ".scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
+    atomic.clear(scratch.parent)
     outcome.begin(job.status_path, job.due)
-    started = time.time()
+    started, begun = time.time(), time.monotonic()
     try:
         ran = _guarded(work or _as_process, job, owner, scratch)
         if ran.damage is not None:
@@ -103,14 +101,14 @@ def run(job: Job, work: Work | None = None) -> Outcome:
     usage = Usage(round(ran.ended.seconds, 3), ran.ended.max_rss_mb, artifacts)
     outcome.write(job.status_path, result, usage)
     with _noted(f"{job.stage} {job.cell} has no memory over time"):
-        memory_series.write(job.status_path, ran.ended.memory)
+        outcome.write_memory(job.status_path, ran.ended.memory)
     if job.journal is not None:
         line = {
             "stage": result.stage,
             "cell": result.cell,
             "status": result.status,
             "start": started,
-            "end": time.time(),
+            "end": started + time.monotonic() - begun,  # the clock may have been set
             "child_seconds": ran.ended.seconds,
             "startup_s": ran.ended.startup_s,
         }
@@ -169,7 +167,7 @@ def digests(job: Job, scratch: Path) -> dict[str, Digest]:
     because readers look for the digests there."""
     here = job.status_path.parent
     paths = (scratch / artifact.name for artifact in job.artifacts if artifact.parent == here)
-    return {path.name: digest.of(path) for path in paths if path.is_file()}
+    return {path.name: atomic.digest_of(path) for path in paths if path.is_file()}
 
 
 def _record_blocked(job: Job, above: Outcome) -> Outcome:
@@ -181,7 +179,7 @@ def _record_blocked(job: Job, above: Outcome) -> Outcome:
         log.note(f"# {above.status}: {by}: {above.detail}")
     outcome.write(job.status_path, above, Usage(0.0, 0.0))
     with _noted(f"{job.stage} {job.cell} has no memory over time"):
-        memory_series.write(job.status_path, None)
+        outcome.write_memory(job.status_path, None)
     return above
 
 
@@ -261,7 +259,8 @@ def verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
         text = job.log_path.read_text(encoding="utf-8", errors="replace")
         printed = text.removeprefix(_header(job) + "\n")
         model_file = dict(pairwise(job.command)).get(MODEL_FILE, "")
-        return _with_full_disk(diagnose(ended.returncode, printed, model_file), scratch)
+        diagnosis = _with_full_disk(diagnose(ended.returncode, printed, model_file), scratch)
+        return with_environment_damage(diagnosis, job.command[0])
     for artifact in job.artifacts:
         path = scratch / artifact.name
         if not path.is_file() or path.stat().st_size == 0:

@@ -1,4 +1,9 @@
-"""Runs one child process under its limits, from its start until its whole process tree has ended."""
+"""Runs one child process under its limits, from its start until its whole process tree has ended, and keeps what it prints.
+
+A failing iree-compile prints thousands of lines of IR. The first lines say what failed, the last ones
+how it ended, and the `error:` lines in between are what a reader looks for. So a log keeps the head and the tail of what a tool
+prints, and its diagnostics.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,133 @@ import selectors
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from scripts.core import channel, exits, process
-from scripts.supervise.caplog import Log
+from scripts.core import commands, exits, process
 from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
 from scripts.supervise.job import Interrupted, Job
-from scripts.supervise.memory_series import Series
+from scripts.supervise.outcome import MemorySeries
+
+HEAD_BYTES = 64 * 1024
+TAIL_BYTES = 64 * 1024
+LINE_BYTES = 4000
+KEPT_DIAGNOSTICS = 200
+_MARKS = (b"error:", b"Error:", b"ERROR", b"Assertion", b"terminate called", b"what():")
+
+
+class Log(Protocol):
+    """Receives the output of a stage: a CappedLog, which documents the methods, or several of them in turn."""
+
+    @property
+    def last_line(self) -> str: ...
+    def note(self, text: str) -> None: ...
+    def feed(self, data: bytes) -> None: ...
+    def insert(self, text: str) -> None: ...
+
+
+class CappedLog:
+    """Write-once log file; `feed` takes raw bytes, `close` writes the kept tail.
+
+    Raises OSError if the file cannot be made. Text that cannot be written later, for example to a
+    full disk, is lost, and `lost` says why: a stage does not fail because of its log.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("wb", buffering=0)
+        self.lost: OSError | None = None
+        self._pending = bytearray()
+        self._last = b""
+        self._head_left = HEAD_BYTES
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._dropped_lines = 0
+        self._dropped_bytes = 0
+        self._diagnostics: list[bytes] = []
+        self._rest = b""
+        self._cut_in_line = 0
+
+    def note(self, text: str) -> None:
+        """Write a line of the supervisor's own (its command, its verdict)."""
+        self._pending += text.encode() + b"\n"
+        self._flush()
+
+    @property
+    def last_line(self) -> str:
+        """The last line that was fed and is not blank, stripped; "" if there is none."""
+        line = self._rest.strip() or self._last
+        return line[:LINE_BYTES].decode("utf-8", "replace")
+
+    def feed(self, data: bytes) -> None:
+        """Take what the tool printed, in pieces of any size."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+        # An unfinished line may be as long as a weight literal: keep only what will be shown.
+        if len(rest) > LINE_BYTES:
+            self._cut_in_line += len(rest) - LINE_BYTES
+            rest = rest[:LINE_BYTES]
+        self._rest = rest
+        self._flush()
+
+    def insert(self, text: str) -> None:
+        """Add a line of the supervisor's own at the present position of the output."""
+        self.feed((b"\n" if self._rest else b"") + text.encode() + b"\n")
+
+    def close(self) -> None:
+        """Write the rest: omitted diagnostics, then the tail."""
+        if self._file.closed:
+            return
+        if self._rest or self._cut_in_line:
+            self._line(self._rest)
+            self._rest = b""
+        if self._dropped_lines:
+            dropped = (self._dropped_lines, self._dropped_bytes)
+            self._pending += b"[... %d lines (%d bytes) left out ...]\n" % dropped
+            for line in self._diagnostics:
+                self._pending += b"[left out, but a diagnostic] " + line + b"\n"
+        for line in self._tail:
+            self._pending += line + b"\n"
+        self._tail.clear()
+        self._flush()
+        try:
+            self._file.close()
+        except OSError as error:  # NFS says here that the disk is full
+            self.lost = self.lost or error
+
+    def _line(self, line: bytes) -> None:
+        self._last = line.strip() or self._last
+        cut = self._cut_in_line + max(0, len(line) - LINE_BYTES)
+        self._cut_in_line = 0
+        if cut:
+            line = line[:LINE_BYTES] + b" [... %d bytes of this line left out]" % cut
+        if self._head_left > 0:
+            self._head_left -= len(line) + 1
+            self._pending += line + b"\n"
+            return
+        self._tail.append(line)
+        self._tail_size += len(line) + 1
+        while self._tail_size > TAIL_BYTES and len(self._tail) > 1:
+            dropped = self._tail.popleft()
+            self._tail_size -= len(dropped) + 1
+            self._dropped_lines += 1
+            self._dropped_bytes += len(dropped) + 1
+            if len(self._diagnostics) < KEPT_DIAGNOSTICS and any(m in dropped for m in _MARKS):
+                self._diagnostics.append(dropped)
+
+    def _flush(self) -> None:
+        data, self._pending = self._pending, bytearray()
+        try:
+            while data and self.lost is None:
+                del data[: self._file.write(data)]
+        except OSError as error:
+            self.lost = error
+
 
 POLL_SECONDS = 0.1
 STACK_SECONDS = 2.0
@@ -41,7 +164,7 @@ class Ended:
     peak_seen_mb: float = 0.0
     startup_s: float | None = None
     said: str = ""
-    memory: Series | None = None
+    memory: MemorySeries | None = None
 
     @property
     def keeps_artifacts(self) -> bool:
@@ -89,7 +212,7 @@ class Watch:
         self._start = time.monotonic()
         self._startup: float | None = None
         self._limited_since = self._peak_mb = 0.0
-        self._memory, self._kernel_kills = Series(), KernelKills()
+        self._memory, self._kernel_kills = MemorySeries(), KernelKills()
         with contextlib.ExitStack() as opened:
             self._output, output = os.pipe()
             opened.callback(os.close, self._output)
@@ -150,7 +273,7 @@ class Watch:
             "PYTHONFAULTHANDLER": "1",
             "PYTHONUNBUFFERED": "1",
             exits.LIMIT_VARIABLE: f"{job.memory_mb:g}",
-            channel.VARIABLE: str(own_channel),
+            commands.CHANNEL_VARIABLE: str(own_channel),
         }
         if not forked:
             return Spawned(command, env, output, own_channel)
@@ -229,13 +352,13 @@ class Watch:
             said = b""
         if not said:
             ready.unregister(self._channel)
-        if channel.WORKING in said and self._startup is None:
+        if commands.WORKING in said and self._startup is None:
             self._startup = time.monotonic() - self._start
-        if channel.NEXT in said:
+        if commands.NEXT in said:
             self._limited_since = self._seconds()
         for line in said.splitlines():
-            if line.startswith(channel.MARK):
-                name = line.removeprefix(channel.MARK).decode(errors="replace")
+            if line.startswith(commands.MARK):
+                name = line.removeprefix(commands.MARK).decode(errors="replace")
                 self._memory.mark(self._seconds(), name)
 
     def _drain(self, limit: int = 1 << 16) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from scripts.core.commands import option
 from scripts.core.machine import physical_cores
-from scripts.core.options import option
 
 
 def threads() -> Any:

@@ -13,8 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.timing.ratios import ALIKE as SAME
-from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Difference
+from scripts.timing.ratios import CONFIDENCE, FASTER, SLOWER, UNDECIDED, Difference
 
+EQUIVALENCE = 1 - 2 * (1 - CONFIDENCE)
+"""The level of the interval that has to lie within the threshold for SAME. A change at the threshold is then called SAME with a
+probability of 1 - CONFIDENCE at most, since it can only be missed at one end (two one-sided tests; Schuirmann 1987, "A comparison of
+the two one-sided tests procedure and the power approach for assessing the equivalence of average bioavailability")."""
 POWER = 0.8
 """The probability with which the smallest detectable change would be found."""
 
@@ -23,8 +27,8 @@ POWER = 0.8
 class Decision:
     """`ratio`: after / before, with its interval. `q`: the smallest rate of false discoveries at which the change is real.
     `smallest`: a slow-down by this factor would have been found with the probability POWER. `verdict`: SLOWER or FASTER if
-    the interval excludes 1; else SAME if the 99 % interval of this change alone is within the threshold on both sides, or
-    UNDECIDED."""
+    the interval excludes 1; else SAME if the interval of this change alone, at the level EQUIVALENCE, is within the threshold on
+    both sides, or UNDECIDED."""
 
     ratio: float
     low: float
@@ -52,7 +56,7 @@ def decide(differences: Sequence[Difference], rate: float, threshold: float) -> 
         if q <= rate:
             verdict = SLOWER if difference.value > 0 else FASTER
         else:
-            alone = difference.interval()
+            alone = difference.interval(EQUIVALENCE)
             verdict = SAME if 1 / threshold < alone.low and alone.high < threshold else UNDECIDED
         detectable = smallest(difference, alpha)
         decisions.append(Decision(at.ratio, at.low, at.high, q, detectable, verdict))

@@ -73,6 +73,16 @@ class GroupTiming:
     def write(self, path: Path) -> None:
         atomic.write_json(path, asdict(self))
 
+    def noise(self, number: int) -> float | None:
+        """The noise of a part (ratios.noise): of its members, with the second process of the control."""
+        part = self.parts[number]
+        values = {
+            name: own.values_ms
+            for name, own in self.members.items()
+            if own.part == number and len(own.values_ms) == len(part.counted)
+        }
+        return ratios.noise(values | ({"": part.control_ms[1]} if part.control else {}))
+
 
 def part_of(
     timed: Mapping[str, Timed], control: str, twin: str, anchor: str, number: int

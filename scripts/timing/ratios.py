@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 UNDISTURBED = 0.05
@@ -203,20 +203,22 @@ def counted(values: Values) -> list[int]:
     return sorted(fast if len(fast) >= LEAST else ordered[:LEAST])
 
 
-def is_decided(values: Values, bases: Sequence[str]) -> bool:
-    """Whether the ratio of every member to each base is known to SAME, and says which is faster, or that they are the
-    same."""
+def is_decided(
+    values: Values, bases: Sequence[str], pairs: Collection[tuple[str, str]] = ()
+) -> bool:
+    """Whether the ratio of every member to each base, and that of each of the further `pairs` of members, is known to SAME, and
+    says which is faster, or that they are the same."""
     kept = counted(values)
     if len(kept) < FIRST_LOOK:
         return False
     kept_ms = {name: [row[at] for at in kept] for name, row in values.items()}
     common = noise(kept_ms)
-    for base in bases:
-        for name in kept_ms.keys() - {base}:
-            difference = paired(kept_ms[base], kept_ms[name], common)
-            interval = difference.interval() if difference else None
-            if not interval or interval.verdict == UNDECIDED:
-                return False
-            if interval.half_width > math.log(SAME):
-                return False
+    compared = [(base, name) for base in bases for name in kept_ms.keys() - {base}]
+    for base, name in [*compared, *(pair for pair in pairs if kept_ms.keys() >= {*pair})]:
+        difference = paired(kept_ms[base], kept_ms[name], common)
+        interval = difference.interval() if difference else None
+        if not interval or interval.verdict == UNDECIDED:
+            return False
+        if interval.half_width > math.log(SAME):
+            return False
     return True

@@ -9,23 +9,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.core import channel, process
+from scripts.core import commands, process
 from scripts.timing.leaks import Held
 
-READY, LOAD, SLICE, CHECK, REST, WAKE = "ready", "load", "slice", "check", "rest", "wake"
-"""What a worker is asked for: `ready` is its own first message; `load` loads another program; `slice` times calls; `check`
+READY, LOAD, FIRST, SLICE, CHECK, REST, WAKE = (
+    "ready",
+    "load",
+    "first",
+    "slice",
+    "check",
+    "rest",
+    "wake",
+)
+"""What a worker is asked for: `ready` is its own first message; `load` loads another program; `first` makes the first call; `slice` times calls; `check`
 asks it to end with an error if the calls that it made do not represent the program; `rest` ends a generation, and `wake`
 begins the next one."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program that is timed. `call`: one call. `finish`: returns when the device has finished it. `check`: exits if the
-    calls do not represent the program. `compilations`: how often the runtime has compiled so far (None: it does not
+    """A program that is timed. `call`: one call. `finish`: returns when the device has finished it. `settle`: ends what the
+    first call has left at work in the background. `check`: exits if the calls do not represent the program. `compilations`: how often the runtime has compiled so far (None: it does not
     tell)."""
 
     call: Callable[[], object]
     finish: Callable[[], object] = lambda: None
+    settle: Callable[[], object] = lambda: None
     check: Callable[[], object] = lambda: None
     compilations: Callable[[], int | None] = lambda: None
 
@@ -55,8 +64,8 @@ def serve_generations(load: Callable[[], Program]) -> None:
             os.kill(os.getpid(), -code)
         if code:
             os._exit(code)
-        channel.answer({REST: True})
-        if next(channel.requests(), None) is None:
+        commands.answer_coordinator({REST: True})
+        if next(commands.coordinator_requests(), None) is None:
             return
 
 
@@ -74,21 +83,26 @@ def _answer(
     """Answer requests until the coordinator closes the channel, or, returning True, until it asks for a rest."""
     process.reset_peak_rss()
     held = Held()
-    channel.answer({READY: True, REST: rests})
-    for request in channel.requests():
+    commands.answer_coordinator({READY: True, REST: rests})
+    for request in commands.coordinator_requests():
         if REST in request:
             return True
         if load and LOAD in request:
             program = None
             program, held = load(request[LOAD]), Held()
-            channel.answer({LOAD: True})
+            commands.answer_coordinator({LOAD: True})
         elif program and CHECK in request:
             program.check()
             memory = {"peak_rss_mb": process.peak_rss_mb(), "left_bytes": held.left_per_call()}
-            channel.answer({CHECK: True, **memory})
+            commands.answer_coordinator({CHECK: True, **memory})
+        elif program and FIRST in request:
+            answer = time_slice(program, calls=1, uncounted=0, seconds=0.0)
+            program.settle()
+            process.reset_peak_rss()  # without what the first call needs to compile
+            commands.answer_coordinator(answer)
         elif program:
             answer = time_slice(program, **request[SLICE])
-            channel.answer(answer)
+            commands.answer_coordinator(answer)
             held.add(len(answer["each_s"]) + request[SLICE]["uncounted"], process.private_bytes())
     return False
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.core.options import option
+from scripts.core.commands import option
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,19 @@ def reported(before: str = "") -> Iterator[None]:
         exits.fail(f"{before}{error}", reason=error.reason)
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message that has text; the name of its class if there is none."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__)
+
+
+def cause(error: BaseException) -> str:
+    """The class and the first line of the message of an exception's first cause, at most 300 characters of it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {first_line(error)[:300]}"
+
+
 def changes_buffer(name: str, kind: str = "BUFFER_MUTATION") -> str:
     """What is wrong with a model whose calls depend on the calls before; `kind` is torch.export's
     name for it (OutputKind)."""

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from scripts.core import tensors
-from scripts.torch_model import convert, errors, in_float64, trees, work
+from scripts.torch_model import convert, errors, in_float64, work
 from scripts.torch_model.errors import changes_buffer
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.step import EvalStep, TrainStep
-from scripts.verify import codes, scaling, tolerances, torch_same
+from scripts.verify import codes, scaling, torch_same
 
 Step = EvalStep | TrainStep
 
@@ -115,7 +115,7 @@ def _seen(loaded: LoadedModel) -> str:
 def run_twice(step: Step, dtype: str) -> Golden:
     """Results of a step in eager mode, and whether a second run gives the same ones."""
     outputs = step()
-    for hidden in trees.opaque(outputs):
+    for hidden in convert.opaque(outputs):
         print(f"note: output {hidden} is left out: torch does not know it as a structure of tensors")  # fmt: skip
     named = step.results(outputs)
     del outputs
@@ -123,7 +123,7 @@ def run_twice(step: Step, dtype: str) -> Golden:
     eager = [convert.to_numpy(tensor) for _, tensor in named]
     again = [convert.to_numpy(tensor) for _, tensor in step.results(step())]
     dtypes = [kind.dtype for kind in types]
-    allowed = torch_same.Tolerance(tolerances.TOLERANCES[dtype])
+    allowed = torch_same.Tolerance(torch_same.TOLERANCES[dtype])
     scale = scaling.scale_of([kind.name for kind in types])
     repeated = torch_same.compare(again, eager, None, allowed, dtypes, scale=scale)
     return Golden(types, eager, None, repeated.code == torch_same.PASS)
@@ -164,7 +164,7 @@ def _in_float64(
 ) -> list[np.ndarray] | None:
     """Results computed in float64 from the same (rounded) weights; None if torch cannot compute them, or if they
     have other names than those of the eager step (a buffer that changes in one precision alone)."""
-    args, kwargs = trees.cast_floats((loaded.args, loaded.kwargs), torch.float64)
+    args, kwargs = convert.cast_floats((loaded.args, loaded.kwargs), torch.float64)
     wide = dataclasses.replace(loaded, args=args, kwargs=kwargs)
     try:
         with in_float64.widened(loaded.module):

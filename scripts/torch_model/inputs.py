@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from scripts.torch_model.convert import tensor_type
+from scripts.torch_model.convert import leaves, opaque, tensor_type
 from scripts.torch_model.errors import ModelError
-from scripts.torch_model.trees import leaves, opaque
 
 _EXPECTED_INPUT = "a tensor, a tuple of tensors, a dict of keyword inputs, or (args, kwargs)"
 

@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.core import tensors
+from scripts.core import checkout, tensors
 from scripts.core.dimensions import Dimension
 from scripts.torch_model import footprint, source
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.convert import TORCH_DTYPE
+from scripts.torch_model.convert import TORCH_DTYPE, cast_floats, flat_tensors
 from scripts.torch_model.errors import Fault, ModelError, of, raised
 from scripts.torch_model.inputs import (
     call_arguments,
@@ -36,7 +36,6 @@ from scripts.torch_model.inputs import (
     described,
     instead,
 )
-from scripts.torch_model.trees import cast_floats, flat_tensors
 
 if TYPE_CHECKING:
     from scripts.torch_model.step import Training
@@ -274,6 +273,8 @@ def _missing(error: BaseException) -> str:
     env = Path(sys.prefix).name
     if not (source.ROOT / "envs" / f"{env}.yaml").is_file():  # conda uses another name
         env = "<env>"
+    if checkout.INSTALLED:
+        return f"; put the module beside the model file, or add the package to envs/{env}.yaml of a clone of vmfbench"
     return (
         f"; add `<package>==<version>` to the pip section of envs/{env}.yaml and run "
         f"`vmfbench lock {env}`, as for each environment that loads the model, or put "

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from scripts.torch_model import convert, errors, trees
+from scripts.torch_model import convert, errors
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.weights import named_weights
 
@@ -30,7 +30,7 @@ def report(loaded: LoadedModel, outputs: Sequence[np.ndarray]) -> dict | None:
     del weights
     with torch.no_grad():
         found = module(*loaded.args, **loaded.kwargs)
-    reference = [convert.to_numpy(tensor) for _, tensor in trees.flat_tensors(found)]
+    reference = [convert.to_numpy(tensor) for _, tensor in convert.flat_tensors(found)]
     shapes = [[list(a.shape) for a in arrays] for arrays in (reference, outputs)]
     if shapes[0] != shapes[1]:
         raise errors.ModelError(

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from scripts.core import tensors
 from scripts.core.tensors import CHANGE, GRADIENT, OPTIMIZER, Signature, TensorType
-from scripts.torch_model import errors, trees
+from scripts.torch_model import convert, errors
 from scripts.torch_model.arguments import Optimizer
 from scripts.torch_model.loading import LoadedModel
 
@@ -42,7 +42,7 @@ class EvalStep:
 
     def results(self, outputs: Any) -> Named:
         """(path, tensor) of every output."""
-        return trees.flat_tensors(outputs)
+        return convert.flat_tensors(outputs)
 
 
 class TrainStep:
@@ -157,7 +157,7 @@ def _own_loss(outputs: Any) -> torch.Tensor | None:
 
 def _floating_outputs(outputs: Any) -> list[torch.Tensor]:
     """The outputs that a gradient can come from."""
-    return [t for _, t in trees.flat_tensors(outputs) if t.is_floating_point()]
+    return [t for _, t in convert.flat_tensors(outputs) if t.is_floating_point()]
 
 
 def to_training(loaded: LoadedModel) -> LoadedModel:

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-import iree.runtime  # noqa: F401  (archive.read needs it; its import is not the loading of weights)
+import iree.runtime  # noqa: F401  (tensors.read_archive needs it; its import is not the loading of weights)
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.core import archive, exits, tensors
+from scripts.core import exits, tensors
 from scripts.torch_model.loading import LoadedModel
 
 
@@ -40,7 +40,7 @@ def named_weights(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dic
 def set_weights(module: torch.nn.Module, path: Path) -> None:
     """Fill every weight from the archive, so that all runtimes use the same weights."""
     weights, _ = named_weights(module)
-    stored = archive.read(path)
+    stored = tensors.read_archive(path)
     if missing := sorted(weights.keys() ^ stored.keys()):
         exits.fail(f"{path} and the model differ in {missing[0]} (of {len(missing)}): run reference again")  # fmt: skip
     with torch.no_grad():

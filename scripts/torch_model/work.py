@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from scripts.torch_model import trees
+from scripts.torch_model import convert
 from scripts.torch_model.loading import LoadedModel
 
 _aten = torch.ops.aten
@@ -86,7 +86,7 @@ def count(call: Callable[[], Any], loaded: LoadedModel) -> Work:
     finally:
         torch.backends.mha.set_fastpath_enabled(usual)
     work = counter.finished()
-    written = {_storage(t): t for _, t in trees.flat_tensors(outputs)}
+    written = {_storage(t): t for _, t in convert.flat_tensors(outputs)}
     work.output_bytes = sum(_bytes(t) for key, t in written.items() if key not in stored)
     work.of("").bytes += work.output_bytes
     return work

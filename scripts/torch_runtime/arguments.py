@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import exits
-from scripts.core.options import option
+from scripts.core.commands import option
 from scripts.matrix import plugins
-from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION, MATMUL_PRECISIONS, PRECISIONS, TESTS
+from scripts.matrix.choices import DEFAULT_MATMUL_PRECISION, MATMUL_PRECISIONS, PRECISIONS, TESTS
 from scripts.timing import arguments as timing_arguments
 from scripts.torch_model.arguments import ModelChoice, Optimizer
 from scripts.verify.verify import Check

@@ -20,7 +20,8 @@ from torch.export import ExportedProgram
 
 from scripts.core import exits
 from scripts.lowering import capture
-from scripts.torch_model import trees
+from scripts.torch_model.convert import flat_tensors
+from scripts.torch_model.errors import cause
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.torch_session import TorchSession
@@ -64,7 +65,7 @@ def open_session(
             unfinished.rename(folder)
         call = load(folder, work.threads)
         _compilations.append(time.perf_counter() - start)
-        return lambda *args, **kwargs: call([t for _, t in trees.flat_tensors((args, kwargs))])
+        return lambda *args, **kwargs: call([t for _, t in flat_tensors((args, kwargs))])
 
     return TorchSession(work, device, prepare)
 
@@ -106,11 +107,3 @@ def rejected(tool: str, said: Callable[[BaseException], str] | None = None) -> I
     except Exception as error:
         traceback.print_exc()
         exits.fail(f"{tool}: {(said or cause)(error)}", exits.UNSUPPORTED)
-
-
-def cause(error: BaseException) -> str:
-    """The type and the first line of the message of an exception's first cause."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'without a message'}"

@@ -10,6 +10,7 @@ import torch
 
 from scripts.core.machine import cpu_name
 from scripts.timing.calls import Counters
+from scripts.torch_model.errors import first_line
 from scripts.torch_runtime.runtime import NoDevice
 
 # torch.set_float32_matmul_precision's names to XLA's.
@@ -79,8 +80,7 @@ class XlaDevice:
         try:
             self.device = torch_xla.device()
         except RuntimeError as error:
-            said = str(error).strip().splitlines()
-            raise NoDevice(f"torch_xla {version}: {said[0] if said else 'no device'}") from error
+            raise NoDevice(f"torch_xla {version}: {first_line(error)}") from error
         # The autograd engine counts devices once, at the first backward pass.
         torch.zeros(1, device=self.device)
         self.kind = kind

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
+import mmap
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from scripts.core import exits, tensors
-from scripts.matrix import plugins, precision
+from scripts.matrix import choices, plugins
 from scripts.sources.load_model import load_model
-from scripts.torch_model import convert, errors, golden, trees
+from scripts.torch_model import convert, errors, golden
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.step import EvalStep, TrainStep, placed, to_training
 from scripts.torch_model.weights import named_weights, set_weights, with_arrays, with_inputs
@@ -55,9 +57,12 @@ class TorchSession:
         """Prepare a process that was forked after this session was opened: the weights get pages of their own."""
         renew_thread_pool()
         weights, _ = named_weights(self.step.loaded.module)
-        with torch.no_grad():
-            for weight in weights.values():
-                weight.copy_(weight.clone())
+        for weight in weights.values():
+            for tensor in _plain(weight):
+                # The kernel copies a page that a forked process writes to.
+                storage = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+                storage[:: mmap.PAGESIZE].add_(0)
+                storage[-1:].add_(0)
 
     def arrays(self, results: Any) -> dict[str, np.ndarray]:
         """A call's results by name, on the host."""
@@ -84,6 +89,16 @@ class TorchSession:
     def profile(self, kinds: Collection[str]) -> dict[str, Any]:
         """Profiles by PyTorch's profiler and dynamo (profiling.collect)."""
         return profiling.collect(kinds, self.step, self._device)
+
+
+def _plain(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors with memory that a tensor consists of: of a quantized one, more than one."""
+    if is_traceable_wrapper_subclass(tensor):
+        names, _ = tensor.__tensor_flatten__()
+        for name in names:
+            yield from _plain(getattr(tensor, name))
+    else:
+        yield tensor
 
 
 def renew_thread_pool() -> None:
@@ -139,7 +154,7 @@ def eager_in_precision(work: Work) -> Expected:
     expected = work.check.expected(without=tensors.CHANGE)
     loaded, autocast = _fill(work, build(work))
     context = functools.partial(torch.autocast, "cpu", autocast) if autocast else None
-    dtype = precision.compute_dtype(expected.dtype, work.precision)
+    dtype = choices.compute_dtype(expected.dtype, work.precision)
     with errors.reported(f"eager in {work.precision}: "):
         step = _eager_step(work, loaded, torch.device("cpu"), context)
         twice = golden.run_twice(step, dtype)
@@ -204,7 +219,7 @@ def _fill(work: Work, loaded: LoadedModel) -> tuple[LoadedModel, torch.dtype | N
     cast, autocast = PRECISIONS[work.precision]
     if cast is not None:
         loaded.module.to(cast)
-        loaded.args, loaded.kwargs = trees.cast_floats((loaded.args, loaded.kwargs), cast)
+        loaded.args, loaded.kwargs = convert.cast_floats((loaded.args, loaded.kwargs), cast)
     return loaded, autocast
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import channel, exits, process, tensors
+from scripts.core import commands, exits, process, tensors
 from scripts.matrix import plugins
 from scripts.timing import calls, worker
 from scripts.timing.measurement import Run, Verification, Verified
@@ -41,10 +41,10 @@ def verify_baseline(work: Work, collect: Collection[str], out: Path) -> None:
     expected = runtime.eager_in_precision(work) if work.precision != "none" else None
     process.reset_peak_rss()
     compiled_before = compile_seconds(runtime, device) or 0.0
-    channel.working()
-    channel.mark("load")
+    commands.report_working()
+    commands.report_part("load")
     session = runtime.open_session(work, device)
-    channel.mark("first call")
+    commands.report_part("first call")
     cold = calls.run_calls(session, device, 1, keep=True, watch=True, lazy=declared.lazy)
     begin = time.perf_counter()
     outputs = session.arrays(cold.first)
@@ -92,11 +92,9 @@ def serve(work: Work, prepared: tuple[Any, Any, Any] | None) -> None:
         else:
             runtime, device = open_runtime(work)
             session = runtime.open_session(work, device)
-        session()
-        device.finish()
-        settle(runtime)
         compilations = functools.partial(compile_count, runtime, device)
-        return worker.Program(session, device.finish, session.check, compilations)
+        settled = functools.partial(settle, runtime)
+        return worker.Program(session, device.finish, settled, session.check, compilations)
 
     worker.serve_generations(load)
 

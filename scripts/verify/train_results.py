@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.core import archive, tensors
+from scripts.core import tensors
 from scripts.core.tensors import CHANGE, LOSS, Signature, TensorType
 from scripts.timing.measurement import Verification
 from scripts.verify import codes
@@ -50,7 +50,7 @@ def compared(
     """
     if not names(signature.outputs) or len(outputs) != len(signature.outputs):
         return outputs
-    stored = archive.read(weights)
+    stored = tensors.read_archive(weights)
     before = {
         CHANGE + kind.name: stored[kind.name].view(tensors.native(kind.dtype)).reshape(kind.shape)
         for kind in signature.parameters

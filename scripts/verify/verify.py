@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from scripts.core import tensors
-from scripts.core.options import option
+from scripts.core.commands import option
 from scripts.timing.measurement import Verification
-from scripts.verify import codes, greedy_tokens, scaling, special_values, tolerances, torch_same
+from scripts.verify import codes, greedy_tokens, scaling, special_values, torch_same
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def verify(
     `names`: the names of the outputs if these are the loss and gradients of a training step. They are
     sorted into golden's order.
     """
-    default = tolerances.TOLERANCES if names is None else tolerances.TRAIN_TOLERANCES
+    default = torch_same.TOLERANCES if names is None else torch_same.TRAIN_TOLERANCES
     allowed = torch_same.Tolerance(**{"tol": default[expected.dtype], **tolerance})
     if names is not None and allowed.noise is not None:
         # Noise was measured for outputs. Gradients have torch's rule with an equivalent tolerance.

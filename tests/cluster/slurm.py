@@ -1,13 +1,15 @@
-"""A Slurm of one node on loopback, of Debian's slurm-wlm and munge, in a folder of its own.
+"""A Slurm of three nodes on loopback, of Debian's slurm-wlm and munge, in a folder of its own.
 
 Its daemons are this process's children. Only its slurm.conf is linked to from where Slurm looks for
 one by itself, for as long as it runs: Snakemake's executor takes SLURM_CONF out of the environment
-of a job's steps. The node says that it has more cores than the machine, so that jobs really run
-beside each other, and a GPU of the kind that docs/clusters.md asks for, which is in its name only.
+of a job's steps. Each node is a slurmd with its own name and port. It says that it has more cores than
+the machine, so that jobs really run beside each other; the last one says that it has a GPU of the kind
+that docs/clusters.md asks for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -18,7 +20,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
+NODES = ("n1", "n2", "n3")
 DAEMONS = ("munged", "slurmctld", "slurmd")
+"""What has to be installed. Each node has a slurmd."""
 START_SECONDS = 60
 SYSTEM_CONF = Path("/etc/slurm/slurm.conf")
 CLUSTER = "ClusterName=loopback"
@@ -27,17 +33,16 @@ _CONF = """
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ctld_port}
-SlurmdPort={slurmd_port}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 SlurmUser={user}
 SlurmdUser={user}
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -50,10 +55,10 @@ KillWait=5
 MinJobAge=86400
 PrologFlags=NoHold
 GresTypes=gpu
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} Gres=gpu:1 Features=a100 State=UNKNOWN
-PartitionName=cpu Nodes={host} Default=YES MaxTime=INFINITE State=UP
-PartitionName=gpu Nodes={host} MaxTime=INFINITE State=UP
+PartitionName=cpu Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+PartitionName=gpu Nodes=n3 MaxTime=INFINITE State=UP
 """
+_NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory_mb} State=UNKNOWN"
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ class Job:
     memory_mb: int
     exclusive: bool
     constraint: str
+    node: str
     comment: str
 
 
@@ -77,21 +83,24 @@ class Slurm:
         self.folder = folder
         self.conf = folder / "slurm.conf"
         self._daemons: dict[str, subprocess.Popen] = {}
-        self.host = socket.gethostname().split(".")[0]
-        for name in ("state", "spool"):
-            (folder / name).mkdir(parents=True)
-        self.conf.write_text(
-            _CONF.format(
-                host=self.host,
-                folder=folder,
-                user=os.environ.get("USER") or "root",
-                ctld_port=_free_port(),
-                slurmd_port=_free_port(),
-                cpus=cpus,
-                memory_mb=memory_mb,
-            )
+        host = socket.gethostname().split(".")[0]
+        (folder / "state").mkdir(parents=True)
+        conf = _CONF.format(
+            host=host,
+            folder=folder,
+            user=os.environ.get("USER") or "root",
+            ctld_port=_free_port(),
         )
-        (folder / "gres.conf").write_text("AutoDetect=off\nName=gpu File=/dev/null\n")
+        for name in NODES:
+            (folder / f"spool-{name}").mkdir()
+            node = _NODE.format(
+                name=name, host=host, port=_free_port(), cpus=cpus, memory_mb=memory_mb
+            )
+            conf += node + (" Gres=gpu:1 Features=a100\n" if name == NODES[-1] else "\n")
+        self.conf.write_text(conf)
+        (folder / "gres.conf").write_text(
+            f"AutoDetect=off\nNodeName={NODES[-1]} Name=gpu File=/dev/null\n"
+        )
         key = folder / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
@@ -101,20 +110,23 @@ class Slurm:
         return os.environ | {"SLURM_CONF": str(self.conf)}
 
     def start(self) -> None:
-        """All daemons up and the node idle; raises RuntimeError with their logs where it is not."""
+        """All daemons up and the nodes idle; raises RuntimeError with their logs where one is not."""
         if SYSTEM_CONF.exists() and CLUSTER not in SYSTEM_CONF.read_text(encoding="utf-8"):
             raise RuntimeError(f"{SYSTEM_CONF} exists: this machine has a Slurm of its own")
         SYSTEM_CONF.parent.mkdir(parents=True, exist_ok=True)
         SYSTEM_CONF.unlink(missing_ok=True)  # left by a session of these tests that was killed
         SYSTEM_CONF.symlink_to(self.conf)
-        for daemon in DAEMONS:
+        for daemon in ("munged", "slurmctld", *NODES):
             self.start_daemon(daemon)
-        self.wait(lambda: self.node_state() == "idle", "the node to be idle")
+        for node in NODES:
+            self.wait(lambda node=node: self.node_state(node) == "idle", f"{node} to be idle")
 
     def start_daemon(self, name: str) -> None:
-        path = _path(name)
+        """Start `munged`, `slurmctld`, or the slurmd of a node by the node's name."""
+        program = "slurmd" if name in NODES else name
+        path = _path(program)
         if path is None:
-            raise RuntimeError(f"no {name} here: apt-get install slurm-wlm munge")
+            raise RuntimeError(f"no {program} here: apt-get install slurm-wlm munge")
         options = {
             "munged": (
                 "--foreground",
@@ -126,8 +138,8 @@ class Slurm:
                 f"--seed-file={self.folder}/munged.seed",
             ),
             "slurmctld": ("-D", "-f", str(self.conf)),
-            "slurmd": ("-D", "-f", str(self.conf), "-N", self.host),
-        }[name]
+            "slurmd": ("-D", "-f", str(self.conf), "-N", name),
+        }[program]
         with (self.folder / f"{name}.out").open("ab") as out:
             self._daemons[name] = subprocess.Popen(
                 [path, *options], stdout=out, stderr=out, env=self.environment
@@ -135,8 +147,8 @@ class Slurm:
         ready = {
             "munged": (self.folder / "munge.socket").exists,
             "slurmctld": lambda: "UP" in self.command("scontrol", "ping", check=False),
-            "slurmd": lambda: self.node_state() not in ("", "unk", "down*", "idle*"),
-        }[name]
+            "slurmd": lambda: self.node_state(name) not in ("", "unk", "down*", "idle*"),
+        }[program]
         self.wait(ready, f"{name} to be up")
 
     def stop_daemon(self, name: str, kill: bool = False) -> None:
@@ -144,13 +156,25 @@ class Slurm:
         daemon.kill() if kill else daemon.terminate()
         daemon.wait()
 
+    def lose_node(self, name: str) -> None:
+        """What a node without power is: its slurmd and all that runs on it are gone, and Slurm is told that it is down."""
+        below = psutil.Process(self._daemons[name].pid).children(recursive=True)
+        on_it = [psutil.Process(self._daemons[name].pid), *below]
+        for job in self.running():
+            if job.node == name:
+                on_it += _processes_of(job.number)
+        for process in on_it:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._daemons.pop(name).wait()
+        self.command("scontrol", "update", f"nodename={name}", "state=down", "reason=lost")
+
     def stop(self) -> None:
         if "slurmctld" in self._daemons:
             self.command("scancel", f"--user={os.getuid()}", check=False)
             self.wait(lambda: not self.running(), "jobs to end")
-        for name in reversed(DAEMONS):
-            if name in self._daemons:
-                self.stop_daemon(name)
+        for name in reversed(list(self._daemons)):
+            self.stop_daemon(name)
         if SYSTEM_CONF.is_symlink() and SYSTEM_CONF.readlink() == self.conf:
             SYSTEM_CONF.unlink()
 
@@ -163,14 +187,14 @@ class Slurm:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}\n{self._logs()}")
         return done.stdout
 
-    def node_state(self) -> str:
-        return self.command("sinfo", "-h", "-p", "cpu", "-o", "%t", check=False).strip()
+    def node_state(self, name: str) -> str:
+        return self.command("sinfo", "-h", "-n", name, "-o", "%t", check=False).strip()
 
     def jobs(self) -> list[Job]:
         """Every submission so far, the first one first."""
-        fields = "%i|%T|%P|%C|%m|%h|%f|%k"
+        fields = "%i|%T|%P|%C|%m|%h|%f|%N|%k"
         listed = self.command("squeue", "-h", "--states=all", "-S", "i", "-o", fields)
-        rows = (line.split("|", 7) for line in listed.splitlines())
+        rows = (line.split("|", 8) for line in listed.splitlines())
         return [
             Job(number, state, partition, int(cpus), _mb(memory), shared == "NO", *rest)
             for number, state, partition, cpus, memory, shared, *rest in rows
@@ -198,6 +222,16 @@ def missing_daemons() -> list[str]:
 
 def _path(daemon: str) -> str | None:
     return shutil.which(daemon, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
+def _processes_of(job: str) -> list[psutil.Process]:
+    """The slurmstepd processes of a job, and what they have started."""
+    steps = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if (process.info["cmdline"] or [""])[0].startswith(f"slurmstepd: [{job}.")
+    ]
+    return steps + [below for step in steps for below in step.children(recursive=True)]
 
 
 def _mb(size: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.cluster.slurm import Job, Slurm
+from tests.cluster.slurm import NODES, Job, Slurm
 from tests.cluster.stubs import Stubs, planned, repair
 
 SLURM = (
@@ -63,15 +63,17 @@ def disturbed(life):
     slurm = life.slurm
     time.sleep(STATE_SAVE_SECONDS)
     slurm.stop_daemon("slurmctld", kill=True)
-    slurm.stop_daemon("slurmd")
+    for node in NODES:
+        slurm.stop_daemon(node)
     life.checkout.wait_for(lambda: NOT_REPORTED in life.checkout.output(), "a look at the jobs")
     slurm.start_daemon("slurmctld")
-    slurm.start_daemon("slurmd")
-    slurm.command("scontrol", "update", f"nodename={slurm.host}", "state=drain", "reason=test")
+    for node in NODES:
+        slurm.start_daemon(node)
     (victim,) = [j for j in life.submissions("build-m00001") if j.state == "RUNNING"]
+    slurm.command("scontrol", "update", f"nodename={victim.node}", "state=drain", "reason=test")
     life.checkout.behave(f"*scripts.stages.compile_iree*m00000*t1*) {hold}", "*scripts.stages.export_program*m00002*) echo error: no such operator; exit 1")  # fmt: skip
     slurm.command("scancel", victim.number)
-    slurm.command("scontrol", "update", f"nodename={slurm.host}", "state=resume")
+    slurm.command("scontrol", "update", f"nodename={victim.node}", "state=resume")
     life.checkout.end()
     return life
 
@@ -156,3 +158,25 @@ def test_the_repaired_chain_alone_was_run(repaired):
     assert {path.split("/")[2] for path in remade} == {"m00002"}
     again = repaired.submissions()[len(repaired.first) :]
     assert all("build-m00002" in job.comment or "build" not in job.comment for job in again)
+
+
+@pytest.fixture(scope="module")
+def lost(make_stubs, slurm):
+    """A run that loses the node on which it compiles."""
+    life = Life(make_stubs(1, slurm.environment), slurm)
+    life.checkout.behave("*scripts.stages.compile_iree*m00000*t2*) sleep 300")
+    life.checkout.start(*SLURM)
+    life.checkout.wait_for(lambda: life.stage_runs("compile", "m00000/stub/t2"), "a compilation")
+    (life.victim,) = [j for j in life.submissions("build-m00000") if j.state == "RUNNING"]
+    life.checkout.behave()
+    slurm.lose_node(life.victim.node)
+    life.checkout.end()
+    slurm.start_daemon(life.victim.node)
+    return life
+
+
+def test_what_ran_on_a_lost_node_runs_on_another_and_no_row_is_lost(lost):
+    assert statuses(lost.checkout) == ["ok"] * 4
+    first, second = lost.submissions("build-m00000")
+    assert (first.state, second.state) == ("NODE_FAIL", "COMPLETED")
+    assert second.node != first.node

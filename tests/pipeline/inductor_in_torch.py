@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import torch
 
 from scripts.baselines import inductor
-from scripts.core import process
+from scripts.core import temporary
 
 
 def threads() -> int:
@@ -23,7 +23,7 @@ def asks_the_compiler() -> bool:
     with tempfile.TemporaryDirectory() as machine, tempfile.TemporaryDirectory() as own:
         for folder in (machine, own):
             if not os.fork():
-                os.environ |= {"TMPDIR": folder, process.MACHINE_TMPDIR: machine}
+                os.environ |= {"TMPDIR": folder, temporary.MACHINE: machine}
                 tempfile.tempdir = None
                 inductor.prepare(SimpleNamespace(module=torch.nn.Identity()))
                 os._exit(0)

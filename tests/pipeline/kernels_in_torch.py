@@ -19,7 +19,7 @@ import torch
 from torch.nn import functional
 
 from scripts.features.kernels import kernels
-from scripts.torch_model import loading, trees
+from scripts.torch_model import convert, loading
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_runtime import kernel_library
 
@@ -31,7 +31,7 @@ def observed(name: str, shape: str, dtype: str) -> dict:
     """Bytes of the tensors of a kernel, declared and there, and whether its results are finite."""
     kernel = kernels.read(name, ROOT)
     loaded = loading.load(ModelChoice(name, ROOT / kernel.file, {"shape": shape, "dtype": dtype}))
-    results = [tensor for _, tensor in trees.flat_tensors(loaded.module(**loaded.kwargs))]
+    results = [tensor for _, tensor in convert.flat_tensors(loaded.module(**loaded.kwargs))]
     declared = kernel.tensor_bytes(shape, dtype)
     return {
         "declared": {name: declared[name] for name in kernel.reads},
@@ -47,10 +47,10 @@ def gradient_error(name: str, shape: str) -> float:
     """The largest difference of a backward kernel's gradients from those of autograd, in float64."""
     kernel = kernels.read(name, ROOT)
     loaded = loading.load(ModelChoice(name, ROOT / kernel.file, {"shape": shape}))
-    given = trees.cast_floats(loaded.kwargs, torch.float64)
+    given = convert.cast_floats(loaded.kwargs, torch.float64)
     forward, leaves = FORWARD[name](given)
     forward.backward(given["gradient"])
-    found = [tensor for _, tensor in trees.flat_tensors(loaded.module(**given))]
+    found = [tensor for _, tensor in convert.flat_tensors(loaded.module(**given))]
     assert len(found) == len(leaves)
     return max(float((a - b.grad).abs().max()) for a, b in zip(found, leaves, strict=True))
 

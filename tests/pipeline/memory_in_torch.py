@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from scripts.core import exits
-from scripts.torch_model import footprint, in_float64, loading, trees
+from scripts.torch_model import convert, footprint, in_float64, loading
 from scripts.torch_model.arguments import ModelChoice
 
 FILES = {
@@ -35,7 +35,7 @@ def observed(file: str, options: dict) -> dict:
     weights = [*loaded.module.parameters(), *loaded.module.buffers()]
     held = [sum(t.numel() for t in weights), sum(t.numel() * t.element_size() for t in weights)]
     before = {name: t.clone() for name, t in loaded.module.state_dict().items()}
-    args, kwargs = trees.cast_floats((loaded.args, loaded.kwargs), torch.float64)
+    args, kwargs = convert.cast_floats((loaded.args, loaded.kwargs), torch.float64)
     fits, in_float64.fits = in_float64.fits, lambda *_: False
     widest = [0]
 
@@ -47,7 +47,7 @@ def observed(file: str, options: dict) -> dict:
     watched = [part for block in blocks for part in block.modules()]
     hooks = [part.register_forward_hook(seen) for part in watched]
     with torch.no_grad(), in_float64.widened(loaded.module):
-        by_blocks = trees.flat_tensors(loaded.module(*args, **kwargs))
+        by_blocks = convert.flat_tensors(loaded.module(*args, **kwargs))
     for hook in hooks:
         hook.remove()
     restored = all(torch.equal(before[n], t) and before[n].dtype is t.dtype for n, t in loaded.module.state_dict().items())  # fmt: skip
@@ -61,7 +61,7 @@ def observed(file: str, options: dict) -> dict:
     del os.environ[exits.LIMIT_VARIABLE]
     in_float64.fits = fits
     with torch.no_grad(), in_float64.widened(loaded.module):
-        at_once = trees.flat_tensors(loaded.module(*args, **kwargs))
+        at_once = convert.flat_tensors(loaded.module(*args, **kwargs))
     return {
         "same": all(torch.equal(a, b) for (_, a), (_, b) in zip(by_blocks, at_once, strict=True)),
         "wide": sorted({str(t.dtype) for _, t in by_blocks if t.is_floating_point()}),

@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from models.parts import quantized
 from scripts.torch_model import quantization
-from scripts.verify import scaling, tolerances, torch_same
+from scripts.verify import scaling, torch_same
 
 IDS = torch.arange(48).reshape(2, 24) * 7 % 256
 
@@ -104,7 +104,7 @@ def mutations(kind: str, tolerance: dict[str, float]) -> dict[str, str]:
     lm = _quantized(kind)
     golden, wide = _logits(lm), _logits(copy.deepcopy(lm).double())
     scale = scaling.scale_of(["logits"])
-    allowed = torch_same.Tolerance(**{"tol": tolerances.TOLERANCES["f32"], **tolerance})
+    allowed = torch_same.Tolerance(**{"tol": torch_same.TOLERANCES["f32"], **tolerance})
 
     def judge() -> str:
         found = torch_same.compare([_logits(lm)], [golden], [wide], allowed, scale=scale)

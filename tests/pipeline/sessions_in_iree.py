@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from scripts.core import archive
+from scripts.core import tensors
 from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
@@ -38,7 +38,7 @@ def main() -> None:
     flags = compile_flags("llvm-cpu", None, None, ())
     subprocess.run([tool("iree-compile"), *flags, program, "-o", vmfb], check=True)
     weight = np.ones(MB * 262144, np.float32)
-    archive.write(weights, [("w", weight.view(np.uint8))])
+    tensors.write_archive(weights, [("w", weight.view(np.uint8))])
     held: dict[str, np.ndarray] = {}
     seen = []
     for _ in range(SESSIONS):

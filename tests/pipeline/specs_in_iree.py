@@ -18,7 +18,7 @@ from scripts.core.tensors import Signature, TensorType
 from scripts.features.variants.specs import dispatches, spec
 from scripts.features.variants.specs.dispatches import LoweringConfig
 from scripts.features.variants.specs.search import DispatchTrials
-from scripts.iree import tuning_spec
+from scripts.iree import added_flags
 from scripts.iree.backends import compile_flags
 from scripts.iree.tools import tool
 from scripts.stages import tune_dispatches
@@ -82,7 +82,9 @@ def plain(program: Path, folder: Path) -> dict:
         "ratio": trials.ratio(start, around[0]),
         "ratio of refused": trials.ratio(start, refused),
         "matched": len(spec.matched([one], program, PLAIN, folder / "matched")),
-        "right": is_right(program, [*PLAIN, f"{tuning_spec.FLAG}={path}"], folder / "module.vmfb"),
+        "right": is_right(
+            program, [*PLAIN, f"{added_flags.SPEC_FLAG}={path}"], folder / "module.vmfb"
+        ),
     }
 
 
@@ -115,7 +117,10 @@ def command(program: Path, folder: Path) -> dict:
     ]
     tune_dispatches.main()
     text = out["spec.mlir"].read_text(encoding="utf-8")
-    flags = [*PLAIN, *([] if text == spec.NONE else [f"{tuning_spec.FLAG}={out['spec.mlir']}"])]
+    flags = [
+        *PLAIN,
+        *([] if text == spec.NONE else [f"{added_flags.SPEC_FLAG}={out['spec.mlir']}"]),
+    ]
     return {
         "report": json.loads(out["report.json"].read_text(encoding="utf-8")),
         "has spec": text != spec.NONE,

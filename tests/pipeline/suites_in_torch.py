@@ -15,7 +15,7 @@ from torch import nn
 
 from models.suites import _untrained as untrained
 from scripts.features.suites.verbs import list_suites
-from scripts.torch_model import errors, loading, trees
+from scripts.torch_model import convert, errors, loading
 from scripts.torch_model.arguments import ModelChoice
 
 
@@ -37,7 +37,7 @@ def load(file: str, options: dict[str, Any]) -> dict[str, Any]:
     except errors.ModelError as error:
         return {"error": str(error)}
     with torch.no_grad():
-        outputs = trees.flat_tensors(loaded.module(*loaded.args, **loaded.kwargs))
+        outputs = convert.flat_tensors(loaded.module(*loaded.args, **loaded.kwargs))
     return {
         "class": type(loaded.module).__name__,
         "inputs": {name: list(tensor.shape) for name, tensor in loaded.inputs},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,20 +45,23 @@ chmod +x "$3/bin/pip" "$3/bin/vmfbench"
 """Makes the driver's environment of the one that runs the tests."""
 
 
-@pytest.fixture
-def action(make_checkout, tmp_path):
-    """The action on a pull request that makes `text` of the model."""
+@pytest.fixture(scope="module")
+def action(make_checkout, tmp_path_factory):
+    """The action on a pull request that makes `text` of the model. As with a cache of GitHub, the results of the commit before are
+    there from the second time on."""
     checkout = make_checkout("action", models={}, targets=ON_CPU, baselines=EAGER, measure=QUICK)
-    python = tmp_path / "python"
+    folder = tmp_path_factory.mktemp("runner")
+    python, project, temp, kept = (folder / n for n in ("python", "project", "temp", "kept"))
     python.write_text(PYTHON.replace("{python}", sys.executable))
     python.chmod(0o755)
-    project = tmp_path / "project"
 
     def git(*words: str) -> None:
         who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
         subprocess.run(["git", *who, *words], cwd=project, check=True)
 
     def run(text: str) -> tuple[int, str]:
+        for path in (project, temp):
+            shutil.rmtree(path, ignore_errors=True)
         (project / "models").mkdir(parents=True)
         (project / "models/small.py").write_text(MODEL)
         git("init", "-q", "-b", "main", ".")
@@ -67,17 +71,22 @@ def action(make_checkout, tmp_path):
         git("checkout", "-qb", "mine")
         (project / "models/small.py").write_text(text)
         git("commit", "-qam", "2")
+        if kept.exists():
+            shutil.copytree(kept, temp / "vmfbench-kept", symlinks=True)
         words = "models/small.py --config frontends=torchmlir-stablehlo"
         steps = Steps(
             checkout.path,
             project,
-            tmp_path / "temp",
+            temp,
             {"run": words},
             "pull_request",
             used={"python": {"python-path": str(python)}},
             env={"GITHUB_BASE_REF": "main"},
         )
         code = steps.run()
+        for name in ("results", ".snakemake/metadata"):
+            if not (kept / name).exists():
+                shutil.copytree(temp / "vmfbench-before" / name, kept / name, symlinks=True)
         comment = Path(steps.temp, "vmfbench-files", "comment.md")
         assert comment.exists(), steps.ran
         return code, comment.read_text()

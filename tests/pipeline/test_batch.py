@@ -11,7 +11,7 @@ from scripts.features.operators.batch.together import Compilation
 from scripts.iree.backends import BACKENDS, compile_flags, unused_plugins
 from scripts.iree.tools import program
 from scripts.supervise.job import Job
-from scripts.supervise.outcomes import Line
+from scripts.supervise.outcome import ProblemEnd
 from tests.checkouts import in_environment
 
 TIMES = """\
@@ -84,7 +84,7 @@ def normalised(iree) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def compiled(iree, normalised, tmp_path_factory) -> dict[str, Line]:
+def compiled(iree, normalised, tmp_path_factory) -> dict[str, ProblemEnd]:
     """Of eight programs in one module, only the wrong one is refused."""
     folder = tmp_path_factory.mktemp("batch")
     texts = {f"times{number}": normalised[0].replace("2.000000e+00", f"{number}.000000e+00") for number in range(3, 9)}  # fmt: skip

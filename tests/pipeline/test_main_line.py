@@ -31,7 +31,7 @@ TARGETS = {
     "llvm-cpu": {
         "backend": "llvm-cpu",
         "opt_level": "O3",
-        "overrides": {"bert-tiny": {"frontends": ["!torchmlir-linalg"]}},
+        "overrides": {"bert-tiny": {"frontends": ["torchmlir-torch"]}},
     },
     "vulkan": {"backend": "vulkan", **ONE_CELL},
     "cuda": {
@@ -44,12 +44,7 @@ TARGETS = {
 }
 BAD_FLAG = "--iree-hal-memoization=perhaps"
 """A flag that iree-compile knows, with a value that it rejects. (A run with an unknown flag does not start.)"""
-CPU_CELLS = [
-    (model, frontend)
-    for model in ("conv", "bert-tiny")
-    for frontend in FRONTENDS
-    if (model, frontend) != ("bert-tiny", "torchmlir-linalg")
-]
+CPU_CELLS = [*(("conv", frontend) for frontend in FRONTENDS), ("bert-tiny", "torchmlir-torch")]
 ROWS = len(CPU_CELLS) + len(ON_CUDA) + 1 + 2 * 3 + 3
 """Cells on llvm-cpu and cuda, three baselines of two models, and the cells of the other targets."""
 KERNELS = {
@@ -247,7 +242,8 @@ def test_rows_say_how_close_they_are_to_what_the_device_can_do(ran):
         # Limits that were measured while other work ran may be below what a call reaches, which the row then says.
         too_low = "the count or the limits are wrong" in row["no_limit_share"]
         if row["device"] == "cpu" and not too_low:
-            assert 0 < float(row["limit_share"]) < 1, row["no_limit_share"]
+            at_least = row["limit_share_low"] or row["limit_share"]
+            assert 0 < float(at_least) <= 1 + 1e-6, row["no_limit_share"]
         assert bool(row["limit_share"]) != bool(row["no_limit_share"])
 
 
@@ -257,7 +253,9 @@ def test_a_reproducer_times_the_same_module_with_nothing_but_the_wheels_of_iree(
     with zstandard.open(packed) as file, tarfile.open(fileobj=file, mode="r|") as tar:
         tar.extractall(tmp_path / "fresh", filter="data")
     folder = tmp_path / "fresh/conv__torchmlir-torch__llvm-cpu"
-    done = subprocess.run(["./run.sh"], cwd=folder, capture_output=True, text=True)
+    # The environment that it makes is used once: it needs no bytecode.
+    env = os.environ | {"PIP_NO_COMPILE": "1"}
+    done = subprocess.run(["./run.sh"], cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "BM_main" in done.stdout
     assert (folder / "module.vmfb").stat().st_size > 0

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from scripts.supervise import outcomes
-from scripts.supervise.outcomes import Line
+from scripts.supervise import outcome
+from scripts.supervise.outcome import ProblemEnd
 from tests.checkouts import EAGER, ON_CPU
 
 pytestmark = pytest.mark.main
@@ -57,8 +57,10 @@ def ran(make_checkout):
     return checkout
 
 
-def lines(checkout, stage: str, of: str = "") -> dict[str, Line]:
-    found = outcomes.read(checkout.path / f"results/{stage}/{of or STAGES[stage]}/outcomes.jsonl")
+def lines(checkout, stage: str, of: str = "") -> dict[str, ProblemEnd]:
+    found = outcome.read_problem_ends(
+        checkout.path / f"results/{stage}/{of or STAGES[stage]}/outcomes.jsonl"
+    )
     return {name.rpartition("-")[0]: line for name, line in found.items()}
 
 

@@ -125,18 +125,13 @@ def test_the_dispatch_that_is_compiled_wrongly_is_the_one_whose_test_fails(
     program.write_text(PLANTED)
     out.mkdir()
     flags, right = (backends.compile_flags("llvm-cpu", None, each, ()) for each in (level, "O0"))
-    run_stage(
-        environments / "iree/bin/python",
-        "split_dispatches",
-        *("--program", program, "--out", out),
-        *("--flags", json.dumps(flags), "--right-flags", json.dumps(right)),
-    )
     modules, report = tmp_path / "modules", tmp_path / "report.json"
     modules.mkdir()
     run_stage(
         environments / "iree/bin/python",
         "run_dispatches",
-        *("--tests", out, "--flags", json.dumps(flags), "--modules", modules, "--out", report),
+        *("--program", program, "--tests", out, "--modules", modules, "--out", report),
+        *("--flags", json.dumps(flags), "--right-flags", json.dumps(right)),
     )
     results = json.loads(report.read_text())
     tested = json.loads((out / "dispatches.json").read_text())

@@ -7,12 +7,14 @@ import csv
 import functools
 import http.server
 import json
+import random
 import re
 import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from scripts.features.compare import formats, pairs
 from scripts.features.compare.comparing import Settings, compare
+from scripts.features.compare.history import store
 from scripts.features.report.web import page as web_page
 from scripts.features.report.web import views
 from scripts.features.report.web.page_source import Source
@@ -28,9 +31,8 @@ from scripts.matrix.stages import status_path
 from scripts.records import speedups
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import Table
-from scripts.supervise import memory_series, outcome
-from scripts.supervise.memory_series import Series
-from scripts.supervise.outcome import Outcome, Usage
+from scripts.supervise import outcome
+from scripts.supervise.outcome import MemorySeries, Outcome, Usage
 from tests import histories, report_records
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
 
@@ -64,7 +66,7 @@ def source(tmp_path_factory) -> Source:
         path = made.root / status_path(stage, cell)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, cell), Usage(2.0, 321.0))
-        memory_series.write(path, Series([0.1, 0.2, 0.3], [50, 321, 200], [(0.2, HOSTILE)]))
+        outcome.write_memory(path, MemorySeries([0.1, 0.2, 0.3], [50, 321, 200], [(0.2, HOSTILE)]))
     profile = made.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"
     profile.parent.mkdir(parents=True)
     profile.write_text(json.dumps(PROFILE))
@@ -342,12 +344,51 @@ def test_it_prints_without_its_controls(page, tmp_path):
     assert page.is_visible("table.map")
 
 
+def different(found: list[dict]) -> list[dict]:
+    """Rows that differ from those before in all that a comparison looks at, a few rows each."""
+    noise = random.Random(1)
+    for place, row in enumerate(found):
+        latency, what = row["latency"], place % 8
+        if what == 0:
+            row |= {"latency": None, "runs": None}
+            row["outcome"] |= {
+                "status": "error",
+                "stage": "compile",
+                "reason": "segfault",
+                "detail": HOSTILE,
+            }
+        elif what == 1 and row["compile"]:
+            row["compile"]["vmfb_bytes"] = 2 * (row["compile"]["vmfb_bytes"] or 0) + 10**6
+        elif what == 2:
+            row["run"]["threads"] = 7
+        elif what == 3:
+            row["reference"]["digests"] = {"weights": "1234"}
+        elif latency and what == 4:
+            latency |= {"anchor": "eager/eval, PyTorch 1.0"}
+        elif latency and what == 5:
+            latency |= {
+                "values_ms": latency["values_ms"][:2],
+                "anchor_ms": latency["anchor_ms"][:2],
+                "generations": 2,
+            }
+        if latency and latency["values_ms"] != latency["anchor_ms"]:
+            factor = noise.choice((0.6, 1.0, 1.5))
+            latency["values_ms"] = [
+                ms * factor * noise.gauss(1, 0.02) for ms in latency["values_ms"]
+            ]
+            latency["noise"] = noise.choice((None, 0.003, 0.02))
+        if latency:
+            latency["group"] += " again"
+    return found  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def site(source, tmp_path_factory) -> Path:
     """The site of the runs, the last of which has hostile texts too; below a folder that is served."""
     results = tmp_path_factory.mktemp("served") / "results"
     histories.with_a_change(results)
-    histories.keep(results, [*histories.records(9, {histories.CELL: 1.5}, "3.13.0"), *report_records.hostile()])  # fmt: skip
+    histories.keep(results, different(histories.records(9, {histories.CELL: 0.8}, "3.14.0")))
+    histories.keep(results, [*histories.records(10, {histories.CELL: 1.5}, "3.13.0"), *report_records.hostile()])  # fmt: skip
     command = [sys.executable, "-m", "scripts.command", "site", str(results.parent / "below/site"), "--from", str(results)]  # fmt: skip
     subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
     return results.parent / "below/site"
@@ -406,6 +447,81 @@ def test_the_site_leads_from_the_map_to_a_row_its_change_and_its_run(browser, ad
     assert said == []
     assert {url.rpartition("/below/site/")[0] for url in asked} == {address.removesuffix("/below/site")}  # fmt: skip
     assert opened.evaluate("window.hacked") is None
+    opened.close()
+
+
+NUMBER = r"\d+\.\d+(?:e[+-]\d+)?"
+
+
+def alike(value: object, other: object) -> bool:
+    """Whether two values of JSON are the same, their numbers with a point to 0.2 %, also those in texts."""
+    if isinstance(value, dict):
+        return value.keys() == other.keys() and all(alike(value[key], other[key]) for key in value)
+    if isinstance(value, list | tuple):
+        return len(value) == len(other) and all(map(alike, value, other))
+    if isinstance(value, str):
+        numbers, others = ([*map(float, re.findall(NUMBER, text))] for text in (value, other))
+        return re.split(NUMBER, value) == re.split(NUMBER, other) and alike(numbers, others)
+    if isinstance(value, float):
+        return value == pytest.approx(other, rel=0.002, abs=1e-9)
+    return value == other
+
+
+def test_any_two_runs_are_compared_in_the_browser_as_by_the_command(browser, site, address):
+    kept = store.read(site.parents[1] / "results/history")[0]
+    opened = browser.new_page()
+    said: list[str] = []
+    opened.on("console", lambda message: said.append(message.text))
+    opened.goto(f"{address}/compare.html")
+    opened.wait_for_selector("html[data-drawn]", state="attached")
+    compute = """async ([before, after]) => report.views.pairs.compare(
+        await report.data("view-comparison"), await report.run(before), await report.run(after))"""
+    for before, after in ((0, 8), (8, 0), (1, 7), (8, 9), (3, 3)):
+        ids = [kept[place].entry.id for place in (before, after)]
+        in_both = [pair for pair in pairs.of_files(*(kept[place].records() for place in (before, after))) if pair.both]  # fmt: skip
+        compared = compare(in_both, "", "", Settings())
+        shown = opened.evaluate(compute, ids)
+        assert alike(shown["summary"], formats.summary(compared))
+        sections = [asdict(section) for section in formats.sections(compared)]
+        assert [table["title"] for table in shown["tables"]] == [section["title"] for section in sections]  # fmt: skip
+        for table, section in zip(shown["tables"], sections, strict=True):
+            assert alike(sorted(table["rows"]), sorted(map(list, section["rows"]))), table["title"]
+            assert alike([table["head"], table["note"]], [list(section["head"]), section["note"]])
+        of_cells = {each.cell: each for each in compared.latencies}
+        assert of_cells.keys() == {each["cell"] for each in shown["latencies"]}
+        for each in shown["latencies"]:
+            for name in ("ratio", "low", "high", "smallest", "verdict", "basis", "q"):
+                assert alike(each[name], getattr(of_cells[each["cell"]], name)), (each, name)
+    assert said == []
+    opened.close()
+
+
+def test_the_address_of_a_comparison_is_a_link_to_it(browser, site, address):
+    first, *_, before, after, last = [each.entry for each in store.read(site.parents[1] / "results/history")[0]]  # fmt: skip
+    opened = browser.new_page(viewport={"width": 360, "height": 740})
+
+    def shown(page: str, *words: str) -> None:
+        opened.goto("about:blank")
+        opened.goto(page)
+        opened.wait_for_selector("main h2")
+        heading = opened.inner_text("main h2 >> nth=0")
+        assert [word in heading for word in words] == [True] * len(words), heading
+        assert opened.evaluate("document.documentElement.scrollWidth") <= 360
+
+    shown(f"{address}/compare.html", after.short, last.short)
+    opened.select_option("select[name=before]", first.id)
+    expect(opened.locator("main h2 >> nth=0")).to_contain_text(first.short)
+    assert opened.evaluate("document.activeElement.name") == "before"
+    permalink = opened.evaluate("location.href")
+    assert permalink.endswith(f"#comparison?before={first.id}&after={last.id}")
+    shown(permalink, first.short, last.short)
+    shown(f"{address}/runs/{after.id}.html#comparison", before.short, after.short)
+    assert opened.locator("main figure svg").count() == 1
+    shown_text = opened.inner_text("main")
+    assert "Latencies not compared" in shown_text
+    opened.goto(f"{address}/compare.html#comparison?before=0123&after={last.id}")
+    opened.reload()
+    opened.wait_for_selector("main :text('no such run')")
     opened.close()
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import code_changes, pairs
+from scripts.features.compare import code_changes, pairs, remeasuring
 from scripts.features.compare.code_changes import CHANGED, CodeChange
+from scripts.features.compare.remeasuring import NotMeasured
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
 from scripts.records.results_file import cell_of
@@ -49,7 +52,7 @@ def change(environments, tmp_path):
 
     def between(before: Sequence[str], after: Sequence[str]) -> CodeChange:
         folders = compiled(tmp_path / "before", before), compiled(tmp_path / "after", after)
-        return code_changes.of_pair(pairs.Pair(str(cell_of(row)), row, row), folders)
+        return code_changes.code_change(pairs.Pair(str(cell_of(row)), row, row), folders)
 
     return between
 
@@ -66,3 +69,36 @@ def test_a_flag_that_changes_the_code_of_one_dispatch_lists_exactly_this(change)
         (CHANGED, "main_dispatch_1_reduction_64x128_f32")
     ]
     assert (code.host, code.functions) == (False, 3)
+
+
+def test_a_recorded_run_is_repeated_with_the_executable_that_is_put_in(
+    environments, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(remeasuring, "ROUNDS", 2)
+    environment, recorded = environments / "iree", tmp_path / "run.ireereplay"
+    program, module = tmp_path / "program.mlir", tmp_path / "program.vmfb"
+    program.write_text(PROGRAM)
+    compiler = (environment / "bin/iree-compile", program, "-o", module, *remeasuring.APART)
+    target = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
+    subprocess.run([*compiler, *target], check=True)
+    inputs = ("--input=64x128xf32=1", "--input=128x32xf32=1")
+    call = (f"--module={module}", "--function=main", "--device=local-task", *inputs)
+    runner = (environment / "bin/iree-run-module", *call, f"--device_replay_output={recorded}")
+    subprocess.run(runner, check=True)
+    executables = remeasuring._executables(recorded, environment)
+    assert sorted(executables) == [
+        "main_dispatch_0_matmul_64x32x128_f32",
+        "main_dispatch_1_reduction_64x128_f32",
+        "main_dispatch_2_elementwise_8192_f32",
+    ]
+    row = {**records()[0], "run": {"command": shlex.join(call)}}
+    chosen = executables["main_dispatch_0_matmul_64x32x128_f32"]
+    own, damaged = tmp_path / "own.so", tmp_path / "damaged.so"
+    own.write_bytes(chosen.code)
+    damaged.write_bytes(chosen.code[: len(chosen.code) // 2])
+    replayed = remeasuring._replayed(
+        recorded, environment, row, {"": {}, "own": {chosen.number: own}}
+    )
+    assert {name: len(values) for name, values in replayed.items()} == {"": 2, "own": 2}
+    with pytest.raises(NotMeasured, match="iree-benchmark-replay"):
+        remeasuring._replayed(recorded, environment, row, {"damaged": {chosen.number: damaged}})

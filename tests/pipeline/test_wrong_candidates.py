@@ -21,7 +21,7 @@ ALWAYS = (
 
 @pytest.fixture(scope="module")
 def found(environments):
-    cases = [wrong_candidates.case(model, smallest=True) for model in MODELS.values()]
+    cases = [wrong_candidates.case(model, smallest=True, parameters=3) for model in MODELS.values()]
     return {one["model"]: one for one in wrong_candidates.judged(cases)}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import archive, tensors
+from scripts.core import tensors
 from scripts.lowering import capture, link
 from scripts.sources.load_model import load_model
 from scripts.torch_model import convert, errors, golden, source
@@ -37,7 +37,7 @@ def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
         inputs = [(convert.tensor_type(name, t), convert.to_numpy(t)) for name, t in loaded.inputs]
         weights, _ = named_weights(loaded.module)
         stored = work / f"{case['name']}.irpa"
-        archive.write(stored, ((key, convert.to_bytes(w)) for key, w in weights.items()))
+        tensors.write_archive(stored, ((key, convert.to_bytes(w)) for key, w in weights.items()))
         del weights
         paths = {}
         for exporter, options in case["paths"]:

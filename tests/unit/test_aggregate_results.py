@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import atomic, digest
+from scripts.core import atomic
 from scripts.matrix.entries import Baseline, Override
 from scripts.matrix.stages import STAGES
 from scripts.records import latency_page, record, results_file, row_set
@@ -177,7 +177,9 @@ def test_a_timing_of_the_same_size_that_is_not_the_one_made_is_damaged(aggregate
     status = path.with_name("status.json")
 
     def damage() -> None:
-        outcome.write(status, outcome.read(status), Usage(1.5, 9.0, {path.name: digest.of(path)}))
+        outcome.write(
+            status, outcome.read(status), Usage(1.5, 9.0, {path.name: atomic.digest_of(path)})
+        )
         path.write_text(path.read_text().replace("2.0", "1.0", 1))
 
     rows, _ = aggregate(then=damage)

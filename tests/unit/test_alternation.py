@@ -49,6 +49,18 @@ def test_what_an_interval_cannot_be_of_is_not_compared():
     assert equal[4:] == ("0", *["–"] * 6)
 
 
+def test_comparisons_of_equal_programs_count_alarms_in_turns_and_by_anchor():
+    groups = [group(0.003, seed) for seed in range(10, 14)]
+    by_turns, by_anchor = lines(alternation.comparisons_table(groups))
+    # A pair of each group's three equal programs; two pairs of groups, with two programs and their anchor.
+    assert by_turns[1:5] == ("in turns", "4", "0", "0")
+    assert by_anchor[1:5] == ("by anchor", "4", "0", "0")
+    groups[1]["values_ms"]["A1"] = [1.2 * value for value in groups[1]["values_ms"]["A1"]]
+    by_turns, by_anchor = lines(alternation.comparisons_table(groups))
+    assert by_turns[3:5] == ("1", "0"), "the second one is faster"
+    assert by_anchor[3:5] == ("1", "1")
+
+
 def test_a_program_has_as_many_products_as_it_is_slow():
     for operators in (100, 105):
         text = alternation.program(64, operators)

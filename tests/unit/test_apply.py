@@ -11,7 +11,7 @@ from snakemake.persistence import PersistenceBase
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
-from scripts.snakemake import executors, orphans
+from scripts.snakemake import executors
 from scripts.snakemake.apply import Patches
 
 
@@ -127,8 +127,8 @@ def test_a_local_run_with_a_number_of_jobs_says_it_when_it_starts(newer, said):
 
 
 def test_a_local_run_is_refused_while_jobs_of_a_cluster_may_be_left():
-    orphans.NOTES.parent.mkdir(parents=True)
-    orphans.NOTES.write_text("11\n")
+    executors.NOTES.parent.mkdir(parents=True)
+    executors.NOTES.write_text("11\n")
     with pytest.raises(WorkflowError, match="give its command again"):
         run(Workflow())
 
@@ -143,9 +143,9 @@ def test_a_run_on_a_cluster_applies_all_and_says_nothing(said):
     executor = ExecutorPluginRegistry().get_plugin("cluster-generic").executor
     assert issubclass(executor, executors.Submitting)
     assert executor.cores.fget(None) == "all"
-    assert orphans.NOTES.exists()
+    assert executors.NOTES.exists()
     patches.end()
-    assert not orphans.NOTES.exists()
+    assert not executors.NOTES.exists()
 
 
 def test_with_a_newer_snakemake_a_run_on_a_cluster_stops_before_any_work(newer, said):
@@ -154,7 +154,7 @@ def test_with_a_newer_snakemake_a_run_on_a_cluster_stops_before_any_work(newer, 
         run(Workflow(cluster=True))
     assert "patches of Snakemake: it is written for Snakemake ==9.27.*" in str(error.value)
     assert "of another configuration. Install snakemake==9.27.*" in str(error.value)
-    assert not orphans.NOTES.exists()
+    assert not executors.NOTES.exists()
     assert ExecutorPluginRegistry().get_plugin("cluster-generic").executor is before
     assert said() == []
 
@@ -192,17 +192,17 @@ def test_a_slurm_executor_whose_runs_have_no_name_is_refused(name):
             patches.start()
     else:
         patches.start()
-    assert orphans.NOTES.exists() == (name is not None)
+    assert executors.NOTES.exists() == (name is not None)
 
 
 def test_a_run_on_a_cluster_is_refused_beside_jobs_of_an_earlier_one():
-    orphans.NOTES.parent.mkdir(parents=True)
-    orphans.NOTES.write_text("11\n")
+    executors.NOTES.parent.mkdir(parents=True)
+    executors.NOTES.write_text("11\n")
     workflow = Workflow(cluster=True)
     workflow.executor_settings = SimpleNamespace(status_cmd="echo running #", cancel_cmd="bkill")
     with pytest.raises(WorkflowError, match="bkill 11"):
         run(workflow)
-    assert orphans.NOTES.read_text() == "11\n"
+    assert executors.NOTES.read_text() == "11\n"
 
 
 def test_outputs_stay_marked_on_a_node_until_the_submitting_snakemake_records_them(monkeypatch):

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.core import archive
+from scripts.core import tensors
 
 
 @pytest.mark.parametrize("name", ["layer1.0.conv.weight", "it's", "x y", "größe", "a/b:c@d"])
 def test_the_key_of_a_usual_name_is_the_name(name):
-    assert archive.key(name) == name
+    assert tensors.archive_key(name) == name
 
 
 @pytest.mark.parametrize(
@@ -19,11 +19,11 @@ def test_the_key_of_a_usual_name_is_the_name(name):
     [('it"s', "it%22s"), ("a\\b", "a%5Cb"), ("50%", "50%25"), ("two\nlines", "two%0Alines")],
 )
 def test_what_a_program_cannot_quote_is_encoded(name, key):
-    assert archive.key(name) == key
+    assert tensors.archive_key(name) == key
 
 
 @given(st.text(min_size=1))
 def test_every_name_has_a_key_of_its_own_that_needs_no_escape(name):
-    key = archive.key(name)
-    assert archive.name(key) == name
+    key = tensors.archive_key(name)
+    assert tensors.weight_name(key) == name
     assert not re.search(r'["\\\x00-\x1f]', key)

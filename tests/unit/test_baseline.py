@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import exits, options
+from scripts.core import commands, exits
 from scripts.timing.calls import Counters, run_calls
 from scripts.torch_model.arguments import Optimizer
 from scripts.torch_runtime import arguments
@@ -30,7 +30,7 @@ ADAM = '{"name": "Adam", "betas": [0.8, 0.9]}'
 
 
 def work(*given: str) -> arguments.Work:
-    return options.parse(arguments.Work, [*REQUIRED, *given])
+    return commands.parse_options(arguments.Work, [*REQUIRED, *given])
 
 
 def test_a_command_line_is_parsed_at_the_door():

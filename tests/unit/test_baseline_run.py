@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.features.compare import baseline_run
-from scripts.features.compare.history import branch, store
+from scripts.features.compare.history import store
 from scripts.features.compare.verbs import compare, history
 from tests.report_records import records
 
@@ -141,7 +141,7 @@ def shared(project, monkeypatch):
     git("remote", "add", "origin", "shared.git")
 
     def publish(name="origin/runs") -> str:
-        return branch.publish(RESULTS / "history", name)
+        return store.publish(RESULTS / "history", name)
 
     publish.entries = lambda: git("ls-tree", "--name-only", "origin/runs").splitlines()
     return publish
@@ -171,7 +171,7 @@ def test_what_others_have_published_stays_and_an_entry_is_of_the_commits_of_all(
         both.append(f"c{number}")
         path.write_text(json.dumps(entry | {"commits": [*entry["commits"], both[-1]]}))
     assert (
-        branch.publish(Path("theirs/history"), "origin/runs") == "1 files were added to origin/runs"
+        store.publish(Path("theirs/history"), "origin/runs") == "1 files were added to origin/runs"
     )
     measured(7)
     assert shared() == "3 files were added to origin/runs"
@@ -188,11 +188,11 @@ def test_another_push_at_the_same_time_is_no_failure(shared, monkeypatch):
             shutil.copytree(RESULTS, "theirs")
             for path in sorted(Path("theirs/history").iterdir())[2:]:
                 path.unlink()
-            branch.publish(Path("theirs/history"), "origin/runs")
+            store.publish(Path("theirs/history"), "origin/runs")
         return done(*words, **variables)
 
-    done = branch.git
-    monkeypatch.setattr(branch, "git", racing)
+    done = store.git
+    monkeypatch.setattr(store, "git", racing)
     assert shared() == "4 files were added to origin/runs"
     assert len(shared.entries()) == 6
 

@@ -15,7 +15,7 @@ import pytest
 from scripts.core import process
 from scripts.features.operators.batch.host import Host
 from scripts.supervise.job import Interrupted, Job
-from scripts.supervise.outcomes import Line
+from scripts.supervise.outcome import ProblemEnd
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
@@ -23,7 +23,7 @@ import ctypes, os, signal, sys, time
 
 from pathlib import Path
 from scripts.features.operators.batch import batch_worker as worker
-from scripts.core import exits, options
+from scripts.core import commands, exits
 
 if os.environ.get("BROKEN"):
     raise ImportError("no such package")
@@ -71,7 +71,7 @@ def handle(payload, facts):
         subprocess.run(["sh", "-c", "echo from a child; echo error: child failed >&2; exit 1"], check=True)
 
 
-worker.serve(options.parse(worker.Options), handle)
+worker.serve(commands.parse_options(worker.Options), handle)
 """
 
 
@@ -85,7 +85,7 @@ class Batch:
     fingerprint: str = "c0de"
     python: str = sys.executable
 
-    def __call__(self, *fates: str) -> list[Line]:
+    def __call__(self, *fates: str) -> list[ProblemEnd]:
         """Return the result of each task, in the order of the fates."""
         tasks = {f"t{n}": {"number": n, "do": fate} for n, fate in enumerate(fates)}
         found = self.run(tasks)
@@ -93,7 +93,7 @@ class Batch:
         assert process.descendants(os.getpid()) == []
         return [found[task] for task in tasks]
 
-    def run(self, tasks: Mapping[str, dict], **more) -> dict[str, Line]:
+    def run(self, tasks: Mapping[str, dict], **more) -> dict[str, ProblemEnd]:
         (self.folder / "package").mkdir(exist_ok=True)
         (self.folder / "package/__init__.py").write_text("")
         (self.folder / "package/worker.py").write_text(WORKER)
@@ -108,9 +108,9 @@ class Batch:
             fingerprint=self.fingerprint,
             **more,
         )
-        found: dict[str, Line] = {}
+        found: dict[str, ProblemEnd] = {}
 
-        def take(handled: Line) -> None:
+        def take(handled: ProblemEnd) -> None:
             assert handled.problem not in found
             assert handled.outcome.cell == f"batch: {handled.problem}"
             found[handled.problem] = handled
@@ -132,7 +132,7 @@ def batch(tmp_path, monkeypatch, nothing_is_left) -> Batch:
     return Batch(tmp_path)
 
 
-def status(handled: Line) -> tuple[str, str]:
+def status(handled: ProblemEnd) -> tuple[str, str]:
     return handled.outcome.status, handled.outcome.reason
 
 

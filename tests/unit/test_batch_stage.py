@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from scripts.core import process
-from scripts.features.operators.batch import artifacts, batch_stage
+from scripts.features.operators.batch import batch_stage, batch_worker
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
-from scripts.supervise import outcome, outcomes, supervise
+from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
-from scripts.supervise.outcome import Outcome
-from scripts.supervise.outcomes import Line
+from scripts.supervise.outcome import Outcome, ProblemEnd
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
@@ -25,9 +24,8 @@ import ctypes, os, signal, time
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.features.operators.batch import artifacts
 from scripts.features.operators.batch import batch_worker as worker
-from scripts.core import exits, options
+from scripts.core import commands, exits
 from scripts.features.operators.problems.problem import Problem
 
 
@@ -51,10 +49,10 @@ def handle(payload, facts):
     folder = args.out / Problem(payload["op"], payload["args"]).name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "made.txt").write_text(payload["op"] + str(payload["before"]))
-    facts["files"] = artifacts.record(folder, ["made.txt"])
+    facts["files"] = worker.record_files(folder, ["made.txt"])
 
 
-args = options.parse(Options)
+args = commands.parse_options(Options)
 worker.serve(args, handle)
 """
 CELL = "0/paths"
@@ -78,7 +76,9 @@ class Stage:
     pins: str = "pins"
     retry: tuple[str, ...] = ()
 
-    def __call__(self, *operators: str, before: dict[str, Line] | None = None) -> dict[str, Line]:
+    def __call__(
+        self, *operators: str, before: dict[str, ProblemEnd] | None = None
+    ) -> dict[str, ProblemEnd]:
         """Run the stage on a problem per operator; return its outcomes by operator."""
         problems = [of(op) for op in operators]
         above = {}
@@ -86,13 +86,13 @@ class Stage:
             path = self.folder / "results/operator_reference/0/outcomes.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
             lines = [dataclasses.replace(before[p.op], problem=p.name) for p in problems]
-            outcomes.write(path, lines)
+            outcome.write_problem_ends(path, lines)
             above = {"operator_reference": path}
         batch = batch_stage.Batch(problems, above, self.pins, self._again)
         supervise.run(self.job, batch_stage.work(batch, batch_stage.in_workers))
         assert process.descendants(os.getpid()) == []
         assert outcome.read(self.job.status_path).status == "ok"
-        found = outcomes.read(self.job.artifacts[0])
+        found = outcome.read_problem_ends(self.job.artifacts[0])
         assert list(found) == [problem.name for problem in problems]
         return {p.op: found[p.name] for p in problems}
 
@@ -124,7 +124,7 @@ class Stage:
         folder = self.folder / "results/operator_reference/0" / of(op).name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "golden.npz").write_text(text)
-        return artifacts.record(folder, ["golden.npz"])
+        return batch_worker.record_files(folder, ["golden.npz"])
 
     def handled(self) -> list[str]:
         """Return the operators that have been handled since the last time, in order."""
@@ -144,7 +144,7 @@ def run(tmp_path, monkeypatch, nothing_is_left) -> Stage:
     return Stage(tmp_path)
 
 
-def statuses(found: dict[str, Line]) -> dict[str, tuple[str, str]]:
+def statuses(found: dict[str, ProblemEnd]) -> dict[str, tuple[str, str]]:
     return {op: (line.outcome.status, line.outcome.reason) for op, line in found.items()}
 
 
@@ -190,10 +190,10 @@ def test_an_outcome_names_its_problem_and_a_command_that_repeats_it(run):
 
 def test_a_problem_that_failed_before_is_skipped_with_its_first_reason(run):
     files = run.made_before("aten.ok.a", "golden")
-    done = Line(
+    done = ProblemEnd(
         "", Outcome("ok", "operator_reference", "0: y"), 0.1, {"files": files, "seconds": 3}
     )
-    lines = {"aten.ok.a": done, "aten.ok.b": Line("", SKIPPED)}
+    lines = {"aten.ok.a": done, "aten.ok.b": ProblemEnd("", SKIPPED)}
     found = run(*lines, before=lines)
     assert run.handled() == ["aten.ok.a"]
     skipped = found["aten.ok.b"].outcome
@@ -207,11 +207,11 @@ def test_a_change_of_what_the_stage_before_made_is_a_change_of_this_problem_alon
     ok = Outcome("ok", "operator_reference", "0: y")
     operators = [f"aten.ok.{n}" for n in range(3)]
     files = {op: run.made_before(op, op) for op in operators}
-    lines = {op: Line("", ok, 0.1, {"files": files[op]}) for op in operators}
+    lines = {op: ProblemEnd("", ok, 0.1, {"files": files[op]}) for op in operators}
     run(*lines, before=lines)
     run.handled()
-    lines["aten.ok.1"] = Line("", ok, 0.7, {"files": run.made_before("aten.ok.1", "other")})
-    lines["aten.ok.2"] = Line("", ok, 0.7, {"files": files["aten.ok.2"], "seconds": 0.7})
+    lines["aten.ok.1"] = ProblemEnd("", ok, 0.7, {"files": run.made_before("aten.ok.1", "other")})
+    lines["aten.ok.2"] = ProblemEnd("", ok, 0.7, {"files": files["aten.ok.2"], "seconds": 0.7})
     run(*lines, before=lines)
     assert run.handled() == ["aten.ok.1"]
 
@@ -275,7 +275,7 @@ def test_an_empty_batch_is_ok(run):
 @pytest.mark.parametrize("damage", [flip, Path.unlink])
 def test_a_damaged_file_of_a_problem_is_made_again_by_the_stage_before(run, damage):
     files = run.made_before("aten.ok.a", "golden")
-    done = Line("", Outcome("ok", "operator_reference", "0: y"), 0.1, {"files": files})
+    done = ProblemEnd("", Outcome("ok", "operator_reference", "0: y"), 0.1, {"files": files})
     run("aten.ok.a", before={"aten.ok.a": done})
     above = run.folder / "results/operator_reference/0"
     whole = Outcome("ok", "operator_reference", "0")
@@ -291,10 +291,10 @@ def test_a_damaged_file_of_a_problem_is_made_again_by_the_stage_before(run, dama
 
 
 def test_a_damaged_file_of_the_stage_before_skips_the_batch(run):
-    done = Line("", Outcome("ok", "operator_reference", "0: y"))
+    done = ProblemEnd("", Outcome("ok", "operator_reference", "0: y"))
     run("aten.ok.a", before={"aten.ok.a": done})
     above = run.folder / "results/operator_reference/0"
-    whole = outcome.Usage(0, 0, {"outcomes.jsonl": supervise.digest.Digest(1, "00000000")})
+    whole = outcome.Usage(0, 0, {"outcomes.jsonl": supervise.Digest(1, "00000000")})
     outcome.write(above / "status.json", Outcome("ok", "operator_reference", "0"), whole)
     batch = batch_stage.Batch(
         [of("aten.ok.a")], {"operator_reference": above / "outcomes.jsonl"}, "", lambda _: False

@@ -15,11 +15,10 @@ from scripts.features.operators.batch import timing
 from scripts.features.operators.batch.batch_stage import Batch
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
-from scripts.supervise import outcome, outcomes, supervise
+from scripts.supervise import outcome, supervise
 from scripts.supervise.group import Given
 from scripts.supervise.job import Job
-from scripts.supervise.outcome import Outcome, Usage
-from scripts.supervise.outcomes import Line
+from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
@@ -27,7 +26,7 @@ import ctypes, os, time
 from dataclasses import dataclass
 
 from scripts.features.operators.batch import batch_worker as worker
-from scripts.core import options
+from scripts.core import commands
 from scripts.timing.worker import Program
 
 
@@ -51,7 +50,7 @@ def load(program):
     return Program(lambda: time.sleep(seconds))
 
 
-args = options.parse(Options)
+args = commands.parse_options(Options)
 worker.serve(args, None, load)
 """
 MEMBERS = ("0/path/cpu", "0/eager")
@@ -71,7 +70,7 @@ class Stage:
     retry: tuple[str, ...] = ()
     rule: dict = dataclasses.field(default_factory=lambda: RULE)
 
-    def __call__(self, **programs: tuple[str, ...]) -> dict[str, Line]:
+    def __call__(self, **programs: tuple[str, ...]) -> dict[str, ProblemEnd]:
         """Time a problem per operator; `programs`: what each member loads ("": it is not verified)."""
         problems = [of(op) for op in programs]
         members = {}
@@ -80,7 +79,7 @@ class Stage:
             folder.mkdir(parents=True, exist_ok=True)
             members[member] = str(folder)
             lines = [self._verified(of(op).name, row[number]) for op, row in programs.items()]
-            outcomes.write(folder / "outcomes.jsonl", lines)
+            outcome.write_problem_ends(folder / "outcomes.jsonl", lines)
             command = f"{sys.executable} -m package.worker --name {number}"
             job = Outcome("ok", "operator_verify", member, command=command)
             outcome.write(folder / "status.json", job, Usage(0, 0))
@@ -91,16 +90,18 @@ class Stage:
         ended = supervise.run(self.job, work)
         assert ended.status == "ok", ended
         assert {*process.descendants(os.getpid())} <= before
-        found = outcomes.read(self.job.artifacts[0])
+        found = outcome.read_problem_ends(self.job.artifacts[0])
         return {op: found[of(op).name] for op in programs}
 
     @staticmethod
-    def _verified(name: str, program: str) -> Line:
+    def _verified(name: str, program: str) -> ProblemEnd:
         if not program:
             failed = Outcome("error", "operator_verify", f"0: {name}", "wrong-result", "FAIL")
-            return Line(name, failed)
+            return ProblemEnd(name, failed)
         ok = Outcome("ok", "operator_verify", f"0: {name}")
-        return Line(name, ok, 0.1, {"program": program, "empty": "empty", "python": sys.executable})
+        return ProblemEnd(
+            name, ok, 0.1, {"program": program, "empty": "empty", "python": sys.executable}
+        )
 
     def _again(self, found: Outcome) -> bool:
         return fingerprint.is_wanted(found, self.fingerprint, self.retry)
@@ -139,7 +140,7 @@ def run(tmp_path, monkeypatch, nothing_is_left) -> Stage:
     return Stage(tmp_path)
 
 
-def members(line: Line) -> dict[str, tuple[str, str]]:
+def members(line: ProblemEnd) -> dict[str, tuple[str, str]]:
     found = {name: timing.member_outcome(line, name) for name in line.result["timing"]["members"]}
     return {name: (one.status, one.reason) for name, one in found.items()}
 
@@ -201,5 +202,5 @@ def test_retry_selects_problems_by_their_status(run):
 
 
 def test_a_member_that_the_timing_lacks_is_damaged():
-    line = Line("a", Outcome("ok", "operator_time", "0/cpu: a"), 1.0, json.loads('{"timing": {"members": {}}}'))  # fmt: skip
+    line = ProblemEnd("a", Outcome("ok", "operator_time", "0/cpu: a"), 1.0, json.loads('{"timing": {"members": {}}}'))  # fmt: skip
     assert timing.member_outcome(line, MEMBERS[0]).status == "damaged"

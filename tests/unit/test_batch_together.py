@@ -12,7 +12,7 @@ from scripts.features.operators.batch import together
 from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import Compilation
 from scripts.supervise.job import Interrupted, Job
-from scripts.supervise.outcomes import Line
+from scripts.supervise.outcome import ProblemEnd
 
 # A program is `func.func @main() {`, a line `return "<fate>"` (with its name, so that programs
 # differ), `}`. The substitute does what each fate says, and writes the functions' names as its
@@ -73,11 +73,11 @@ class Setup:
     cache: str = "cache"
     owner: int = dataclasses.field(default_factory=os.getppid)
 
-    def __call__(self, *fates: str) -> dict[str, Line]:
+    def __call__(self, *fates: str) -> dict[str, ProblemEnd]:
         programs = [self.program(f"p{n}", fate) for n, fate in enumerate(fates)]
         return self.compile(programs)
 
-    def compile(self, programs: list[Program], done=lambda _: None) -> dict[str, Line]:
+    def compile(self, programs: list[Program], done=lambda _: None) -> dict[str, ProblemEnd]:
         script = self.folder / "compiler.py"
         script.write_text(COMPILER)
         job = Job(
@@ -91,9 +91,9 @@ class Setup:
             fingerprint=self.code,
             owner=self.owner,
         )
-        found: list[Line] = []
+        found: list[ProblemEnd] = []
 
-        def take(compiled: Line) -> None:
+        def take(compiled: ProblemEnd) -> None:
             found.append(compiled)
             done(compiled)
 
@@ -123,7 +123,7 @@ def setup(tmp_path, monkeypatch, nothing_is_left) -> Setup:
     return Setup(tmp_path)
 
 
-def statuses(found: dict[str, Line]) -> dict[str, tuple[str, str]]:
+def statuses(found: dict[str, ProblemEnd]) -> dict[str, tuple[str, str]]:
     """Return the outcomes that are not ok."""
     ended = {name: compiled.outcome for name, compiled in found.items()}
     return {name: (o.status, o.reason) for name, o in ended.items() if o.status != "ok"}
@@ -291,7 +291,7 @@ def test_a_program_with_float64_in_its_interface_is_compiled_alone_and_keeps_it(
 def test_what_came_of_each_is_in_the_cache_when_the_rest_is_stopped(setup):
     programs = [setup.program(f"p{number}", "ok") for number in range(100)]
 
-    def stop(compiled: Line) -> None:
+    def stop(compiled: ProblemEnd) -> None:
         if compiled.problem == "p64":
             raise KeyboardInterrupt
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from scripts.core import atomic, digest
-from scripts.features.compare.bisection import candidates, question, result, trial
-from scripts.features.compare.bisection.candidates import Candidate, NoCandidates
+from scripts.core import atomic
+from scripts.features.compare.bisection import question, result, trial
 from scripts.features.compare.bisection.question import Side
-from scripts.features.compare.bisection.trial import Trial
+from scripts.features.compare.bisection.trial import Candidate, NoCandidates, Trial
 from scripts.features.compare.verbs import bisect
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
@@ -77,7 +76,7 @@ def wheel(folder: Path, name: str, version: str) -> Path:
 def index(tmp_path, monkeypatch) -> Path:
     """The only place where uv looks for packages."""
     for version in ("3.8.0", "3.9.0", "3.10.0", "3.11.0rc1", "3.11.0", "3.12.0"):
-        wheel(tmp_path / "wheels", candidates.COMPILER, version)
+        wheel(tmp_path / "wheels", trial.COMPILER, version)
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
     monkeypatch.setenv("UV_NO_INDEX", "1")
     monkeypatch.setenv("UV_OFFLINE", "1")
@@ -86,12 +85,12 @@ def index(tmp_path, monkeypatch) -> Path:
 
 
 def test_releases_are_those_of_the_index_in_the_order_from_good_to_bad(index):
-    found = candidates.of_index("3.9", "3.12.0")
+    found = trial.releases_of_index("3.9", "3.12.0")
     assert [one.version for one in found] == ["3.9.0", "3.10.0", "3.11.0", "3.12.0"]
     assert found[0].packages == ("iree-base-compiler==3.9.0", "iree-base-runtime==3.9.0")
-    improved = candidates.of_index("3.12.0", "3.11.0", prereleases=True)
+    improved = trial.releases_of_index("3.12.0", "3.11.0", prereleases=True)
     assert [one.version for one in improved] == ["3.12.0", "3.11.0"]
-    assert "3.11.0rc1" in [one.version for one in candidates.of_index("3.10.0", "3.11.0", True)]
+    assert "3.11.0rc1" in [one.version for one in trial.releases_of_index("3.10.0", "3.11.0", True)]
 
 
 @pytest.mark.parametrize(
@@ -104,28 +103,28 @@ def test_releases_are_those_of_the_index_in_the_order_from_good_to_bad(index):
 )
 def test_ends_that_cannot_be_bisected_are_named(index, ends, said):
     with pytest.raises(NoCandidates, match=said):
-        candidates.of_index(*ends)
+        trial.releases_of_index(*ends)
 
 
 def test_own_wheels_are_releases_by_their_versions(tmp_path):
     versions = ("3.14.0.dev2", "3.14.0.dev10", "3.14.0.dev1")
-    wheels = [wheel(tmp_path / "w", candidates.COMPILER, one) for one in versions]
-    wheels.append(wheel(tmp_path / "w", candidates.RUNTIME, "3.14.0.dev2"))
-    found = candidates.of_wheels(wheels, None, None)
+    wheels = [wheel(tmp_path / "w", trial.COMPILER, one) for one in versions]
+    wheels.append(wheel(tmp_path / "w", trial.RUNTIME, "3.14.0.dev2"))
+    found = trial.releases_of_wheels(wheels, None, None)
     assert [one.version for one in found] == ["3.14.0.dev1", "3.14.0.dev2", "3.14.0.dev10"]
     assert [len(one.packages) for one in found] == [1, 2, 1]
     assert found[1].packages[0].startswith("iree-base-compiler @ file://")
-    older = candidates.of_wheels(wheels, "3.14.0.dev10", "3.14.0.dev2")
+    older = trial.releases_of_wheels(wheels, "3.14.0.dev10", "3.14.0.dev2")
     assert [one.version for one in older] == ["3.14.0.dev10", "3.14.0.dev2"]
     with pytest.raises(NoCandidates, match="no wheel of iree-base-runtime"):
-        candidates.of_wheels(wheels, None, None, runs=True)
+        trial.releases_of_wheels(wheels, None, None, runs=True)
     other = wheel(tmp_path / "w", "numpy", "2.0")
     for given, said in ((wheels[:1], "at least two"), ([other], "a wheel of numpy"), ([wheels[3], wheels[0], wheels[1]], "")):  # fmt: skip
         if said:
             with pytest.raises(NoCandidates, match=said):
-                candidates.of_wheels(given, None, None)
+                trial.releases_of_wheels(given, None, None)
     with pytest.raises(NoCandidates, match="and none of iree-base-compiler"):
-        candidates.of_wheels([wheels[0], wheel(tmp_path / "w", candidates.RUNTIME, "9.0")], None, None)  # fmt: skip
+        trial.releases_of_wheels([wheels[0], wheel(tmp_path / "w", trial.RUNTIME, "9.0")], None, None)  # fmt: skip
 
 
 def ended(
@@ -203,9 +202,9 @@ def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monke
         asked.append(words)
         return subprocess.CompletedProcess(words, 0)
 
-    monkeypatch.setattr(candidates, "_uv", uv)
+    monkeypatch.setattr(trial, "_uv", uv)
     release = Candidate("3.9.0", ("iree-base-compiler==3.9.0",))
-    python, said = candidates.make(release, tmp_path / "e")
+    python, said = trial.make_environment(release, tmp_path / "e")
     assert said == ""
     packages = asked[1][asked[1].index(str(python)) + 1 :]
     assert packages[0] == "iree-base-compiler==3.9.0"
@@ -242,7 +241,7 @@ def releases(bundled, monkeypatch, nothing_is_left):
 
     def make(candidate: Candidate, folder: Path) -> tuple[Path, str]:
         if does[candidate.version].get("missing"):
-            raise candidates.CannotInstall("No solution found\nno wheel of this version")
+            raise trial.CannotInstall("No solution found\nno wheel of this version")
         python = folder / "bin" / "python"
         python.parent.mkdir(parents=True)
         script = folder / "standin.py"
@@ -251,8 +250,8 @@ def releases(bundled, monkeypatch, nothing_is_left):
         python.chmod(python.stat().st_mode | stat.S_IXUSR)
         return python, "IREE compiler version X @ abc"
 
-    monkeypatch.setattr(candidates, "of_index", listed)
-    monkeypatch.setattr(candidates, "make", make)
+    monkeypatch.setattr(trial, "releases_of_index", listed)
+    monkeypatch.setattr(trial, "make_environment", make)
     return does
 
 
@@ -358,7 +357,7 @@ def measured(releases) -> dict[str, dict]:
     path = Path(f"results/verify/{CELL}/status.json")
     command = ".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb a b --weights w --raw-inputs r --out o"  # fmt: skip
     verified = dataclasses.replace(outcome.read(path), command=command)
-    atomic.write_json(path, digest.sealed(dataclasses.asdict(verified)))
+    atomic.write_json(path, atomic.sealed(dataclasses.asdict(verified)))
     return releases
 
 
@@ -377,7 +376,7 @@ def in_turns(monkeypatch) -> list[list[str]]:
         found = {one.name: MemberTiming(values_ms=values(one, at)) for at, one in enumerate(members)}  # fmt: skip
         return GroupTiming(0.0, "{}", "", found, (PartTiming(8, tuple(range(8))),))
 
-    monkeypatch.setattr(question.in_turns, "take", take)
+    monkeypatch.setattr(question.members, "time_in_turns", take)
     return sessions
 
 

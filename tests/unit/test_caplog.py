@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.supervise.caplog import HEAD_BYTES, KEPT_DIAGNOSTICS, LINE_BYTES, TAIL_BYTES, CappedLog
+from scripts.supervise.watch import HEAD_BYTES, KEPT_DIAGNOSTICS, LINE_BYTES, TAIL_BYTES, CappedLog
 
 BOUND = HEAD_BYTES + TAIL_BYTES + (KEPT_DIAGNOSTICS + 3) * (LINE_BYTES + 100)
 MANY = b"".join(b"%d: nothing to see\n" % i for i in range(20_000))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scripts.matrix import cell
 from scripts.matrix.cell import Cell, Kind, of_axes
-from scripts.matrix.precision import TESTS
+from scripts.matrix.choices import TESTS
 
 # What the configuration's schema and the suites let a name be.
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]*", fullmatch=True)

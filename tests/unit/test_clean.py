@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -112,3 +113,21 @@ def test_environments_of_the_stages_are_deleted_and_the_drivers_stays(step, monk
     step("envs")
     assert not Path(".venvs/iree").exists()
     assert Path(".venvs/driver/bin/python").exists()
+
+
+def test_environments_in_a_folder_of_the_user_are_deleted_from_anywhere_unless_they_are_used(
+    step, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setenv(clean.checkout.ENVIRONMENTS, str(tmp_path / "shared"))
+    of_these_pins = Path(clean.environments.prefix("iree"))
+    of_others = tmp_path / "shared/0123456789ab/iree"
+    for folder in (of_these_pins, of_others):
+        folder.mkdir(parents=True)
+    used_by = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", of_these_pins / "bin/python"], stdin=subprocess.PIPE)  # fmt: skip
+    with used_by, pytest.raises(SystemExit):
+        step("envs")
+    said = f"process {used_by.pid} of a run in another folder uses them; wait for it or stop it"
+    assert said in capsys.readouterr().err
+    step("envs")
+    assert not of_these_pins.exists()
+    assert of_others.exists()

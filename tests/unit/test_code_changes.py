@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import code_changes, formats, latencies, pairs, pass_changes
+from scripts.features.compare import code_changes, formats, latencies, pairs
 from scripts.features.compare.code_changes import CALLS, CHANGED, GONE, NEW, REARRANGED
 from scripts.features.compare.comparing import Settings, compare
 from scripts.records.results_file import cell_of
@@ -59,7 +59,7 @@ def pair():
 
 
 def change_of(pair, sides):
-    return code_changes.of_pair(pair, (sides[0].folder, sides[1].folder))
+    return code_changes.code_change(pair, (sides[0].folder, sides[1].folder))
 
 
 def renumbered(digests: dict[str, str], by: int = 3) -> dict[str, str]:
@@ -141,7 +141,7 @@ def test_a_latency_that_is_hardly_known_is_not_divided(pair, sides):
     for after_ms, is_known in (((9.0, 14.0, 10.0), False), ((10.1, 10.2, 10.15), True)):
         logs = latencies.term("again", (10.0, 10.0, 10.0), after_ms)
         again = latencies.Estimate(pair, latencies.TURNS, 10.0, 10.1, (logs,))
-        (change,) = code_changes.of_pair(pair, folders, again).changed
+        (change,) = code_changes.code_change(pair, folders, again).changed
         assert (change.difference_ms is not None) == is_known
 
 
@@ -157,10 +157,10 @@ def test_the_latency_is_that_of_turns_if_there_were_any(pair, sides):
     logs = latencies.term("again", (10.0, 10.0, 10.0), (12.0, 12.0, 12.0))
     again = latencies.Estimate(pair, latencies.TURNS, 10.0, 12.0, (logs,))
     folders = (sides[0].folder, sides[1].folder)
-    (slower,) = code_changes.of_pair(pair, folders, again).changed
+    (slower,) = code_changes.code_change(pair, folders, again).changed
     assert slower.ms == (pytest.approx(7.5), pytest.approx(9.0))
     pair.after["latency"]["anchor"] = "another"
-    assert code_changes.of_pair(pair, folders).changed[0].ms == (None, None)
+    assert code_changes.code_change(pair, folders).changed[0].ms == (None, None)
 
 
 def test_a_function_that_is_called_more_often_is_named(pair, sides):
@@ -180,7 +180,7 @@ def test_a_function_that_is_called_more_often_is_named(pair, sides):
 
 def test_code_that_was_not_read_is_named_with_the_command(pair, sides):
     sides[0].code(DISPATCHES)
-    assert "snakemake code" in change_of(pair, sides).unknown
+    assert "snakemake --cores 8 code" in change_of(pair, sides).unknown
 
 
 def test_every_format_has_the_account(pair, sides):
@@ -201,12 +201,12 @@ def compiled(total_s: float, status: str = "ok", **seconds: float) -> dict:
 def test_the_passes_that_make_a_compilation_slower_are_listed(pair, sides):
     folders = (sides[0].folder, sides[1].folder)
     sides[0].write("compile_time", "compile.json", compiled(10.0, Canonicalizer=4.0, CSE=3.0))
-    assert pass_changes.of_pair(pair, folders) == []  # only one run has the times
+    assert code_changes.pass_changes_of_pair(pair, folders) == []  # only one run has the times
     after = compiled(13.0, Canonicalizer=5.0, CSE=3.4, Tile=1.5)
     sides[1].write("compile_time", "compile.json", after)
-    changes = pass_changes.of_pair(pair, folders)
+    changes = code_changes.pass_changes_of_pair(pair, folders)
     assert [(each.name, each.before_s, each.after_s, round(each.share, 3)) for each in changes] == [
-        (pass_changes.ALL, 10.0, 13.0, 0.3),
+        (code_changes.ALL_PASSES, 10.0, 13.0, 0.3),
         ("Tile", 0.0, 1.5, 0.15),
         ("Canonicalizer", 4.0, 5.0, 0.1),
     ]
@@ -215,4 +215,4 @@ def test_the_passes_that_make_a_compilation_slower_are_listed(pair, sides):
         assert form(comparison, False)
     assert "| Tile | 0.00 | 1.50 | +15.0% |" in formats.as_markdown(comparison)
     sides[1].write("compile_time", "compile.json", compiled(13.0, status="timeout"))
-    assert pass_changes.of_pair(pair, folders) == []
+    assert code_changes.pass_changes_of_pair(pair, folders) == []

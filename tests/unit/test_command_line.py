@@ -120,7 +120,7 @@ def test_every_rule_says_what_it_is_for():
     menu = {"all", "aggregate_results", "check", "coverage", "report_coverage", "dumps", "traces"}
     menu |= {"profile", "code", "compile_time", "select_operators", "aggregate_operators"}
     menu |= {"kernels", "aggregate_kernels", "aggregate_tuned", "machine_limits"}
-    menu |= {"report", "write_report", "plots", "plot_results"}
+    menu |= {"report", "write_report"}
     assert said.keys() == menu | {
         f"clean_{step}" for step in ("dumps", "inputs", "weights", "envs")
     }

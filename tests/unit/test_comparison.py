@@ -14,14 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import TypeAdapter
 
-from scripts.features.compare import (
-    formats,
-    latencies,
-    outcome_changes,
-    pairs,
-    recompiling,
-    remeasuring,
-)
+from scripts.features.compare import formats, latencies, outcome_changes, pairs, remeasuring
 from scripts.features.compare.code_changes import CodeChange, DispatchChange
 from scripts.features.compare.comparing import SAME_PROGRAM, Settings, compare
 from scripts.features.compare.verbs import compare as command
@@ -29,7 +22,7 @@ from scripts.features.reproduce.case import Recorded
 from scripts.matrix import sections
 from scripts.records import speedups
 from scripts.records.results_file import cell_of
-from scripts.supervise import in_turns, outcome
+from scripts.supervise import outcome
 from scripts.timing.decisions import SAME
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED
@@ -553,7 +546,7 @@ def test_a_compile_time_that_changed_is_confirmed_in_turns(
     pair.after["compile"]["cpu_s"] = 50.0
     assert compare([pair], "a", "b", Settings()).recompilable == [BERT]
     seconds[folders[1]] = seconds[folders[0]]
-    again = recompiling.measure(pair, tuple(folders), 6)
+    again = remeasuring.compile_again(pair, tuple(folders), 6)
     changed = compare([pair], "a", "b", Settings(), recompiled={BERT: again})
     assert (changed.alarms, [each.verdict for each in changed.compile_times]) == ([], [SAME])
     assert len(commands) == 12
@@ -564,10 +557,10 @@ def test_a_program_that_is_not_the_rows_is_not_compared(recompiled, before, afte
     pair = pairs.Pair(BERT, cell(before, BERT), cell(after, BERT))
     pair.after["compile"]["vmfb_bytes"] = pair.before["compile"]["vmfb_bytes"] = 5
     with pytest.raises(remeasuring.NotMeasured, match="it compiles to 4 bytes, and its row says 5"):
-        recompiling.measure(pair, tuple(folders), 3)
-    assert recompiling.rounds(pair, 20.0) == 5
-    assert recompiling.rounds(pair, 80.0) == 10
-    assert recompiling.rounds(pair, 1e6) == 24
+        remeasuring.compile_again(pair, tuple(folders), 3)
+    assert remeasuring.compile_rounds(pair, 20.0) == 5
+    assert remeasuring.compile_rounds(pair, 80.0) == 10
+    assert remeasuring.compile_rounds(pair, 1e6) == 24
 
 
 def test_a_slower_cell_is_explained_by_its_dispatches(before, after):
@@ -604,7 +597,7 @@ def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, bef
         part = PartTiming(3, (0, 1, 2), "before", ((10.0,) * 3, (10.0,) * 3))
         return GroupTiming(0.0, "{}", "", values, (part,))
 
-    monkeypatch.setattr(in_turns, "take", take)
+    monkeypatch.setattr(remeasuring, "time_in_turns", take)
     quiet(before, 1), quiet(after, 2)
     for rows in (before, after):
         cell(rows, BERT)["run"]["command"] = "tools/iree-benchmark-module --module=m.vmfb --x"
@@ -650,7 +643,7 @@ def test_a_module_that_was_made_again_is_not_timed(runs, before, tmp_path):
 
     def why() -> str:
         with pytest.raises(remeasuring.NotMeasured) as stopped:
-            remeasuring.measure(pair, folders, Rule())
+            remeasuring.time_again(pair, folders, Rule())
         return str(stopped.value)
 
     assert "cannot be read" in why()
@@ -667,8 +660,8 @@ def test_a_module_that_was_made_again_is_not_timed(runs, before, tmp_path):
 def timing(before, after, control=1.0, ended=()):
     """Three generations of two modules."""
     spread = (1.0, 1.001, 0.999)
-    values = {"before": before, "after": after}
-    members = {name: MemberTiming(values_ms=tuple(ms * one for one in spread)) for name, ms in values.items()}  # fmt: skip
+    values = {"before": [before * share for share in spread], "after": [after, after, after]}
+    members = {name: MemberTiming(values_ms=tuple(row)) for name, row in values.items()}
     members |= {name: MemberTiming("crashed", "SIGSEGV", "it died") for name in ended}
     twice = tuple(spread), tuple(control * one for one in spread[::-1])
     return GroupTiming(0.0, "{}", "", members, (PartTiming(3, (0, 1, 2), "before", twice),))
@@ -676,13 +669,16 @@ def timing(before, after, control=1.0, ended=()):
 
 def test_turns_that_say_nothing_are_no_change():
     pair = pairs.Pair("x", None, None)
-    found = remeasuring.of_timing(pair, timing(10.0, 12.0))
-    assert found.difference.value == pytest.approx(math.log(1.2))
+    found = remeasuring.estimate_of_timing(pair, timing(10.0, 12.0))
+    assert found.difference.value == pytest.approx(math.log(1.2), abs=1e-5)
+    noise = timing(10.0, 12.0).noise(0)
+    assert noise
+    assert [part.noise for part in found.terms] == [noise]
     with pytest.raises(remeasuring.NotMeasured, match=r"after: crashed \(SIGSEGV\): it died"):
-        remeasuring.of_timing(pair, timing(10.0, 12.0, ended=["after"]))
-    said = r"two processes of before differ by a factor of 0\.909: the machine was not fit"
+        remeasuring.estimate_of_timing(pair, timing(10.0, 12.0, ended=["after"]))
+    said = r"two processes of before differ by a factor of 0\.909: the machine was too noisy"
     with pytest.raises(remeasuring.NotMeasured, match=said):
-        remeasuring.of_timing(pair, timing(10.0, 12.0, control=1.1))
+        remeasuring.estimate_of_timing(pair, timing(10.0, 12.0, control=1.1))
 
 
 def test_another_python_counts_where_both_records_have_one():

@@ -66,6 +66,16 @@ def test_equality_is_only_claimed_within_the_threshold():
     assert verdicts == [SAME, UNDECIDED]
 
 
+def test_a_change_at_the_threshold_is_called_the_same_in_one_of_a_hundred_cases():
+    draw = np.random.default_rng(9)
+    differences = [
+        Difference(math.log(1.05) + float(t) * 0.01, 0.01, 11.0) for t in draw.standard_t(11, 4000)
+    ]
+    verdicts = [decisions.decide([one], 0.01, 1.05)[0].verdict for one in differences]
+    share = np.mean([verdict == SAME for verdict in verdicts])
+    assert 0.006 < share < 0.015
+
+
 def test_what_is_exactly_equal_is_the_same_and_would_show_any_change():
     [one, other] = decisions.decide([Difference(0.0, 0.0, 7.0), Difference(0.1, 0.0, 7.0)], 0.05, 1.05)  # fmt: skip
     assert one == decisions.Decision(1.0, 1.0, 1.0, q=1.0, smallest=1.0, verdict=SAME)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 
-from scripts.core import options
+from scripts.core import commands
 from scripts.matrix import choices, expansion, settings
 from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline
@@ -17,7 +17,7 @@ from scripts.records import fields, record
 from scripts.records.columns import FIELDS
 from scripts.records.results_table import Table
 from scripts.records.row import Column
-from scripts.run.options import Options
+from scripts.run.params import Options
 from scripts.timing.calls import Counters
 from scripts.torch_runtime import verify_session
 from scripts.torch_runtime.arguments import Work
@@ -82,8 +82,8 @@ def test_the_command_line_of_a_baseline_takes_them():
         "--runtime=inductor",
         '--compile={"dynamic": true}',
     ]
-    assert options.parse(Work, given).compile == {"dynamic": True}
-    assert options.parse(Work, given[:-1]).compile == {}
+    assert commands.parse_options(Work, given).compile == {"dynamic": True}
+    assert commands.parse_options(Work, given[:-1]).compile == {}
 
 
 def test_a_record_has_them_and_its_target_is_the_name_of_the_entry(results):
@@ -112,7 +112,10 @@ def test_such_a_baseline_has_means_over_inductor_too():
     found = [row(Column("eager"), steady(20.0)), row(Column("inductor"), steady(10.0)), own]
     means = {mean.column.name: mean for mean in Table.of(found).means}
     of_eager, of_faster = means["inductor-own"].over
-    assert (of_eager.mean, of_faster.mean) == (pytest.approx(4.0), pytest.approx(2.0))
+    assert (of_eager.interval.ratio, of_faster.interval.ratio) == (
+        pytest.approx(4.0),
+        pytest.approx(2.0),
+    )
     assert means["inductor"].over[1] is None
 
 

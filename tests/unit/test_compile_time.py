@@ -53,11 +53,13 @@ def test_phases_end_when_their_files_are_written(tmp_path):
         path = tmp_path / f"program.{number}.{name}.mlir"
         path.write_text("")
         os.utime(path, (at, at))
-    assert [(one.name, one.s) for one in compile_profile.phases(tmp_path, 100.0)] == [
+    assert [(one.name, one.s) for one in compile_profile.phases(tmp_path, 100.0, 7.5)] == [
         ("input", 1.5),
         ("flow", 1.5),
         ("hal", 4.0),
     ]
+    assert compile_profile.phases(tmp_path, 3700.0, 7.5) == [], "the clock was set back"
+    assert compile_profile.phases(tmp_path, 50.0, 7.5) == [], "the clock was set forward"
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import errno
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
-from scripts.core import atomic, digest, process
-from scripts.run import fingerprint
+from scripts.core import atomic, process
+from scripts.run import fingerprint, progress
 from scripts.stages import supervise as command_line
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
@@ -153,15 +154,15 @@ def test_a_stage_that_failed_has_no_digests_and_wrong_results_do():
 
 def test_the_digest_is_of_every_byte(tmp_path):
     path = tmp_path / "large"
-    data = os.urandom(3 * digest.CHUNK_BYTES + 17)
+    data = os.urandom(3 * atomic.DIGEST_CHUNK_BYTES + 17)
     path.write_bytes(data)
-    made = digest.of(path)
+    made = atomic.digest_of(path)
     assert made.bytes == len(data)
-    for at in (0, digest.CHUNK_BYTES - 1, digest.CHUNK_BYTES, len(data) - 1):
+    for at in (0, atomic.DIGEST_CHUNK_BYTES - 1, atomic.DIGEST_CHUNK_BYTES, len(data) - 1):
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-        assert "not the ones" in digest.difference(path, made)
+        assert "not the ones" in atomic.difference_from(path, made)
     path.write_bytes(data)
-    assert digest.difference(path, made) == ""
+    assert atomic.difference_from(path, made) == ""
 
 
 @pytest.fixture
@@ -225,6 +226,20 @@ def test_a_stage_that_finds_the_disk_full_is_due_again(code):
     result = supervise.run(job("export", code))
     assert (result.status, result.reason) == ("error", "disk-full")
     assert dues()["export"] == "code+1"
+
+
+def test_what_a_killed_process_has_left_half_written_is_deleted():
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    made = job("export", MAKE).status_path.parent
+    made.mkdir(parents=True)
+    for folder in (made, Path("results")):
+        for pid in (ended.pid, os.getpid()):
+            (folder / f".latency.csv.{pid}.partial").write_text("half")
+    supervise.run(job("export", MAKE))
+    progress.RunLog().start(types.SimpleNamespace(to_json=dict))
+    kept = {str(path) for path in Path("results").rglob(".*.partial")}
+    assert kept == {f"{folder}/.latency.csv.{os.getpid()}.partial" for folder in (made, "results")}
 
 
 def test_a_log_on_a_full_disk_is_lost_and_its_stage_is_not():

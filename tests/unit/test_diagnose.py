@@ -37,6 +37,9 @@ TRACEBACKS = [
     ("error", "disk-full", "OSError: [Errno 28] No space left on device"),
     ("error", "exhausted", "OSError: [Errno 24] Too many open files: 'weights.irpa'"),
     ("error", "exhausted", "RuntimeError: can't start new thread"),
+    ("error", "damaged-environment", "EOFError: marshal data too short"),
+    ("error", "damaged-environment", "EOFError: EOF read where not expected"),
+    ("error", "damaged-environment", "EOFError: EOF read where object expected"),
     ("error", "exhausted", "BlockingIOError: [Errno 11] Resource temporarily unavailable"),
     ("oom", "out-of-memory", "MemoryError"),
     ("oom", "out-of-memory", "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9.31 GiB for an array with shape (50000, 50000) and data type float32"),
@@ -71,6 +74,27 @@ def test_the_first_diagnostic_of_a_tool_is_classed_and_quoted(status, reason, li
     found = diagnose(1, MLIR_LOG.format(line))
     assert (found.status, found.reason) == (status, reason)
     assert found.detail == f"{line} [program.mlir:12: %81 = linalg.generic {{maps = [#map6]}}]"
+
+
+LINKED = """{}
+/w/program.mlir:1:1: error: failed to link executable and generate target dylib (check above for more specific error messages)
+module {{
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("Linking failed; escaped command line returned exit code 32512:", "exhausted"),
+        ("sh: 1: Cannot fork\nLinking failed; escaped command line returned exit code 512:", "exhausted"),
+        ("  what():  Resource temporarily unavailable", "exhausted"),
+        ("ld: No space left on device", "disk-full"),
+        ("Linking failed; escaped command line returned exit code 256:", "compiler-error"),
+        ("sh: 1: /e/iree-lld: not found\nLinking failed; escaped command line returned exit code 32512:", "compiler-error"),
+    ],
+)  # fmt: skip
+def test_a_linker_that_says_nothing_about_the_program_decides(said, reason):
+    assert diagnose(1, LINKED.format(said)).reason == reason
 
 
 def test_a_diagnostic_without_a_place_is_quoted_alone():

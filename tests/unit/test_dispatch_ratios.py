@@ -12,7 +12,6 @@ from scripts.features.reproduce import dispatch_ratios
 from scripts.features.reproduce.case import NoCase
 from scripts.features.reproduce.dispatch_ratios import Side
 from scripts.features.reproduce.reduction import mismatch
-from scripts.supervise import in_turns
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.ratios import SLOWER
 
@@ -37,7 +36,7 @@ def sides(tmp_path, monkeypatch):
         part = PartTiming(3, (0, 1, 2), "before", (own[:3], own[:3]))
         return GroupTiming(0.0, "{}", "", values, (part,))
 
-    monkeypatch.setattr(in_turns, "take", take)
+    monkeypatch.setattr(dispatch_ratios, "time_in_turns", take)
     monkeypatch.setattr(cases, "recorded", lambda *_: SimpleNamespace(python="venv/bin/python"))
     case = SimpleNamespace(cell="m/f/t", module="m/f/t", device="local-task", threads=2)
     other = SimpleNamespace(**vars(case) | {"cell": "m/f/t@old"})

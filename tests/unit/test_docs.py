@@ -218,7 +218,7 @@ def code_of(module: str) -> str:
 
 
 def is_declared(option: str, code: str) -> bool:
-    """Whether a parser has an option, or a dataclass its field (scripts/core/options.py)."""
+    """Whether a parser has an option, or a dataclass its field (scripts/core/commands.py)."""
     field = option.removeprefix("--").replace("-", "_")
     return f'"{option}"' in code or bool(re.search(rf"^    {field}: ", code, re.MULTILINE))
 

@@ -10,13 +10,14 @@ import shlex
 import pytest
 
 from scripts.core.dimensions import Sizes
-from scripts.matrix import dynamic, expansion, training
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix import entries, expansion
+from scripts.matrix.cell import Cell, Kind, declared_frontend, frontend_like
 from scripts.matrix.entries import Baseline, Frontend, Model
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.ways import Remedy
-from scripts.records import dynamic_costs, record
+from scripts.records import record
+from scripts.run import params
 from scripts.run.plan import Plan
 from tests import declarations
 from tests.declarations import CONFIG, MODEL
@@ -29,11 +30,13 @@ ROW = "conv~8/mlir+dynamic/llvm-cpu"
 def of_sizes(matrix: Matrix = MATRIX, **sizes: Sizes) -> Matrix:
     """The matrix in which conv has programs for all of these sizes."""
     conv = dataclasses.replace(matrix.models["conv"], dynamic=sizes or {"batch_size": SIZES})
-    models = {one.name: one for one in (conv, *dynamic.of_sizes(conv))} | {
+    models = {one.name: one for one in (conv, *entries.variants_of_sizes(conv))} | {
         "tiny": matrix.models["tiny"]
     }
     return dataclasses.replace(
-        matrix, models=models, frontends=dynamic.frontends(matrix.frontends, models.values())
+        matrix,
+        models=models,
+        frontends=entries.with_dynamic_frontends(matrix.frontends, models.values()),
     )
 
 
@@ -56,8 +59,8 @@ def test_all_sizes_share_a_program_and_a_module_and_nothing_else():
 
 def test_the_name_of_a_frontend_for_all_sizes_keeps_its_toolchain():
     assert str(iree("c~8/mlir+dynamic@new/cpu@new").to(Kind.PROGRAM)) == "c/mlir+dynamic@new"
-    assert training.path("mlir+dynamic@new") == "mlir"
-    assert training.like("mlir+dynamic", "xla", "new") == "xla+dynamic@new"
+    assert declared_frontend("mlir+dynamic@new") == "mlir"
+    assert frontend_like("mlir+dynamic", "xla", "new") == "xla+dynamic@new"
 
 
 def test_a_model_has_its_own_rows_and_those_of_each_size():
@@ -74,6 +77,8 @@ def test_a_program_for_all_sizes_and_one_for_this_size_are_timed_in_one_group():
     matrix = of_sizes()
     both = {str(matrix.group(iree(name))) for name in (ROW, "conv~8/mlir/llvm-cpu")}
     assert both == {"conv~8/cpu/eval"}
+    rows = ["conv~8/mlir/llvm-cpu", ROW, "conv~8/inductor/eval", "conv~8/mlir+dynamic/cuda"]
+    assert params._pairs(rows) == (("conv~8/mlir/llvm-cpu", ROW),)
 
 
 def test_a_row_depends_on_the_reference_of_the_model_and_on_its_own():
@@ -99,17 +104,17 @@ def test_there_is_one_export_and_one_compilation_for_all_sizes():
 
 def test_combinations_of_several_options_are_variants():
     model = Model("m", "m.py", dynamic={"batch_size": Sizes((1, 2)), "seq_len": Sizes((16, 32))})
-    found = {one.name: one.options for one in dynamic.of_sizes(model)}
+    found = {one.name: one.options for one in entries.variants_of_sizes(model)}
     assert list(found) == ["m~1-16", "m~1-32", "m~2-16", "m~2-32"]
     assert found["m~2-16"] == {"batch_size": 2, "seq_len": 16}
-    assert list(dynamic.of_sizes(Model("m", "m.py"))) == []
+    assert list(entries.variants_of_sizes(Model("m", "m.py"))) == []
 
 
 def test_the_sizes_of_dimensions_that_a_file_declares_are_dims():
     batch = Sizes((1, 8), max=64)
     for file in ("m.onnx", "m.pt2"):
         model = Model("m", file, options={"dims": {"rows": 3}}, dynamic={"batch": batch})
-        assert [one.options for one in dynamic.of_sizes(model)] == [
+        assert [one.options for one in entries.variants_of_sizes(model)] == [
             {"dims": {"rows": 3, "batch": 1}},
             {"dims": {"rows": 3, "batch": 8}},
         ]
@@ -126,9 +131,9 @@ def test_only_exporters_that_declare_it_have_frontends_for_all_sizes(tmp_path):
         "sizes+train": Frontend("sizes+train", "sizes", "e", test="train"),
     }
     models = of_sizes().models.values()
-    found = dynamic.frontends(own, models, tmp_path)
+    found = entries.with_dynamic_frontends(own, models, tmp_path)
     assert [name for name in found if name not in own] == ["sizes+dynamic"]
-    assert list(dynamic.frontends(own, MATRIX.models.values(), tmp_path)) == list(own)
+    assert list(entries.with_dynamic_frontends(own, MATRIX.models.values(), tmp_path)) == list(own)
 
 
 def test_a_runtime_that_compiles_has_a_baseline_for_any_size():
@@ -137,7 +142,7 @@ def test_a_runtime_that_compiles_has_a_baseline_for_any_size():
         "tuned": Baseline("tuned", "inductor", "cpu", "e", compile={"mode": "default"}),
         "eager": Baseline("eager", "eager", "cpu", "e"),
     }
-    found = dynamic.baselines(own, of_sizes().models.values())
+    found = entries.with_dynamic_baselines(own, of_sizes().models.values())
     assert [name for name in found if name not in own] == ["inductor+dynamic"]
     assert found["inductor+dynamic"].compile == {"dynamic": True}
     matrix = dataclasses.replace(of_sizes(), baselines=found, tests=("eval", "train"))
@@ -291,7 +296,7 @@ def test_the_cost_is_the_latency_for_all_sizes_over_that_for_one(results):
     )
     results.values_ms[ROW] = (8.0, 10.0, 12.5)
     results.write()
-    found = {str(dynamic_costs.cell_of(one)): one for one in record.records(results.matrix)}
+    found = {str(record.cell_of(one)): one for one in record.records(results.matrix)}
     latency = found[ROW]["latency"]
     assert latency["dynamic_cost"] == pytest.approx(2.0)
     assert latency["dynamic_cost_low"] <= 2.0 <= latency["dynamic_cost_high"]
@@ -304,7 +309,7 @@ def test_without_a_program_for_one_size_there_is_no_cost(results):
     )
     results.write()
     found = record.records(results.matrix)
-    left = [one for one in found if str(dynamic_costs.cell_of(one)) != "conv~8/mlir/llvm-cpu"]
-    dynamic_costs.add(left)
-    [row] = [one for one in left if str(dynamic_costs.cell_of(one)) == ROW]
+    left = [one for one in found if str(record.cell_of(one)) != "conv~8/mlir/llvm-cpu"]
+    record.add_dynamic_costs(left)
+    [row] = [one for one in left if str(record.cell_of(one)) == ROW]
     assert row["latency"]["dynamic_cost"] is None

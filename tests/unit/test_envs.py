@@ -4,6 +4,7 @@ of each that holds what it pins."""
 import re
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -12,8 +13,7 @@ import yaml
 
 from benchmarks import synthetic
 from scripts.command import lock as lock_envs
-from scripts.matrix import env_files
-from scripts.run import environments, locks
+from scripts.run import environments
 from scripts.run.installing import what_to_install
 from tests.checkouts import Checkout
 
@@ -26,9 +26,9 @@ each_env = pytest.mark.parametrize("env", ENVS, ids=lambda path: path.stem)
 
 def requirements() -> dict[str, list[str]]:
     """Requirements by the file that states them."""
-    found = {path.name: list(env_files.declared(path).requirements) for path in ENVS}
-    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    found["requirements.txt"] = [line for line in lines if line and line[0] not in "#-"]
+    found = {path.name: list(environments.declared(path).requirements) for path in ENVS}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found["pyproject.toml"] = project["dependencies"]
     return found
 
 
@@ -71,7 +71,7 @@ def test_pytorch_xla_is_pinned_beside_the_torch_of_its_own_version():
 @each_env
 def test_uv_installs_all_that_conda_would(env):
     dependencies = yaml.safe_load(env.read_text(encoding="utf-8"))["dependencies"]
-    declared = env_files.declared(env)
+    declared = environments.declared(env)
     python, packages = declared.python, list(declared.requirements)
     assert dependencies == [f"python={python}", "pip", {"pip": packages}]
     assert re.fullmatch(r"3\.\d+(\.\d+)?", python)
@@ -86,7 +86,7 @@ def test_the_channels_are_those_that_every_conda_knows(env):
 @each_env
 def test_what_a_row_says_of_a_version_is_what_is_pinned(env):
     pinned = [f"{n}=={v}" for n, v in environments.pins(env.stem).items()]
-    assert pinned == list(env_files.declared(env).requirements)
+    assert pinned == list(environments.declared(env).requirements)
 
 
 def test_no_file_makes_snakemake_skip_the_pip_section():
@@ -105,21 +105,21 @@ def test_no_file_makes_snakemake_skip_the_pip_section():
 def test_an_environment_without_one_python_and_one_pip_section_is_refused(tmp_path, dependencies):
     path = tmp_path / "odd.yaml"
     path.write_text(yaml.safe_dump({"dependencies": dependencies}))
-    with pytest.raises(env_files.EnvironmentFileError, match="expected one `python=` and one"):
-        env_files.declared(path)
+    with pytest.raises(environments.EnvironmentFileError, match="expected one `python=` and one"):
+        environments.declared(path)
 
 
 @each_env
 def test_every_environment_has_a_lock_of_its_pins_with_hashes(env):
-    packages = locks.read(locks.lock_file(env))
-    assert locks.disagreements(env_files.declared(env).requirements, packages) == []
+    packages = environments.read_lock(environments.lock_file(env))
+    assert environments.lock_disagreements(environments.declared(env).requirements, packages) == []
 
 
 @each_env
 def test_a_lock_names_packages_and_hashes_and_no_place_that_they_are_from(env):
     package = r"[a-z0-9.-]+==[0-9][\w.+!]*( ; [^\\:/]+)? \\"
     whole = rf"(# .*|{package}|    --hash=sha256:[0-9a-f]{{64}}( \\)?)"
-    lines = locks.lock_file(env).read_text(encoding="utf-8").splitlines()
+    lines = environments.lock_file(env).read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if not re.fullmatch(whole, line)] == []
     comments = [line for line in lines if line[0] == "#"]
     assert comments[:2] == [
@@ -131,8 +131,8 @@ def test_a_lock_names_packages_and_hashes_and_no_place_that_they_are_from(env):
 
 @each_env
 def test_the_script_for_conda_installs_the_lock_and_changes_with_it(env):
-    lock = locks.lock_file(env).read_text(encoding="utf-8")
-    script = locks.script_file(env)
+    lock = environments.lock_file(env).read_text(encoding="utf-8")
+    script = environments.script_file(env)
     assert lock_envs.files(env, lock)[script] == script.read_text(encoding="utf-8")
     assert lock_envs.files(env, lock + "#")[script] != script.read_text(encoding="utf-8")
     # Where Snakemake looks: beside the file, for this suffix.
@@ -156,23 +156,23 @@ def odd(tmp_path) -> Path:
     """An environment file with a lock."""
     path = tmp_path / "odd.yaml"
     path.write_text("dependencies: [python=3.11, pip, {pip: [A_b==1.0]}]")
-    locks.lock_file(path).write_text(LOCK)
+    environments.lock_file(path).write_text(LOCK)
     return path
 
 
 def test_a_lock_is_read_whole(odd):
-    assert locks.read(locks.lock_file(odd)) == {"a-b": {"1.0"}, "c": {"2.0+cpu"}}
+    assert environments.read_lock(environments.lock_file(odd)) == {"a-b": {"1.0"}, "c": {"2.0+cpu"}}
 
 
 @pytest.mark.parametrize("line", ["a==1.0", "a>=1.0 --hash=sha256:" + "a" * 64, "-r other.txt", "a @ file:///x", "a==1 --hash=md5:00"])  # fmt: skip
 def test_a_line_that_is_no_package_with_hashes_is_refused(odd, line):
-    locks.lock_file(odd).write_text(line)
-    with pytest.raises(locks.LockError, match=r"odd\.lock: found .*`vmfbench lock`"):
-        locks.read(locks.lock_file(odd))
+    environments.lock_file(odd).write_text(line)
+    with pytest.raises(environments.LockError, match=r"odd\.lock: found .*`vmfbench lock`"):
+        environments.read_lock(environments.lock_file(odd))
 
 
 def test_what_is_installed_is_the_lock_and_nothing_that_it_does_not_hold(odd):
-    lock = str(locks.lock_file(odd))
+    lock = str(environments.lock_file(odd))
     assert what_to_install(odd) == (
         ("3.11",),
         ["--no-deps", "--require-hashes", "--requirements", lock],
@@ -180,16 +180,16 @@ def test_what_is_installed_is_the_lock_and_nothing_that_it_does_not_hold(odd):
 
 
 def test_the_other_pythons_of_a_lock_are_taken_nearest_first(odd):
-    lock = locks.lock_file(odd)
-    lock.write_text(locks.with_pythons(LOCK, ["3.10", "3.11", "3.13", "3.14"]))
+    lock = environments.lock_file(odd)
+    lock.write_text(environments.with_lock_pythons(LOCK, ["3.10", "3.11", "3.13", "3.14"]))
     assert lock.read_text().splitlines()[:3] == [
         *LOCK.splitlines()[:1],
         "# Pythons: 3.10, 3.11, 3.13, 3.14",
         LOCK.splitlines()[1],
     ]
     assert what_to_install(odd)[0] == ("3.11", "3.10", "3.13", "3.14")
-    assert locks.pythons(lock, "3.13.2") == ("3.13.2", "3.14", "3.11", "3.10")
-    assert locks.read(lock) == {"a-b": {"1.0"}, "c": {"2.0+cpu"}}
+    assert environments.lock_pythons(lock, "3.13.2") == ("3.13.2", "3.14", "3.11", "3.10")
+    assert environments.read_lock(lock) == {"a-b": {"1.0"}, "c": {"2.0+cpu"}}
 
 
 @pytest.mark.parametrize(
@@ -201,13 +201,13 @@ def test_the_other_pythons_of_a_lock_are_taken_nearest_first(odd):
 )
 def test_a_pin_that_the_lock_does_not_hold_stops_the_environment(odd, pip, said):
     odd.write_text(f"dependencies: [python=3.11, pip, {{pip: [{pip}]}}]")
-    with pytest.raises(locks.LockError, match=re.escape(said)) as problem:
+    with pytest.raises(environments.LockError, match=re.escape(said)) as problem:
         what_to_install(odd)
     assert "`vmfbench lock` makes it again" in str(problem.value)
 
 
 def test_without_a_lock_the_pins_are_installed_and_the_log_says_so(odd, capsys):
-    locks.lock_file(odd).unlink()
+    environments.lock_file(odd).unlink()
     assert what_to_install(odd) == (("3.11",), ["A_b==1.0"])
     assert "odd.lock: not found; packages that" in capsys.readouterr().out
 
@@ -224,7 +224,7 @@ def test_without_a_lock_the_pins_are_installed_and_the_log_says_so(odd, capsys):
 def test_stages_run_again_when_the_lock_holds_another_version(odd, monkeypatch, old, new, again):
     monkeypatch.setattr(environments, "env_file", lambda env: odd)
     before = environments.pins_digest.__wrapped__("odd")
-    lock = locks.lock_file(odd)
+    lock = environments.lock_file(odd)
     lock.write_text(lock.read_text().replace(old, new))
     assert (environments.pins_digest.__wrapped__("odd") != before) == again
     lock.unlink()
@@ -282,11 +282,12 @@ def test_what_runs_in_the_environment_of_reports_needs_no_package_of_the_driver_
     """Under conda, the aggregations run in the environment `report`."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['uv', 'snakemake']))\n"
-        "from scripts.stages import aggregate_kernels, aggregate_operators, aggregate_results\n"
-        "from scripts.stages import aggregate_tuned, check_expectations, plot_results\n"
+        "from scripts.stages import aggregate_results, check_expectations\n"
         "from scripts.stages import report_coverage, write_report\n"
         "from scripts.features import registry\n"
         "registry.load()\n"
+        "from scripts.records import row_set\n"
+        "row_set.loaded()\n"
         "from scripts.features.report.web import views\n"
         "views.loaded()"
     )

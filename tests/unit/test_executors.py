@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from scripts.snakemake import executors
-from scripts.snakemake.orphans import NOTES, Notes
+from scripts.snakemake.executors import NOTES, Notes
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import yaml
 
 from scripts.matrix import expansion
 from scripts.matrix.cell import of_axes
+from scripts.matrix.choices import PRECISIONS
 from scripts.matrix.entries import Baseline, Model
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.precision import PRECISIONS
 from scripts.matrix.settings import ConfigError
 from scripts.run import plan as plan_module
 from scripts.run.plan import Plan

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.report import problem_record, records_file
+from scripts.features.operators.report import problem_record, table
 from scripts.features.report.verbs import export as export_records
 from scripts.records import row_set
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
@@ -41,7 +41,7 @@ def export(tree: Tree, *arguments: str) -> dict[str, str]:
     """Write the records, export them as the command line does, and return the files by name."""
     tree.write()
     found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
-    records_file.JSONL.write_text("".join(row_set.lines(found)))
+    table.JSONL.write_text("".join(row_set.lines(found)))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", ["export", "--format", "backendbench", *arguments])
         export_records.main()
@@ -119,7 +119,7 @@ def test_only_problems_that_backendbench_includes_are_exported(tree):
     [
         (["--only", "target=cuda"], "nothing to export: no problem that BackendBench includes was run"),
         (["--cell", "*/mlir/*"], "nothing to export: no record matches --cell */mlir/*; there are: aten.add"),
-        (["--results", "elsewhere.jsonl"], "elsewhere.jsonl: no such file; run `snakemake --cores <n> results/operators.csv`"),
+        (["--results", "elsewhere.jsonl"], "elsewhere.jsonl: no such file; run `snakemake --cores 8 results/operators.csv`"),
         (["--results", "models.jsonl"], "models.jsonl:1: not the record of an operator problem (KeyError('problem'))"),
     ],
 )  # fmt: skip

@@ -12,9 +12,8 @@ from scripts.core import atomic
 from scripts.features.operators.settings import Operators
 from scripts.features.report.verbs import failed
 from scripts.matrix.stages import status_path
-from scripts.supervise import outcome, outcomes
-from scripts.supervise.outcome import Outcome, Usage
-from scripts.supervise.outcomes import Line
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
 
 
 @pytest.fixture
@@ -225,11 +224,11 @@ def test_a_row_that_left_the_group_of_a_problem_is_listed(tmp_path, monkeypatch,
     left = {"status": "crashed", "reason": "SIGSEGV", "detail": "what"}
     members = {"0/mlir/llvm-cpu": left, "0/eager": {"status": "ok"}}
     lines = [
-        Line(
+        ProblemEnd(
             "a", dataclasses.replace(ended, cell="0/cpu: a"), 1.0, {"timing": {"members": members}}
         )
     ]
-    outcomes.write(Path(own, "outcomes.jsonl"), lines)
+    outcome.write_problem_ends(Path(own, "outcomes.jsonl"), lines)
     monkeypatch.setattr(sys, "argv", ["failed"])
     assert failed.main() == 0
     said = capsys.readouterr().out.splitlines()
@@ -273,8 +272,8 @@ def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(
         Outcome("skipped", "operator_export", "0/mlir: c", "why", "what"),
     ]
     outcome.write(f"{own}/status.json", Outcome("ok", "operator_export", "0/mlir"), Usage(0, 0))
-    lines = [Line(one.cell[-1], one) for one in ended]
-    outcomes.write(Path(own, "outcomes.jsonl"), lines)
+    lines = [ProblemEnd(one.cell[-1], one) for one in ended]
+    outcome.write_problem_ends(Path(own, "outcomes.jsonl"), lines)
     monkeypatch.setattr(sys, "argv", ["failed", "--cell", "0/*"])
     assert failed.main() == 0
     said = capsys.readouterr().out

@@ -1,8 +1,11 @@
 """fingerprint: the code of a stage, and which recorded outcomes are repeated."""
 
+import os
+import time
+
 import pytest
 
-from scripts.core import digest
+from scripts.core import atomic
 from scripts.run import fingerprint
 from scripts.supervise import outcome
 from scripts.supervise.outcome import FAILED, Outcome, Usage
@@ -184,10 +187,19 @@ def test_a_cell_with_nothing_readable_on_record_is_due_whatever_asked_for_it_bef
     assert fingerprint.due(again, "new") != due, "damaged once more"
 
 
+@pytest.mark.parametrize(("ahead_s", "due"), [(-3600, "new+3"), (10, "new+3"), (3600, "new+4")])
+def test_a_stage_of_the_future_is_due(recorded, ahead_s, due):
+    path = recorded("ok", "new", "new+3")
+    at = time.time() + ahead_s
+    os.utime(path, (at, at))
+    assert fingerprint.due(path, "new") == due
+
+
 PASSING = [
     ("error", "exhausted"),
     *[("crashed", number) for number in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")],
     ("error", "disk-full"),
+    ("error", "damaged-environment"),
     ("damaged", "damaged-file"),
 ]
 
@@ -238,7 +250,7 @@ def test_a_cell_whose_files_are_cut_short_is_due(tmp_path, usage, artifact, whol
     path, made = tmp_path / "status.json", tmp_path / "weights.irpa"
     made.write_text("made")
     ended = Outcome("ok", "reference", "c", fingerprint="old", due="old")
-    outcome.write(path, ended, Usage(0, 0, {made.name: digest.of(made)}))
+    outcome.write(path, ended, Usage(0, 0, {made.name: atomic.digest_of(made)}))
     made.unlink() if artifact is None else made.write_text(artifact)
     if usage is None:
         outcome.usage_path(path).unlink()

@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import os
 import types
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import status_path
 from scripts.records import fields, record
 from scripts.records.columns import FIELDS
-from scripts.run import gate, outputs
-from scripts.run.gate import Gate
+from scripts.run import outputs, starting
+from scripts.run.starting import Gate
 from scripts.snakemake.scheduler import Stopping
 
 LAST = "conv/mlir/llvm-cpu"
@@ -52,7 +53,7 @@ def test_a_finished_stage_ends_a_run_by_what_its_row_will_have(results, ended, e
 
 def test_neither_what_is_blocked_nor_what_is_well_ends_a_run(results, ended):
     results.write(ended("error", "compile", LAST))
-    everything = Gate(",".join(gate.KNOWN))
+    everything = Gate(",".join(starting.KNOWN))
     assert everything.finished([status_path("verify", LAST)]) == ""  # compilation failed
     assert everything.finished([status_path("compile", "tiny/mlir/vulkan")]) == ""
     assert everything.finished(["results/latency.csv"]) == ""
@@ -72,7 +73,7 @@ def test_only_a_run_with_a_gate_makes_its_csv_again_to_be_asked():
 
 def test_the_csv_of_the_run_decides_its_end(results):
     results.write()
-    one, older = Gate("FAIL"), Gate("FAIL")
+    one, other = Gate("FAIL"), Gate("oom")
     rows = [fields.row(record, FIELDS) for record in record.records(results.matrix)]
     rows[0]["verification_code"] = rows[1]["verification_code"] = "FAIL"
     Path("results").mkdir(exist_ok=True)
@@ -82,9 +83,10 @@ def test_the_csv_of_the_run_decides_its_end(results):
         writer.writerows(rows)
     name = "/".join(rows[0][key] for key in ("model", "frontend", "target"))
     assert one.problem() == f"stop_on=FAIL: {name}: FAIL, and 1 more (see results/latency.csv)"
-    assert Gate("oom").problem() == Gate(None).problem() == ""
-    older._since += 60  # the CSV is from an earlier run
-    assert older.problem() == ""
+    os.utime(outputs.CSV, (0, 0))  # the clock was set back during the run
+    assert one.problem().startswith("stop_on=FAIL")
+    assert other.problem() == Gate(None).problem() == ""
+    assert Gate("FAIL").problem() == "", "the CSV is from an earlier run"
 
 
 def test_a_row_of_an_operator_problem_ends_a_run_too():

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.core import atomic, digest
+from scripts.core import atomic
 from scripts.supervise import group, members, outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.members import Member, parts, worker_command
@@ -290,7 +290,7 @@ def test_a_file_that_has_changed_since_it_was_verified_is_not_timed(run, tmp_pat
     run.verify("m/a/eval", 1)
     run.verify("m/b/eval", 3)
     folder = tmp_path / "results/baseline/m/b/eval"
-    made = {name: digest.of(folder / name) for name in ("ms.txt", "verification.json")}
+    made = {name: atomic.digest_of(folder / name) for name in ("ms.txt", "verification.json")}
     outcome.write(folder / "status.json", outcome.read(folder / "status.json"), Usage(1, 20, made))
     (folder / file).write_text((folder / file).read_text().replace("3", "2"))
     found = run(["m/a/eval", "m/b/eval"])
@@ -354,7 +354,9 @@ def test_outcomes_of_what_was_not_timed_are_none(results, tmp_path):
 
 
 def test_what_is_timed_is_given_as_json():
-    given = group.Given({"a": "results/baseline/a"}, {"budget_s": 1.0}, "a", ("a",), ("a",))
+    given = group.Given(
+        {"a": "results/baseline/a"}, {"budget_s": 1.0}, "a", ("a",), (("a", "b"),), ("a",)
+    )
     assert group.of_text(msgspec.json.encode(given).decode()) == given
     with pytest.raises(ValueError, match="members"):
         group.of_text("{}")

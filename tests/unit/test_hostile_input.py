@@ -16,7 +16,7 @@ from scripts.core import atomic, commands, console
 from scripts.features.compare.history import store
 from scripts.features.compare.verbs import compare, history
 from scripts.features.report.verbs import export, failed, import_record, merge
-from scripts.features.report.web import rows
+from scripts.features.report.web import page_source
 from scripts.matrix.stages import status_path
 from scripts.records import imported
 from scripts.stages import aggregate_results, measure_elsewhere, write_report
@@ -152,7 +152,7 @@ def test_a_page_has_logs_of_its_own_results_only(whole, run, tmp_path):
     packed = re.findall('id="data-details-[0-9]+">([^<]*)<', Path("report.html").read_text())
     [block] = [json.loads(gzip.decompress(base64.b64decode(text))) for text in packed]
     assert [row["log_end"] for row in block] == ["a log", "", "", "", "", ""]
-    assert rows.end_of(Path("results"), None, 9) == ""
+    assert page_source.end_of(Path("results"), None, 9) == ""
 
 
 @pytest.mark.parametrize(

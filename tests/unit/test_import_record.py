@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import atomic, digest
+from scripts.core import atomic
 from scripts.features.report.verbs import import_record
 from scripts.features.reproduce import elsewhere
 from scripts.records import results_file
@@ -190,7 +190,7 @@ def bundle(results, aggregate, tmp_path) -> Path:
         Path(path).write_text(text)
     command = f".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb remedy/module.vmfb compile/module.vmfb --weights {reference}/weights.irpa --inputs {reference}/inputs.npz --golden {reference}/golden.npz --signature {reference}/signature.json --device local-task --tolerance '{{}}' --raw-inputs x --out y"
     verified = dataclasses.replace(outcome.read(status), command=command)
-    atomic.write_json(status, digest.sealed(dataclasses.asdict(verified)))
+    atomic.write_json(status, atomic.sealed(dataclasses.asdict(verified)))
     folder = tmp_path / "bundle"
     elsewhere.write(Path(), aggregate()[CELL], folder)
     (folder / "scripts/stages/verify_iree.py").write_text(STAGE)

@@ -70,6 +70,14 @@ def test_a_run_of_nothing_but_environments_has_no_overhead(account):
     assert account([0, ("env", 0, 10)], 10).overhead == 0.0
 
 
+@pytest.mark.parametrize("now", [-4000, 20, 9000])
+def test_no_time_is_negative_where_the_clock_was_set_during_a_run(account, now):
+    found = account([0, ("env", -3600, 5), ("compile", 7200, 9), ("export", 3, 10)], now)
+    assert found.wall == max(0, now)
+    assert 0 <= found.environments + found.busy <= found.wall
+    assert min(found.environments, found.busy, found.overhead) >= 0
+
+
 def test_a_journal_in_which_no_run_began_has_no_account(account):
     assert account([("compile", 1, 2)], 4) is None
 

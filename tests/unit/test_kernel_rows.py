@@ -13,15 +13,14 @@ from rich.console import Console
 from scripts.core import atomic
 from scripts.core.tensors import Signature, TensorType
 from scripts.features.kernels import kernel_plots, kernels, page, rows
-from scripts.features.kernels.columns import COLUMNS, FIELDS
 from scripts.features.kernels.page import Kernels, Screen
+from scripts.features.kernels.rows import COLUMNS, FIELDS
 from scripts.matrix import stages
 from scripts.matrix.entries import Model
-from scripts.records import fields
-from scripts.records import limit_shares as limits
+from scripts.records import fields, speedups
 from scripts.run import outputs
-from scripts.run.gate import Gate
-from scripts.stages import aggregate_kernels
+from scripts.run.starting import Gate
+from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 
@@ -109,7 +108,7 @@ def write(tree, endings=None, limits=LIMITS, **of_signature) -> None:
 
 
 def records(tree) -> list[dict]:
-    return rows.records(tree.matrix, limits.read(tree.matrix.devices()))
+    return rows.records(tree.matrix, speedups.read_limits(tree.matrix.devices()))
 
 
 def of(found: list[dict], shape: str, runtime: str = "eager") -> dict:
@@ -276,10 +275,11 @@ def test_what_a_remedy_compiled_by_another_lowering_path_is_not_stated_for_this_
 
 
 def aggregate(tree, monkeypatch, capsys) -> str:
-    """Run scripts.stages.aggregate_kernels; return what it said on an error."""
+    """Run scripts.stages.aggregate_results; return what it said on an error."""
     whole = dataclasses.replace(tree.matrix, models={}, parts={"kernels": tree.matrix})
     atomic.write_json("results/logs/matrix.json", whole.to_json())
     given = {
+        "set": "kernels",
         "matrix": "results/logs/matrix.json",
         "out-csv": CSV,
         "out-jsonl": JSONL,
@@ -288,7 +288,7 @@ def aggregate(tree, monkeypatch, capsys) -> str:
     }
     monkeypatch.setattr(sys, "argv", ["x", *(f"--{key}={value}" for key, value in given.items())])
     try:
-        aggregate_kernels.main()
+        aggregate_results.main()
     except SystemExit:
         return capsys.readouterr().err
     return ""
@@ -320,8 +320,9 @@ def test_the_command_says_what_is_wrong(tree, monkeypatch, capsys):
 def test_a_gate_ends_a_run_on_the_rows_of_kernels(tree, monkeypatch, capsys):
     cell = f"{name('100x200')}/eager/eval"
     write(tree, {("baseline", cell): Outcome("error", "baseline", cell, "wrong-result", "what")})
+    gate, other = Gate("FAIL"), Gate("oom")
     aggregate(tree, monkeypatch, capsys)
-    assert Gate("FAIL").problem() == (
+    assert gate.problem() == (
         f"stop_on=FAIL: {name('100x200')}/eager: FAIL (see results/kernels.csv)"
     )
-    assert Gate("oom").problem() == ""
+    assert other.problem() == ""

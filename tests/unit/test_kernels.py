@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.kernels import kernel_models, kernels
+from scripts.features.kernels import kernel_matrix, kernels
 from scripts.features.kernels.kernels import KernelError
 from scripts.matrix import expansion, settings
 from scripts.matrix.matrix import Matrix
@@ -201,13 +201,13 @@ def test_kernels_have_their_own_targets_baselines_and_stopping_rule():
 
 def test_a_project_without_kernels_has_no_matrix_of_them(tmp_path):
     problems: list[str] = []
-    assert kernel_models.listed({"kernels": {}}, tmp_path, problems) == {}
-    assert kernel_models.listed({}, ROOT, problems) == {}
+    assert kernel_matrix.listed({"kernels": {}}, tmp_path, problems) == {}
+    assert kernel_matrix.listed({}, ROOT, problems) == {}
     assert problems == []
 
 
 def test_a_kernel_in_the_project_of_a_user_is_found(project):
     shutil.copy2(ROOT / "models/kernels/_shapes.py", project / kernels.FOLDER)
     assert kernels.names(project) == ["own"]
-    found = kernel_models.listed({"kernels": {"max_bytes": 1e3}}, project, [])
+    found = kernel_matrix.listed({"kernels": {"max_bytes": 1e3}}, project, [])
     assert list(found) == ["kernels-own-4x8", "kernels-own-16x8"]

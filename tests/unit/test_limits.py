@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import atomic, digest
-from scripts.records import limit_shares as limits
-from scripts.records import record
+from scripts.core import atomic
+from scripts.records import record, speedups
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
@@ -43,7 +42,7 @@ def row(ms: float = 200.0, generations: int = 6, **run) -> dict:
 
 
 def test_a_row_says_how_close_it_is_to_the_limit_and_how_sure_that_is():
-    found = limits.section(row(), WORK, [LIMITS])
+    found = speedups.work_section(row(), WORK, [LIMITS])
     assert found["gflop"] == pytest.approx(2)
     assert found["moved_bytes"] == 10**9
     assert found["gflop_per_s"] == pytest.approx(10)
@@ -55,34 +54,34 @@ def test_a_row_says_how_close_it_is_to_the_limit_and_how_sure_that_is():
 
 
 def test_a_program_with_many_operations_is_limited_by_computing():
-    found = limits.section(row(), WORK | {"flop": 10**11 // 8}, [LIMITS])
+    found = speedups.work_section(row(), WORK | {"flop": 10**11 // 8}, [LIMITS])
     assert (found["limited_by"], found["limit_ms"]) == ("compute", pytest.approx(125))
 
 
 def test_a_call_that_is_faster_than_the_device_can_be_is_a_failed_check_and_no_number():
-    found = limits.section(row(80.0), WORK, [LIMITS])
+    found = speedups.work_section(row(80.0), WORK, [LIMITS])
     assert found["limit_share"] is found["limit_share_low"] is None
     assert "A CPU needs 100 ms for 1e+03 MB: the count or the limits are wrong" in found["no_limit_share"]  # fmt: skip
     assert found["gb_per_s"] == pytest.approx(12.5)
-    alone = limits.section(row(99.0, generations=2), WORK, [LIMITS])
+    alone = speedups.work_section(row(99.0, generations=2), WORK, [LIMITS])
     assert alone["limit_share"] is None
     assert alone["no_limit_share"]
 
 
 def test_a_graph_that_was_rewritten_for_speed_may_need_less_than_was_counted():
     one = row(80.0) | {"export": {"rewrites": ["x", "project-before-aggregation"]}}
-    said = limits.section(one, WORK, [LIMITS])["no_limit_share"]
+    said = speedups.work_section(one, WORK, [LIMITS])["no_limit_share"]
     assert said.endswith(", or the rewrite project-before-aggregation saves work")
 
 
 def test_products_of_another_precision_have_no_share_on_a_gpu():
     one = row()
     one["experiment"] |= {"device": "cuda", "matmul_precision": "high"}
-    assert "precision high" in limits.section(one, WORK, [LIMITS])["no_limit_share"]
+    assert "precision high" in speedups.work_section(one, WORK, [LIMITS])["no_limit_share"]
 
 
 def test_a_share_above_one_within_its_interval_is_shown():
-    found = limits.section(row(99.9), WORK, [LIMITS])
+    found = speedups.work_section(row(99.9), WORK, [LIMITS])
     assert found["no_limit_share"] is None
     assert found["limit_share"] > 1 > found["limit_share_low"]
 
@@ -95,19 +94,19 @@ def test_a_share_above_one_within_its_interval_is_shown():
     ],
 )  # fmt: skip
 def test_limits_of_another_machine_are_not_used(change, why):
-    found = limits.section(row(**change), WORK, [LIMITS])
+    found = speedups.work_section(row(**change), WORK, [LIMITS])
     assert found["limit_share"] is None
     assert why in found["no_limit_share"]
 
 
 def test_without_limits_or_counts_the_row_says_so():
-    found = limits.section(row(), WORK, [])
+    found = speedups.work_section(row(), WORK, [])
     assert found["no_limit_share"] == (
         "the limits of A CPU with 4 threads were not measured (results/machine_limits/cpu/status.json)"
     )
     assert found["gb_per_s"] == pytest.approx(5)
-    assert limits.section(row(), None, [LIMITS])["no_limit_share"] == limits.NOT_COUNTED
-    failed = limits.section(row() | {"latency": None}, WORK, [LIMITS])
+    assert speedups.work_section(row(), None, [LIMITS])["no_limit_share"] == speedups.NOT_COUNTED
+    failed = speedups.work_section(row() | {"latency": None}, WORK, [LIMITS])
     assert failed["gflop"] == pytest.approx(2)
     assert failed["no_limit_share"] is None
 
@@ -115,7 +114,7 @@ def test_without_limits_or_counts_the_row_says_so():
 def test_bytes_are_not_stated_for_another_precision_than_the_models():
     one = row()
     one["experiment"]["precision"] = "bf16"
-    found = limits.section(one, WORK, [LIMITS])
+    found = speedups.work_section(one, WORK, [LIMITS])
     assert found["moved_bytes"] is found["gb_per_s"] is found["limit_share"] is None
     assert "not for bf16" in found["no_limit_share"]
 
@@ -141,11 +140,11 @@ def test_damaged_limits_are_left_out_with_a_note_and_measured_again(results, cap
     file = Path("results/machine_limits/cpu/limits.json")
     file.parent.mkdir(parents=True)
     LIMITS.write(file)
-    usage = Usage(1.0, 9.0, {file.name: digest.of(file)})
+    usage = Usage(1.0, 9.0, {file.name: atomic.digest_of(file)})
     outcome.write(file.with_name("status.json"), Outcome("ok", "machine_limits", "cpu"), usage)
-    assert limits.read(["cpu"]) == [LIMITS]
+    assert speedups.read_limits(["cpu"]) == [LIMITS]
     file.write_text(file.read_text().replace("0.02", "0.03"))
-    assert limits.read(["cpu"]) == []
+    assert speedups.read_limits(["cpu"]) == []
     assert f"note: {file} is damaged: " in capsys.readouterr().err
     assert outcome.read(file.with_name("status.json")).status == "damaged"
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from scripts.matrix import stages
-from scripts.run import live, progress
+from scripts.run import progress
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 
@@ -37,24 +37,24 @@ def clock():
     return Clock()
 
 
-def started(clock, terminal: bool, width: int = 120) -> live.Live:
+def started(clock, terminal: bool, width: int = 120) -> progress.Live:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=width, color_system=None)
-    made = live.Live(console, clock)
+    made = progress.Live(console, clock)
     made.planned({"compile_iree": 3, "verify_iree": 2, "aggregate_results": 1, "total": 6})
     return made
 
 
-def text(of: live.Live) -> str:
+def text(of: progress.Live) -> str:
     return of._console.file.getvalue()
 
 
-def lines(of: live.Live) -> list[str]:
+def lines(of: progress.Live) -> list[str]:
     """Return the final content of a terminal of unlimited length, without overwritten text."""
     kept = [re.split(r"\r|\x1b\[2K", line)[-1] or "" for line in text(of).split("\n")]
     return [line for line in kept if line]
 
 
-def finish(of: live.Live, job: int, status: str, path: str, done: int) -> None:
+def finish(of: progress.Live, job: int, status: str, path: str, done: int) -> None:
     stage, cell = path.split("/")[1], "/".join(path.split("/")[2:-1])
     reason = "" if status == "ok" else "why"
     outcome.write(path, Outcome(status, stage, cell, reason, reason and "what"), Usage(1.5, 1.0))
@@ -162,7 +162,7 @@ def test_a_job_that_stopped_without_an_outcome_is_still_to_come(clock):
 def test_between_events_the_line_is_drawn_for_builds_and_never_while_latencies_are_timed(
     clock, monkeypatch, rule, drawn
 ):
-    monkeypatch.setattr(live, "TICK_S", 0.01)
+    monkeypatch.setattr(progress, "TICK_S", 0.01)
     shown = started(clock, terminal=True)
     made = COMPILED if rule == "compile_iree" else "results/time/conv/cpu/eval/status.json"
     shown.begun(1, rule, [made])
@@ -190,7 +190,7 @@ def test_between_events_the_line_is_drawn_for_builds_and_never_while_latencies_a
     [(0, "1 s"), (59, "59 s"), (61, "1 min"), (3540, "59 min"), (3600, "1 h 0 min"), (12000, "3 h 20 min")],
 )  # fmt: skip
 def test_seconds_are_said_as_people_say_them(seconds, words):
-    assert live.words(seconds) == words
+    assert progress.words(seconds) == words
 
 
 def test_every_stage_is_known_by_the_rule_that_runs_it():
@@ -202,21 +202,21 @@ def test_every_stage_is_known_by_the_rule_that_runs_it():
 
 @pytest.fixture
 def typical(monkeypatch):
-    monkeypatch.setattr(live, "TYPICAL_S", {"compile": 10, "measure": 4})
+    monkeypatch.setattr(progress, "TYPICAL_S", {"compile": 10, "measure": 4})
 
 
 @pytest.mark.usefixtures("typical")
 def test_the_time_left_is_that_of_the_jobs_to_come_and_half_of_that_of_those_that_run():
-    assert live.left_s({}, {"compile": 1}, {"measure": 5, "compile": 1}, 0) == 5 + 5 * 4 + 10
+    assert progress.left_s({}, {"compile": 1}, {"measure": 5, "compile": 1}, 0) == 5 + 5 * 4 + 10
 
 
 @pytest.mark.usefixtures("typical")
 def test_a_stage_that_nothing_is_known_of_takes_what_is_assumed():
-    assert live.left_s({}, {}, {"compile": 1, "no-stage": 1}, 0) == 10 + live.OTHER_S
+    assert progress.left_s({}, {}, {"compile": 1, "no-stage": 1}, 0) == 10 + progress.OTHER_S
 
 
 @pytest.mark.usefixtures("typical")
 @pytest.mark.parametrize("factor", [0.1, 1, 3])
 def test_a_machine_that_is_slower_or_faster_than_typical_is_so_for_jobs_to_come(factor):
-    found = live.left_s({"compile": 10}, {}, {"measure": 10}, 100 * factor)
+    found = progress.left_s({"compile": 10}, {}, {"measure": 10}, 100 * factor)
     assert found == pytest.approx(40 * (100 * factor + 30) / (100 + 30))

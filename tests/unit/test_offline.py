@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.command import lock as lock_envs
-from scripts.run import environments, installing, locks
+from scripts.run import environments, installing
 from tests.unit.test_bisect import wheel
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,9 @@ def tiny(tmp_path, monkeypatch) -> Path:
     text = installing.resolve(
         ["a==1", f"only==1; python_version != '{HERE}'"], "3.11", options=["--universal"]
     )
-    locks.lock_file(file).write_text(locks.with_pythons(text, ["3.11", "3.12", "3.13"]))
+    environments.lock_file(file).write_text(
+        environments.with_lock_pythons(text, ["3.11", "3.12", "3.13"])
+    )
     return file
 
 
@@ -97,6 +99,15 @@ def test_what_cannot_be_downloaded_is_named_before_anything_is(
     assert not (tmp_path / "files").exists()
 
 
+def test_without_pip_it_is_said_how_to_get_it(tiny, tmp_path, monkeypatch, capsys):
+    """An environment that uv or uvx makes has no pip."""
+    monkeypatch.setattr(installing.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SystemExit):
+        run(monkeypatch, "--download", tmp_path / "files", "tiny")
+    said = f"{sys.executable} has no pip, which downloads; `"
+    assert said in capsys.readouterr().err
+
+
 def test_markers_of_a_lock_are_those_of_the_python_that_is_asked_for():
     hashes = f" \\\n    --hash=sha256:{'a' * 64} \\\n    --hash=sha256:{'b' * 64}\n"
     both = f"a==1{hashes}"
@@ -104,5 +115,5 @@ def test_markers_of_a_lock_are_those_of_the_python_that_is_asked_for():
         f"# Made.\n# Pythons: 3.11\n{both}b==1 ; python_full_version < '3.12'{hashes}"
         f"    # via a\nc==1 ; sys_platform == 'win32'{hashes}"
     )
-    assert locks.for_python(lock, "3.12") == both
-    assert locks.for_python(lock, "3.11").startswith(f"{both}b==1{hashes}")
+    assert environments.lock_for_python(lock, "3.12") == both
+    assert environments.lock_for_python(lock, "3.11").startswith(f"{both}b==1{hashes}")

@@ -83,8 +83,25 @@ def test_options_and_selections_hold_for_a_file_too(home):
     assert list(found.targets) == ["llvm-cpu"]
 
 
-def test_models_beside_a_file_select(home):
-    assert list(expand(home, file="mine.py", models="mine,conv").models) == ["conv", "mine"]
+@pytest.mark.parametrize(
+    ("wanted", "measured"),
+    [
+        ("mine,conv", ["conv", "mine"]),
+        ("conv", ["conv", "mine", "other"]),  # names none of the files
+        ("o*", ["other"]),
+    ],
+)
+def test_models_beside_files_select_of_them_or_add_to_them(home, wanted, measured):
+    found = expand(home, file="mine.py,sub/other.py", models=wanted)
+    assert list(found.models) == measured
+
+
+@pytest.mark.parametrize("wanted", ["mine-bf16", "mine~4"])
+def test_a_variant_or_size_of_a_file_is_selected_alone(home, wanted):
+    (home / "mine.yaml").write_text("models: {mine: {file: mine.py, dtype: [f32, bf16]}}")
+    files = [CONFIG, home / "mine.yaml"]
+    _, selections = settings.load({"file": "mine.py", "models": wanted}, files, ROOT, home)
+    assert selections["models"] == wanted
 
 
 def test_a_file_that_is_a_model_keeps_its_options(home):

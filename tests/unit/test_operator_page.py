@@ -3,23 +3,14 @@
 import dataclasses
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from scripts.features.operators.report import (
-    analysis,
-    operators_screen,
-    page,
-    problem_record,
-    records_file,
-)
+from scripts.features.operators.report import analysis, page, problem_record
 from scripts.features.operators.report.analysis import rates
 from scripts.features.operators.report.table import Table
-from scripts.records import row_set
-from scripts.stages import report_operators
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
 
@@ -197,7 +188,7 @@ def test_a_selection_without_problems_is_a_page_too():
 def test_the_summary_has_rates_and_scores_by_path_and_the_first_failures(tree, width):
     tree.endings = {f"{TORCH}: {MM.name}": stack(1)}
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(operators_screen.Screen(table(tree)))
+    console.print(page.Screen(table(tree)))
     shown = console.export_text()
     lines = [re.split(r"\s{2,}", line.strip()) for line in shown.splitlines()]
     assert ["torch/llvm-cpu", "2 of 3", "75.0%", "1.682", "50.0%"] in lines
@@ -213,45 +204,3 @@ def test_records_may_be_read_again_from_the_file(tree):
     found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     again = [json.loads(json.dumps(one)) for one in found]
     assert page.page(Table(found), {}) == page.page(Table(again), {})
-
-
-PAGE = "# Operators\n\n<!-- operators -->\nolder\n<!-- end of operators -->\n\n## More\n"
-
-
-def report(tree: Tree, text: str) -> str:
-    """Write the tables into a page, as the command line does."""
-    tree.write()
-    found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
-    records_file.JSONL.write_text("".join(row_set.lines(found)))
-    Path("page.md").write_text(text)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "argv", ["report", "--into", "page.md", "--note", "Of one machine."])
-        report_operators.main()
-    return Path("page.md").read_text()
-
-
-def test_the_tables_of_a_page_are_replaced_by_those_of_a_run(tree):
-    tree.endings = {f"{TORCH}: {MM.name}": stack(1), f"{XLA}: {MM.name}": stack(2)}
-    tree.endings |= {f"{TORCH}: {ADD.name}": stack(3)}
-    shown = report(tree, PAGE)
-    assert shown.startswith(
-        "# Operators\n\n<!-- operators -->\n\nOf one machine.\n\nMade by `python"
-    )
-    assert shown.endswith("\n<!-- end of operators -->\n\n## More\n")
-    assert "older" not in shown
-    assert "|  | llvm-cpu: verified | cuda: compiled |\n" in shown
-    assert "| torch | 1 (33.3%) | 3 (100.0%) |\n" in shown
-    assert "| any path | 2 (66.7%) | 3 (100.0%) |\n" in shown
-    assert "| aten.mm.default | 2 | 1 of 2 | 1 of 2 | 1 of 2 | ✓ |\n" in shown
-    assert "| aten.add.Tensor | 1 | ✗ | ✓ | ✓ | ✓ |\n" in shown
-    blocked = shown.partition("**On no path to llvm-cpu**")[2]
-    assert "| 3 | iree-codegen | stack-allocation-limit: `'func.func' op exceeded" in blocked
-    assert report(tree, shown) == shown
-
-
-@pytest.mark.parametrize("text", ["# Operators\n", PAGE.replace("end of ", ""), "<!-- end of operators -->\n<!-- operators -->\n"])  # fmt: skip
-def test_a_page_without_its_two_comments_is_left_as_it_is(tree, capsys, text):
-    with pytest.raises(SystemExit):
-        report(tree, text)
-    assert "page.md: expected the lines <!-- operators --> and" in capsys.readouterr().err
-    assert Path("page.md").read_text() == text

@@ -14,7 +14,7 @@ from scripts.features.operators.report import problem_record
 from scripts.features.operators.report.columns import COLUMNS, FIELDS
 from scripts.matrix.stages import status_path
 from scripts.records import fields
-from scripts.stages import aggregate_operators
+from scripts.stages import aggregate_results
 from scripts.supervise import outcome
 from tests.declared import undeclared
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, PROBLEMS, Tree
@@ -160,11 +160,11 @@ def aggregate(tree: Tree) -> None:
     source = {"problems": 4, "selected": 3, "max_elements": 9, "larger": 1, "notes": ["no models"]}
     Path("source.json").write_text(json.dumps(source))
     outs = {"csv": "results/operators.csv", "jsonl": "results/operators/operators.jsonl", "md": "results/operators.md"}  # fmt: skip
-    argv = ["aggregate", "--matrix", "matrix.json", "--source", "source.json"]
+    argv = ["x", "--set", "operators", "--matrix", "matrix.json", "--source", "source.json"]
     argv += [word for name, path in outs.items() for word in (f"--out-{name}", path)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", argv)
-        aggregate_operators.main()
+        aggregate_results.main()
 
 
 def test_the_command_writes_a_row_per_record_and_says_what_was_selected(tree):

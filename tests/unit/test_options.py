@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scripts.core import options
-from scripts.core.options import option
+from scripts.core import commands
+from scripts.core.commands import option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +29,14 @@ class Options:
 
 
 def test_fields_with_a_default_are_optional_and_have_it():
-    assert options.parse(Options, ["--out-file", "x"]) == Options(part=Part(), out_file=Path("x"))
+    assert commands.parse_options(Options, ["--out-file", "x"]) == Options(
+        part=Part(), out_file=Path("x")
+    )
 
 
 def test_values_have_the_types_of_their_fields():
     words = '--part-size 5 --settings {"a":1} --ratio 0.5 --kinds ["b"] --files x y --quick'
-    found = options.parse(Options, [*words.split(), "--out-file=z", "--level=high"])
+    found = commands.parse_options(Options, [*words.split(), "--out-file=z", "--level=high"])
     part = Part(part_size=5, settings={"a": 1})
     assert found == Options(
         part=part,
@@ -58,6 +60,6 @@ def test_values_have_the_types_of_their_fields():
 )
 def test_wrong_words_are_refused_with_the_option(capsys, words, said):
     with pytest.raises(SystemExit) as stop:
-        options.parse(Options, words)
+        commands.parse_options(Options, words)
     assert stop.value.code == 2
     assert said in capsys.readouterr().err

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.snakemake import orphans
+from scripts.snakemake import executors
 
 SETTINGS = SimpleNamespace(status_cmd="./status", cancel_cmd="./cancel now")
 
@@ -22,10 +22,10 @@ def queue(tmp_path, monkeypatch):
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "jobs").mkdir()
-    orphans.NOTES.parent.mkdir(parents=True)
+    executors.NOTES.parent.mkdir(parents=True)
 
     def left(*noted, running=()):
-        orphans.NOTES.write_text("".join(f"{job}\n" for job in noted))
+        executors.NOTES.write_text("".join(f"{job}\n" for job in noted))
         for job in running:
             (tmp_path / "jobs" / job).touch()
 
@@ -38,54 +38,54 @@ def queue(tmp_path, monkeypatch):
 )
 def test_what_still_runs_is_named_with_what_cancels_it_and_nothing_else(queue, executor, cancel):
     queue("11", "12", "13", running=("12", "13", "99"))
-    with pytest.raises(orphans.StillRunning) as error:
-        orphans.refuse_beside(executor, SETTINGS)
+    with pytest.raises(executors.StillRunning) as error:
+        executors.refuse_beside(executor, SETTINGS)
     assert "an earlier run has left 2 job(s) that still run or wait" in str(error.value)
     assert str(error.value).endswith(f"\n  {cancel} 12 13")
     for job in ("12", "13"):
         (queue.folder / "jobs" / job).unlink()
-    orphans.refuse_beside(executor, SETTINGS)
+    executors.refuse_beside(executor, SETTINGS)
 
 
 def test_where_no_command_cancels_jobs_they_are_named(queue):
     queue("11", running=("11",))
-    with pytest.raises(orphans.StillRunning, match="the command that cancels jobs, for 11"):
-        orphans.refuse_beside("cluster-generic", SimpleNamespace(status_cmd="./status"))
+    with pytest.raises(executors.StillRunning, match="the command that cancels jobs, for 11"):
+        executors.refuse_beside("cluster-generic", SimpleNamespace(status_cmd="./status"))
 
 
 @pytest.mark.parametrize("noted", [(), ("11",)])
 def test_where_nothing_is_left_the_run_begins(queue, noted):
     queue(*noted)
-    orphans.refuse_beside("slurm", None)
+    executors.refuse_beside("slurm", None)
 
 
 def test_a_job_that_was_not_noted_any_more_is_found_by_its_runs_name(queue):
     queue("of-this-run")
     for number, name in (("11", "of-this-run"), ("12", "of-another")):
         (queue.folder / "jobs" / number).write_text(name)
-    with pytest.raises(orphans.StillRunning, match=r"scancel 11$"):
-        orphans.refuse_beside("slurm", None)
+    with pytest.raises(executors.StillRunning, match=r"scancel 11$"):
+        executors.refuse_beside("slurm", None)
 
 
 def test_a_command_that_fails_says_what_it_said(queue):
     queue("11")
     (queue.folder / "squeue").write_text("#!/bin/sh\necho no controller >&2; exit 1\n")
-    with pytest.raises(orphans.StillRunning, match="exit code 1: no controller"):
-        orphans.refuse_beside("slurm", None)
+    with pytest.raises(executors.StillRunning, match="exit code 1: no controller"):
+        executors.refuse_beside("slurm", None)
 
 
 def test_a_command_that_does_not_exist_is_named(queue, monkeypatch):
     queue("11")
     monkeypatch.setenv("PATH", str(queue.folder / "jobs"))
-    with pytest.raises(orphans.StillRunning, match=r"^squeue .*: No such file or directory"):
-        orphans.refuse_beside("slurm", None)
+    with pytest.raises(executors.StillRunning, match=r"^squeue .*: No such file or directory"):
+        executors.refuse_beside("slurm", None)
 
 
 def test_an_executor_that_cannot_tell_says_what_to_do(queue):
     queue("11")
     with pytest.raises(
-        orphans.StillRunning, match=r"\(11\).*make sure that they have ended, then remove"
+        executors.StillRunning, match=r"\(11\).*make sure that they have ended, then remove"
     ):
-        orphans.refuse_beside("kubernetes", SimpleNamespace())
-    orphans.NOTES.unlink()
-    orphans.refuse_beside("kubernetes", SimpleNamespace())
+        executors.refuse_beside("kubernetes", SimpleNamespace())
+    executors.NOTES.unlink()
+    executors.refuse_beside("kubernetes", SimpleNamespace())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import options
+from scripts.core import commands
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, of_axes
 from scripts.matrix.entries import Baseline, Override, Target, TargetOverride
@@ -177,7 +177,7 @@ def parsed(text: str) -> Work:
     words = subprocess.run(
         ["sh", "-c", f"printf '%s\\0' {text}"], stdout=subprocess.PIPE, text=True, check=True
     ).stdout.split("\0")[:-1]
-    return options.parse(Work, [*files, *words])
+    return commands.parse_options(Work, [*files, *words])
 
 
 def test_what_is_measured_with_is_in_the_step_and_not_in_the_rule(plan):

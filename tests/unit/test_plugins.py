@@ -36,7 +36,16 @@ def test_a_version_that_a_baseline_reports_is_one_that_its_environment_pins():
         assert declared.keys() <= environments.pins(entry["env"]).keys(), name
 
 
-@pytest.mark.parametrize("name", declarations.RUNTIME)
+def test_takes_and_lazy_may_be_left_out(tmp_path):
+    (tmp_path / plugins.RUNTIMES).mkdir(parents=True)
+    text = declarations.runtime(TAKES=None, LAZY=None)
+    (tmp_path / plugins.RUNTIMES / "x.py").write_text(text)
+    read = plugins.runtime("x", tmp_path)
+    assert read.takes == ()
+    assert not read.lazy
+
+
+@pytest.mark.parametrize("name", sorted(declarations.RUNTIME.keys() - {"TAKES", "LAZY"}))
 def test_a_declaration_that_is_missing_or_no_literal_is_named_with_its_file(tmp_path, name):
     folder = tmp_path / plugins.RUNTIMES
     folder.mkdir(parents=True)

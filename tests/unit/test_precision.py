@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.matrix import precision
-from scripts.verify import tolerances
+from scripts.matrix import choices
+from scripts.verify import torch_same
 
 FLAGS = st.fixed_dictionaries(
     {"force_amp": st.booleans(), "force_fp16": st.booleans(), "amp_bf16": st.booleans()}
@@ -36,13 +36,13 @@ DEVICES = st.sampled_from(["cpu", "cuda", "xpu", "vulkan"])
 )
 def test_the_policy_is_that_of_torchbench(device, test, listed, expected):
     flags = {name: name in listed.split() for name in ("force_amp", "force_fp16", "amp_bf16")}
-    assert precision.torchbench_policy(device, test, **flags) == expected
+    assert choices.torchbench_policy(device, test, **flags) == expected
 
 
-@given(DEVICES, st.sampled_from(precision.TESTS), FLAGS)
+@given(DEVICES, st.sampled_from(choices.TESTS), FLAGS)
 def test_the_policy_speaks_the_vocabulary_and_leaves_the_cpu_alone(device, test, flags):
-    found = precision.torchbench_policy(device, test, **flags)
-    assert found in precision.PRECISIONS
+    found = choices.torchbench_policy(device, test, **flags)
+    assert found in choices.PRECISIONS
     assert (found == "none") == (device == "cpu")
     if test == "train" and device != "cpu":
         assert found.startswith("amp-")
@@ -50,7 +50,7 @@ def test_the_policy_speaks_the_vocabulary_and_leaves_the_cpu_alone(device, test,
 
 def test_a_test_that_is_not_known_is_refused_on_every_device():
     with pytest.raises(ValueError, match=r"test: found 'training', allowed is one of eval, train"):
-        precision.torchbench_policy("cpu", "training", force_amp=False, force_fp16=False)
+        choices.torchbench_policy("cpu", "training", force_amp=False, force_fp16=False)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_a_test_that_is_not_known_is_refused_on_every_device():
 def test_results_have_the_tolerance_of_what_they_are_computed_in(
     precision_, of_f32, of_f16, of_bf16
 ):
-    found = [precision.compute_dtype(dtype, precision_) for dtype in ("f32", "f16", "bf16")]
+    found = [choices.compute_dtype(dtype, precision_) for dtype in ("f32", "f16", "bf16")]
     assert found == [of_f32, of_f16, of_bf16]
 
 
-@given(st.sampled_from(precision.DTYPES), st.sampled_from(precision.PRECISIONS))
+@given(st.sampled_from(choices.DTYPES), st.sampled_from(choices.PRECISIONS))
 def test_every_dtype_that_results_may_have_has_a_tolerance(dtype, name):
-    assert precision.compute_dtype(dtype, name) in tolerances.TOLERANCES
+    assert choices.compute_dtype(dtype, name) in torch_same.TOLERANCES
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_every_dtype_that_results_may_have_has_a_tolerance(dtype, name):
 )  # fmt: skip
 def test_what_is_not_in_the_vocabulary_is_refused(dtype, name, message):
     with pytest.raises(ValueError) as problem:  # noqa: PT011 - the message is compared whole
-        precision.compute_dtype(dtype, name)
+        choices.compute_dtype(dtype, name)
     assert str(problem.value) == message

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scripts.run import progress
 from scripts.run.progress import Finished
-from scripts.supervise import outcome
+from scripts.supervise import journal, outcome
 from scripts.supervise.outcome import Outcome, Usage
 
 
@@ -120,3 +120,16 @@ def test_whatever_the_files_hold_there_is_one_line(status, usage):
     assert found.line.startswith("[ 2/10] ")
     assert len(found.line.splitlines()) == 1
     assert len(found.failure.splitlines()) <= 1
+
+
+def test_a_run_is_as_long_as_it_was_though_the_clock_was_set(monkeypatch):
+    class Matrix:
+        def to_json(self):
+            return {}
+
+    log = progress.RunLog()
+    monkeypatch.setattr(progress.time, "time", lambda: 9000.0)
+    log.start(Matrix())
+    monkeypatch.setattr(progress.time, "time", lambda: 5.0)
+    account = journal.of_last_run(progress.JOURNAL, log.now())
+    assert 0 <= account.wall < 10

@@ -280,6 +280,9 @@ def test_every_member_is_compared_with_every_base():
     assert not ratios.is_decided(values, ["base"])
     assert not ratios.is_decided(values, ["row", "base"])
     assert ratios.is_decided(values, [])
+    narrow = {name: values[name] for name in ("base", "row")} | {"same": near(5, 0, 1, 2, 1, 0)}
+    assert ratios.is_decided(narrow, ["base"], [("row", "same"), ("row", "has left")])
+    assert not ratios.is_decided({**narrow, "wide": wide}, [], [("row", "wide")])
     for at in range(6):
         rows = {f"row{number}": values["row"] for number in range(6)} | {f"row{at}": wide}
         assert not ratios.is_decided({"base": BASE, **rows}, ["base"])

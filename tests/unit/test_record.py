@@ -8,9 +8,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from scripts.core import digest
+from scripts.core import atomic
+from scripts.matrix.cell import Toolchain
 from scripts.matrix.entries import Baseline, Override, TargetOverride, varied
-from scripts.matrix.toolchains import Toolchain
 from scripts.records import fields, record, results_file
 from scripts.records.columns import FIELDS
 from scripts.run import environments
@@ -119,7 +119,7 @@ def test_damaged_words_of_tools_are_left_out_and_the_environment_is_made_again(r
     said = Path("results/env/iree/tools.json")
     said.parent.mkdir(parents=True, exist_ok=True)
     said.write_text(json.dumps({"iree-compile": SAID}))
-    usage = Usage(1.0, 9.0, {said.name: digest.of(said)})
+    usage = Usage(1.0, 9.0, {said.name: atomic.digest_of(said)})
     outcome.write(said.with_name("status.json"), Outcome("ok", "env", "iree"), usage)
     said.write_text(said.read_text().replace("3.14.0", "3.15.0"))
     found = of_cell(record.records(results.matrix))["conv/mlir/llvm-cpu"]

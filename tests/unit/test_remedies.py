@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import atomic, digest
+from scripts.core import atomic
 from scripts.features.report.verbs import failed
 from scripts.features.variants import document, tables
 from scripts.features.variants import remedy_job as trying
@@ -27,8 +27,8 @@ from scripts.records.results_file import Record
 from scripts.records.results_table import Table
 from scripts.records.wording import absent
 from scripts.run import environments, fingerprint
-from scripts.run.gate import Gate
 from scripts.run.plan import Plan
+from scripts.run.starting import Gate
 from scripts.stages import report_coverage
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
@@ -224,7 +224,9 @@ def tried(plan: Plan, works: str | None, reason: str = "why") -> None:
     current = trying.fingerprint(CODE, plan.maker.attempts(OF))
     by = "" if works else f"compile {CELL}"
     ended = Outcome("ok" if works else "skipped", "remedy", CELL, "" if works else reason, "" if works else "what", by, fingerprint=current, due=current)  # fmt: skip
-    outcome.write(path.with_name("status.json"), ended, Usage(1, 1, {path.name: digest.of(path)}))
+    outcome.write(
+        path.with_name("status.json"), ended, Usage(1, 1, {path.name: atomic.digest_of(path)})
+    )
 
 
 def test_a_cell_with_remedies_needs_the_programs_of_all_of_them_before_anything_is_known(tree):

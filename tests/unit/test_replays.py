@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import formats, replays
+from scripts.features.compare import formats, remeasuring
 from scripts.features.compare.code_changes import CHANGED, CodeChange, DispatchChange
 from scripts.features.compare.pairs import Pair
 from scripts.features.compare.remeasuring import NotMeasured
@@ -70,13 +70,13 @@ class Tools:
 @pytest.fixture
 def tools(monkeypatch, tmp_path):
     made = Tools(tmp_path)
-    monkeypatch.setattr(replays, "_record", made.record)
-    monkeypatch.setattr(replays, "_run", made.run)
-    monkeypatch.setattr(replays, "_tool", lambda name, environment: name)
+    monkeypatch.setattr(remeasuring, "_record", made.record)
+    monkeypatch.setattr(remeasuring, "_run", made.run)
+    monkeypatch.setattr(remeasuring, "_tool", lambda name, environment: name)
     monkeypatch.setattr(
-        replays.cases, "recorded", lambda *_: Recorded(tmp_path, "venv/bin/python", {})
+        remeasuring.cases, "recorded", lambda *_: Recorded(tmp_path, "venv/bin/python", {})
     )
-    monkeypatch.setattr(replays, "REPLAY_S", 0.0)
+    monkeypatch.setattr(remeasuring, "REPLAY_S", 0.0)
     return made
 
 
@@ -98,13 +98,16 @@ def pair(device="local-task") -> Pair:
 
 
 def test_a_slower_dispatch_makes_the_difference_alone(tools, code, tmp_path):
-    found = {each.name: each for each in replays.measure(code, pair(), (tmp_path, tmp_path))}
+    found = {
+        each.name: each
+        for each in remeasuring.replay_executables(code, pair(), (tmp_path, tmp_path))
+    }
     slow, same = found["d_0_matmul"], found["d_1_conv"]
     assert slow.share == pytest.approx(4 / 7, rel=0.02)
     assert slow.low > 0.5
-    for each in (same, found[replays.CONTROL]):
+    for each in (same, found[remeasuring.CONTROL]):
         assert each.low < 0 < each.high
-    assert found[replays.ALL].share == pytest.approx(4 / 7, rel=0.02)
+    assert found[remeasuring.ALL].share == pytest.approx(4 / 7, rel=0.02)
     assert found["d_2_add"].why == "it is called with other workgroups"
     assert not any("6=" in word for words in tools.put_in for word in words)
     [section] = [s for s in formats._code([CodeChange(code.cell, replays=tuple(found.values()))], False) if "put into" in s.title]  # fmt: skip
@@ -113,4 +116,4 @@ def test_a_slower_dispatch_makes_the_difference_alone(tools, code, tmp_path):
 
 def test_other_devices_are_refused(tools, code, tmp_path):
     with pytest.raises(NotMeasured, match="on CPUs alone, not on cuda"):
-        replays.measure(code, pair("cuda://0"), (tmp_path, tmp_path))
+        remeasuring.replay_executables(code, pair("cuda://0"), (tmp_path, tmp_path))

@@ -17,7 +17,7 @@ from scripts.features.kernels import page_view as kernels_view
 from scripts.features.operators.report import page_view as operators_view
 from scripts.features.operators.report import problem_record as operator_record
 from scripts.features.profile import page_view as profile_view
-from scripts.features.report.web import page, rows, views
+from scripts.features.report.web import page, page_source, views
 from scripts.features.report.web.page import packed, policy_hash
 from scripts.features.report.web.page_source import Source
 from scripts.features.report.web.views import of_rows
@@ -28,9 +28,8 @@ from scripts.records.clusters import clusters
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import Table
 from scripts.records.row import COMPILED, FAILED, NO_DEVICE, OTHER_PATH, VERIFIED
-from scripts.supervise import memory_series, outcome
-from scripts.supervise.memory_series import Series
-from scripts.supervise.outcome import Outcome, Usage
+from scripts.supervise import outcome
+from scripts.supervise.outcome import MemorySeries, Outcome, Usage
 from scripts.timing import ratios
 from tests import report_records
 from tests.operator_results import MM, OPERATORS, Tree
@@ -117,7 +116,7 @@ def test_the_libraries_are_the_ones_that_their_page_names():
 
 
 def test_rows_have_the_columns_of_the_csv_and_how_they_ended(source):
-    table = rows.table(source)
+    table = page_source.table_of_rows(source)
     names = [one["name"] for one in table["columns"]]
     assert names[:2] == ["cell", "path"]
     assert {"latency_ms", "status", "rewrites", "log"} <= set(names)
@@ -134,13 +133,13 @@ def test_a_row_that_another_path_compiled_counts_as_failed_and_has_no_error(sour
     failed = next(one for one in source.records if one["outcome"]["status"] == "error")
     good = report_records.remedied(failed, "pytorch-xla", "torchxla-stablehlo")
     good["latency"] = source.records[0]["latency"]
-    table = rows.table(Source(source.results, [good, *source.records]))
+    table = page_source.table_of_rows(Source(source.results, [good, *source.records]))
     assert table["values"]["ending"][:2] == [OTHER_PATH, VERIFIED]
     assert table["over"][0] == [None, None]
 
 
 def test_rows_have_their_speed_ups_over_the_bases_with_errors(source):
-    table = rows.table(source)
+    table = page_source.table_of_rows(source)
     by_cell = dict(zip(table["values"]["cell"], table["over"], strict=True))
     eager, iree = (
         next(one for one in source.records if str(cell_of(one)) == cell)["latency"]
@@ -165,7 +164,7 @@ def test_details_have_stages_generations_commands_and_the_end_of_the_log(source)
         path = source.root / status_path(stage, of)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, of), Usage(seconds, 100.0))
-    [block] = rows.details(source)
+    [block] = page_source.details_of_rows(source)
     one = block[0]
     stages = [(stage["stage"], stage["seconds"], stage["mb"]) for stage in one["stages"]]
     assert stages == [(stage, seconds, 100.0) for stage, _, seconds in ran]
@@ -179,11 +178,11 @@ def test_details_have_stages_generations_commands_and_the_end_of_the_log(source)
 def test_the_end_of_a_log_is_whole_lines(tmp_path):
     log = tmp_path / "log.txt"
     log.write_text("".join(f"line {n} ä\n" for n in range(1000)))
-    end = rows.end_of(tmp_path, f"{tmp_path.name}/log.txt", 50)
+    end = page_source.end_of(tmp_path, f"{tmp_path.name}/log.txt", 50)
     assert end.startswith("line 9")
     assert end.endswith("line 999 ä\n")
     assert len(end) <= 50
-    assert rows.end_of(tmp_path, f"{tmp_path.name}/none.txt", 50) == ""
+    assert page_source.end_of(tmp_path, f"{tmp_path.name}/none.txt", 50) == ""
 
 
 def test_the_map_has_each_row_once_with_baselines_first(source):
@@ -248,8 +247,8 @@ def test_memory_has_each_stage_once_with_its_samples(source):
         path = source.root / status_path(stage, of)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, of), Usage(2.0, 100.0))
-    series = Series([0.1, 0.2], [50, 100], [(0.15, "timed calls")])
-    memory_series.write(source.root / status_path("verify", cell), series)
+    series = MemorySeries([0.1, 0.2], [50, 100], [(0.15, "timed calls")])
+    outcome.write_memory(source.root / status_path("verify", cell), series)
     found = of_rows.memory(source)["stages"]
     assert [(one["stage"], one["cell"]) for one in found] == [("reference", "bert"), ("verify", cell)]  # fmt: skip
     of_bert = [n for n, one in enumerate(source.records) if one["model"]["name"] == "bert"]
@@ -269,7 +268,7 @@ def test_memory_of_programs_is_shown_by_purpose(source):
     assert shown[compiled["model"]["name"]] == {
         "parameters": 10**6,
         "constants": 40,
-        "intermediate results": 4096,
+        "intermediate results, packed weights": 4096,
     }
 
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.features.reproduce.reduction import failures
-from scripts.supervise.diagnose import Diagnosis
-from scripts.supervise.same_failure import readable, signature
+from scripts.supervise.diagnose import Diagnosis, failure_signature, readable_detail
 
 SHARED = "function 'main_dispatch_4_conv_56x56x64x3x3x64_f32' uses 81920 bytes of shared memory; exceeded the limit of 65536 bytes [program.mlir:227: %8 = stablehlo.convolution(%7)]"
 
@@ -37,7 +36,7 @@ SHARED = "function 'main_dispatch_4_conv_56x56x64x3x3x64_f32' uses 81920 bytes o
 def test_numbers_names_types_and_places_do_not_make_another_failure_and_operations_do(
     one, other, same
 ):
-    assert (signature(one) == signature(other)) is same
+    assert (failure_signature(one) == failure_signature(other)) is same
 
 
 @given(st.lists(st.integers(1, 99999), min_size=5, max_size=5), st.sampled_from(["f32", "bf16"]))
@@ -48,7 +47,7 @@ def test_sizes_and_places_in_a_compilers_message_are_left_out(n, kind):
             f"@main$async_dispatch_{e}_matmul_{a}x{b}x{kind} [program.mlir:{e}: %{a} = x]"
         )
 
-    assert signature(message(*n, kind)) == signature(message(1, 2, 3, 4, 5, "f64"))
+    assert failure_signature(message(*n, kind)) == failure_signature(message(1, 2, 3, 4, 5, "f64"))
 
 
 def test_a_reduction_also_needs_the_status_and_the_reason():
@@ -69,4 +68,4 @@ def test_a_reduction_also_needs_the_status_and_the_reason():
     ],
 )
 def test_a_detail_is_one_line_without_the_folders_of_a_machine(detail, shown):
-    assert readable(detail) == shown
+    assert readable_detail(detail) == shown

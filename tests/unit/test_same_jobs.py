@@ -27,7 +27,6 @@ RUNS = {
             "results/operators.csv",
             "results/coverage.md",
             "results/report.html",
-            "plots",
             "dumps",
             "profile",
             "code",

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from scripts.features.report import thread_scaling
-from scripts.features.report.thread_scaling import Line
+from scripts.features.report.web.views import of_rows
+from scripts.features.report.web.views.of_rows import ScalingLine
 from scripts.matrix.cell import Cell, Kind
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column, Row, Timing
@@ -41,16 +41,16 @@ def added(
     to.entries[column] = Row(cell, column, ended, timing, conditions=at)
 
 
-def line(*measured: tuple[int, float | None], interval: bool = True) -> Line:
+def line(*measured: tuple[int, float | None], interval: bool = True) -> ScalingLine:
     """The line of a path that was measured so: (threads, ms)."""
     row = ModelRows("m", "eval", "")
     for number, ms in measured:
         added(row, f"llvm-cpu+{number}-threads@old", ms, number, interval)
-    [found] = thread_scaling.lines(Table((row,), (), (), (), None))
+    [found] = of_rows.scaling_lines(Table((row,), (), (), (), None))
     return found
 
 
-def efficiencies(of: Line) -> dict[int, float | None]:
+def efficiencies(of: ScalingLine) -> dict[int, float | None]:
     return {one.threads: one.efficiency for one in of.points}
 
 
@@ -84,8 +84,8 @@ def test_the_interval_is_that_of_two_independent_latencies():
 
 
 def test_rows_of_one_number_are_no_line():
-    assert thread_scaling.lines(Table.of(report_records.records())) == []
-    assert thread_scaling.lines(Table.of(report_records.by_threads(2))) == []
+    assert of_rows.scaling_lines(Table.of(report_records.records())) == []
+    assert of_rows.scaling_lines(Table.of(report_records.by_threads(2))) == []
 
 
 def test_a_path_whose_rows_all_failed_is_a_line_without_efficiencies():
@@ -93,7 +93,7 @@ def test_a_path_whose_rows_all_failed_is_a_line_without_efficiencies():
 
 
 def test_baselines_and_lowering_paths_have_lines_of_their_own():
-    found = thread_scaling.lines(Table.of(report_records.by_threads(1, 2)))
+    found = of_rows.scaling_lines(Table.of(report_records.by_threads(1, 2)))
     labels = [one.column.label for one in found]
     assert "eager" in labels
     assert "torchmlir-torch/llvm-cpu" in labels
@@ -104,7 +104,7 @@ def test_latencies_of_other_cpus_are_lines_of_their_own():
     row = ModelRows("m", "eval", "")
     for number, ms, cpu in ((1, 8.0, "old"), (2, 5.0, "new"), (4, 3.0, "new"), (8, None, "")):
         added(row, f"llvm-cpu+{number}-threads", ms, number, cpu=cpu)
-    of_old, of_new = thread_scaling.lines(Table((row,), (), (), (), None))
+    of_old, of_new = of_rows.scaling_lines(Table((row,), (), (), (), None))
     assert efficiencies(of_old) == {1: 1.0, 8: None}
     assert efficiencies(of_new) == {2: 1.0, 4: pytest.approx(5.0 * 2 / (3.0 * 4)), 8: None}
     assert [one.path.rpartition(" ")[2] for one in (of_old, of_new)] == ["(old)", "(new)"]

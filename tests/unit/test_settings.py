@@ -14,7 +14,7 @@ from snakemake.cli import parse_config
 
 from scripts.matrix import expansion, reading, sections, settings
 from scripts.matrix.settings import ConfigError
-from scripts.run.groups import RULE_KEYS
+from scripts.run.params import RULE_KEYS
 from scripts.verify.torch_same import Tolerance
 
 GOOD = yaml.safe_load("""

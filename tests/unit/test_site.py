@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 import sys
@@ -23,6 +24,7 @@ from tests.histories import CELL
 from tests.report_records import HOSTILE, HOSTILE_LOG, unpacked
 
 LAPTOP = Machine("laptop", HOSTILE, 4)
+COMMIT = "89ece87b8985"
 ATOM = "{http://www.w3.org/2005/Atom}"
 WEB = Path(__file__).parents[2] / "scripts/features/site"
 
@@ -45,6 +47,7 @@ def folder(tmp_path_factory) -> Path:
     last = histories.records(9, {CELL: 1.5}, "3.13.0")
     cell = next(each for each in last if str(cell_of(each)) == CELL)
     cell |= {"latency": None, "runs": None}
+    cell["versions"]["iree_build"] = f"3.13.0 @ {COMMIT}"
     cell["outcome"] |= {"status": "unavailable", "stage": "verify", "reason": "no-device"}
     described = store._described
 
@@ -90,7 +93,7 @@ def linked(value: object) -> list[str]:
 
 def test_every_page_leads_only_to_files_of_the_site(site):
     all_pages = sorted(site.rglob("*.html"))
-    assert len(all_pages) == 1 + 4 + 1 + 9 + 2 + len(list((site / "releases").iterdir()))
+    assert len(all_pages) == 2 + 4 + 1 + 9 + 2 + len(list((site / "releases").iterdir()))
     for page in all_pages:
         data = data_of(page)
         values = data["rows"]["values"]
@@ -114,7 +117,7 @@ def test_a_change_is_on_the_pages_of_its_run_release_and_model(site, runs):
     assert "IREE 3.12.0 → 3.13.0" in differs
     assert first["title"]["href"] == f"runs/{runs[4].id}.html"
     assert tables_of(site / f"runs/{runs[4].id}.html", "run")[1]["rows"][0][1:] == row[1:]
-    assert tables_of(site / "releases/IREE-3.13.0.html", "release")[0]["rows"][0][1:] == row[1:]  # fmt: skip
+    assert tables_of(site / "releases/IREE-3.13.0.html", "release")[-1]["rows"][0][1:] == row[1:]  # fmt: skip
     history = data_of(site / "models/bert.html")["view-history"]
     assert [change["run"] for each in history["values"]["latency_ms"] for change in each["changes"]] == [4]  # fmt: skip
     with (site / "data/changes.csv").open(newline="") as file:
@@ -125,12 +128,35 @@ def test_a_change_is_on_the_pages_of_its_run_release_and_model(site, runs):
     assert entry.find(f"{ATOM}link").get("href") == f"runs/{runs[4].id}.html"
 
 
-def test_a_run_with_other_versions_is_compared_with_the_one_before(site, runs):
-    compared = {page.stem for page in (site / "runs").iterdir() if "view-comparison" in data_of(page)}  # fmt: skip
-    assert compared == {runs[4].id}
-    view = data_of(site / f"runs/{runs[4].id}.html")["view-comparison"]
-    worst = view["latencies"][0]
-    assert (worst["cell"], worst["verdict"]) == (CELL, "slower")
+def test_each_run_is_compared_with_the_one_before_on_its_machine(site, runs):
+    compared = {page.stem: data_of(page).get("view-comparison", {}).get("chosen") for page in (site / "runs").iterdir()}  # fmt: skip
+    ids = [run.id for run in runs]
+    [on_laptop] = compared.keys() - ids
+    assert compared == {ids[0]: None, on_laptop: None} | {after: [before, after] for before, after in itertools.pairwise(ids)}  # fmt: skip
+
+
+def test_any_two_runs_can_be_compared(site, runs):
+    listed = [run["id"] for run in data_of(site / "compare.html")["view-comparison"]["runs"]]
+    assert (len(listed), listed[: len(runs)]) == (9, [run.id for run in runs])
+    for run in runs:
+        text = (site / f"data/runs/{run.id}.js").read_text()
+        [packed] = re.fullmatch(
+            rf'report\.addRun\("{run.id}", "([A-Za-z0-9+/=]+)"\);\n', text
+        ).groups()
+        known = unpacked(packed)
+        assert len(known["cells"]) == run.rows
+        assert known["latency"][known["cells"].index(CELL)][0] > 0
+    [_, _, _, _, _, _, _, [_, link]] = tables_of(site / f"runs/{runs[3].id}.html", "run")[0]["rows"]
+    assert link["href"] == f"../compare.html#comparison?after={runs[3].id}"
+
+
+def test_a_release_of_iree_has_the_commit_that_its_compiler_prints(site):
+    [releases] = tables_of(site / "index.html", "releases")
+    commits = {texts(row)[0]: row[1] for row in releases["rows"]}
+    assert commits["IREE 3.13.0"] == COMMIT
+    assert commits["IREE 3.12.0"] == ""
+    built, _ = tables_of(site / "releases/IREE-3.13.0.html", "release")
+    assert built["rows"] == [["commit", COMMIT]]
 
 
 def test_today_is_the_newest_row_of_a_machine_that_has_the_device(site):
@@ -188,7 +214,8 @@ def test_only_the_scripts_of_the_site_may_run(site):
     forbidden = (
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|fetch\("
     )
-    assert not re.search(forbidden, (WEB / "lists.js").read_text())
+    for script in WEB.glob("*.js"):
+        assert not re.search(forbidden, script.read_text())
 
 
 def test_the_rows_of_all_runs_are_in_the_parquet_file(site, runs):

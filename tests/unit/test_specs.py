@@ -17,7 +17,7 @@ from scripts.features.variants.specs.dispatches import (
     benchmarked,
 )
 from scripts.features.variants.specs.search import CHALLENGERS, Descent, descend
-from scripts.iree import added_flags, tuning_spec
+from scripts.iree import added_flags
 
 TEXT = "#iree_cpu.lowering_config<distribution = [32, 64, 0], vector_common_parallel = [8, 16, 0], vector_reduction = [0, 0, 16]>"
 CONFIG = LoweringConfig.parse(TEXT)
@@ -196,8 +196,8 @@ def test_a_spec_has_a_matcher_for_each_operation():
 
 
 def test_the_spec_of_flags_is_the_file_that_they_name():
-    assert tuning_spec.named(["--a", f"{tuning_spec.FLAG}=x/y.mlir"]) == Path("x/y.mlir")
-    assert tuning_spec.named(["--a=b"]) is None
+    assert added_flags.named_spec(["--a", f"{added_flags.SPEC_FLAG}=x/y.mlir"]) == Path("x/y.mlir")
+    assert added_flags.named_spec(["--a=b"]) is None
 
 
 def test_the_function_of_a_benchmark_is_its_public_one():

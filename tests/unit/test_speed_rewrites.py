@@ -7,13 +7,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from scripts.core import exits, options
+from scripts.core import commands, exits
 from scripts.matrix import expansion, plugins, settings
 from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline
 from scripts.records import fields, record
 from scripts.records.columns import FIELDS
-from scripts.run.options import Options
+from scripts.run.params import Options
 from scripts.torch_runtime import arguments
 from scripts.torch_runtime.arguments import Work
 
@@ -69,9 +69,9 @@ def test_what_cannot_run_a_rewritten_graph_is_refused(given, said):
 def test_a_training_step_of_a_rewritten_graph_is_unsupported(capsys):
     files = ("name", "model-file", "weights", "inputs", "golden", "signature")
     given = [f"--{name}=x" for name in files] + ["--runtime=eager", "--rewrites=speed"]
-    arguments.prepare_process(options.parse(Work, given))
+    arguments.prepare_process(commands.parse_options(Work, given))
     with pytest.raises(SystemExit) as refused:
-        arguments.prepare_process(options.parse(Work, [*given, "--test=train"]))
+        arguments.prepare_process(commands.parse_options(Work, [*given, "--test=train"]))
     assert refused.value.code == exits.UNSUPPORTED
     assert "rewritten for eval, not for train" in capsys.readouterr().err
 

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import sys
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.stage import Need, Stage
 from scripts.matrix.stages import STAGES
 from scripts.records import summary
-from scripts.run import fingerprint, recorded
+from scripts.run import fingerprint
 from scripts.run.plan import Plan
 from scripts.supervise import journal, outcome
 from scripts.supervise.outcome import Outcome, Usage
@@ -86,7 +87,7 @@ def test_a_stage_more_is_in_the_account_and_the_table_of_a_run(
     journal.begin(path)
     for stage in ("polish", "verify"):
         journal.append(path, {"stage": stage, "start": 0.0, "child_seconds": 3.0})
-    summary.show(path)
+    summary.show(path, time.time(), {})
     assert re.search(r"polish\W+1\W+3", capsys.readouterr().err)
     rows = [{"status": "error", "stage": "polish", "verification_code": ""}]
     assert [column.header for column in summary.table(rows).columns] == ["status", "polish", "all"]
@@ -120,13 +121,13 @@ def test_stages_of_the_core_are_in_the_order_of_a_run_and_each_is_after_one_that
 
 def test_an_outcome_is_read_once_until_it_changes(tmp_path, monkeypatch):
     status = tmp_path / "status.json"
-    assert recorded.outcome_of(str(status)) is None
+    assert fingerprint.recorded_outcome(str(status)) is None
     outcome.write(status, Outcome("ok", "compile", "c"), Usage(0, 0))
-    assert recorded.outcome_of(str(status)).outcome.status == "ok"
+    assert fingerprint.recorded_outcome(str(status)).outcome.status == "ok"
     with monkeypatch.context() as patched:
         patched.setattr(outcome, "read", lambda path: pytest.fail(f"{path} is read again"))
-        assert recorded.outcome_of(str(status)).outcome.status == "ok"
+        assert fingerprint.recorded_outcome(str(status)).outcome.status == "ok"
     outcome.write(status, Outcome("oom", "compile", "c", "why", "what"), Usage(0, 0))
-    assert recorded.outcome_of(str(status)).outcome.status == "oom"
+    assert fingerprint.recorded_outcome(str(status)).outcome.status == "oom"
     status.unlink()
-    assert recorded.outcome_of(str(status)) is None
+    assert fingerprint.recorded_outcome(str(status)) is None

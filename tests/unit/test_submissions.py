@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.snakemake import submissions
+from scripts.snakemake import apply
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def sacct(tmp_path, monkeypatch):
 
 def test_what_fails_is_quoted_with_what_to_do(sacct):
     sacct("echo 'Slurm accounting storage is disabled' >&2; exit 1")
-    said = submissions.accounting_problem(SimpleNamespace(status_command="sacct"))
+    said = apply.accounting_problem(SimpleNamespace(status_command="sacct"))
     assert "exit code 1: Slurm accounting storage is disabled; " in said
     assert "slurm-status-command: squeue" in said
 
@@ -29,9 +29,9 @@ def test_what_fails_is_quoted_with_what_to_do(sacct):
 @pytest.mark.parametrize("settings", [{"status_command": "squeue"}, {}])
 def test_it_is_not_asked_where_it_is_not_used(sacct, settings):
     sacct("exit 1")
-    assert submissions.accounting_problem(SimpleNamespace(**settings)) == ""
+    assert apply.accounting_problem(SimpleNamespace(**settings)) == ""
 
 
 def test_accounting_that_answers_is_no_problem(sacct):
     sacct("echo 1")
-    assert submissions.accounting_problem(SimpleNamespace(status_command="sacct")) == ""
+    assert apply.accounting_problem(SimpleNamespace(status_command="sacct")) == ""

@@ -1,7 +1,6 @@
 """summary: the table at the end of a run: rows by status and by the deciding stage."""
 
 import json
-import os
 import re
 import time
 from pathlib import Path
@@ -40,14 +39,15 @@ def test_the_results_are_shown_by_the_run_that_wrote_them_with_their_stale_rows(
 ):
     results.write()
     rows = [fields.row(one, FIELDS) for one in record.records(results.matrix)]
+    before = outputs.versions()
     Path("results").mkdir(exist_ok=True)
     found = record.records(results.matrix)
     outputs.CSV.write_text("".join(row_set.to_csv(found, COLUMNS)))
     outputs.JSONL.write_text("".join(json.dumps(one) + "\n" for one in found))
     if not written:
-        os.utime(outputs.CSV, (time.time() - 60,) * 2)
+        before = outputs.versions()
     journal.begin(Path("journal.jsonl"))
-    summary.show(Path("journal.jsonl"))
+    summary.show(Path("journal.jsonl"), time.time(), before)
     said = " ".join(capsys.readouterr().err.split())
     assert ("latency.csv" in said) == ("6 rows" in said) == written
     stale = f"{len(rows)} rows were measured by older code; --config retry=stale"
@@ -58,7 +58,7 @@ def test_the_results_are_shown_by_the_run_that_wrote_them_with_their_stale_rows(
 
 def test_a_journal_without_a_run_shows_nothing(tmp_path, capsys):
     (tmp_path / "journal.jsonl").write_text("")
-    summary.show(tmp_path / "journal.jsonl")
+    summary.show(tmp_path / "journal.jsonl", time.time(), {})
     assert capsys.readouterr() == ("", "")
 
 
@@ -69,7 +69,7 @@ def test_seconds_are_accounted_for_where_a_stage_ran(stages, tmp_path, monkeypat
     journal.begin(path)
     for stage in stages:
         journal.append(path, {"stage": stage, "start": 0, "child_seconds": 9, "startup_s": 4})
-    summary.show(path)
+    summary.show(path, time.time(), {})
     said = capsys.readouterr().err
     assert ("s in all" in said) == bool(re.search(r"compile.*1.*4.*5", said)) == bool(stages)
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scripts.core import channel, exits, process
+from scripts.core import commands, exits, process
 from scripts.run import fingerprint
-from scripts.supervise import memory_series, outcome, supervise
+from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Interrupted, Job, MoreNeeded
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +69,15 @@ def test_a_crash_is_named_by_its_signal(run, number):
     assert artifact.read_bytes() == b"", "a crashed stage's artifact must not be taken for whole"
 
 
+def test_the_journal_has_the_length_of_a_stage_though_the_clock_was_set(run, tmp_path, monkeypatch):
+    times = iter([9000.0])
+    monkeypatch.setattr(supervise.time, "time", lambda: next(times, 5.0))
+    result, _, _ = run(WRITE, journal=tmp_path / "journal.jsonl")
+    [entry] = map(json.loads, (tmp_path / "journal.jsonl").read_text().splitlines())
+    assert result.status == "ok"
+    assert 0 <= entry["child_seconds"] <= entry["end"] - entry["start"] < 20
+
+
 def test_a_real_segfault_says_where(run):
     result, _, _ = run("import ctypes; ctypes.string_at(0)")
     assert (result.status, result.reason) == ("crashed", "SIGSEGV")
@@ -102,8 +111,8 @@ def test_a_limit_of_cpu_time_does_not_count_what_others_use(run):
 
 
 def test_a_limit_is_each_ones_where_a_stage_says_that_the_next_one_begins(run):
-    steps = "import time; [(channel.next_one(), time.sleep(0.7)) for _ in range(4)]"
-    result, _, _ = run(WRITE + f"from scripts.core import channel; {steps}", timeout_s=2)
+    steps = "import time; [(commands.report_next(), time.sleep(0.7)) for _ in range(4)]"
+    result, _, _ = run(WRITE + f"from scripts.core import commands; {steps}", timeout_s=2)
     assert result.status == "ok"
 
 
@@ -435,12 +444,12 @@ def test_a_fault_of_the_supervisor_itself_is_a_row_too_and_leaves_nothing_runnin
     assert artifact.read_bytes() == b""
 
 
-WORK = "from scripts.core import channel; import os, sys, time\n"
+WORK = "from scripts.core import commands; import os, sys, time\n"
 
 
 def test_start_up_is_told_from_work(run, tmp_path):
     path = tmp_path / "journal.jsonl"
-    code = "time.sleep(0.3); channel.working(); time.sleep(2); open(sys.argv[1], 'w').write('x')"
+    code = "time.sleep(0.3); commands.report_working(); time.sleep(2); open(sys.argv[1], 'w').write('x')"
     run(WORK + code, journal=path)
     (entry,) = map(json.loads, path.read_text().splitlines())
     # On a busy machine the supervisor hears of it late: a second is left for that.
@@ -454,8 +463,8 @@ def test_a_stage_that_never_says_that_it_works_has_no_start_up_on_record(run, tm
 
 
 def test_a_stage_runs_by_hand():
-    code = WORK + "channel.working(); print('timed')"
-    environment = {k: v for k, v in os.environ.items() if k != channel.VARIABLE}
+    code = WORK + "commands.report_working(); print('timed')"
+    environment = {k: v for k, v in os.environ.items() if k != commands.CHANNEL_VARIABLE}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, timeout=20
     )
@@ -463,9 +472,9 @@ def test_a_stage_runs_by_hand():
 
 
 def test_the_memory_of_a_stage_is_kept_over_time_with_its_marks(run):
-    code = "from scripts.core import channel; import time; time.sleep(0.2); channel.mark('timed calls'); "
+    code = "from scripts.core import commands; import time; time.sleep(0.2); commands.report_part('timed calls'); "
     _, _, job = run(WRITE + code + "held = b'x' * 300_000_000; time.sleep(0.5)")
-    series = memory_series.read(job.status_path)
+    series = outcome.read_memory(job.status_path)
     assert max(series.mb) > 200 > series.mb[0]
     [(seconds, name)] = series.marks
     assert name == "timed calls"
@@ -474,6 +483,6 @@ def test_the_memory_of_a_stage_is_kept_over_time_with_its_marks(run):
 
 def test_a_stage_that_is_blocked_has_no_memory_of_an_earlier_run(run, tmp_path):
     _, _, job = run(WRITE + "import time; time.sleep(0.3)")
-    assert memory_series.read(job.status_path)
+    assert outcome.read_memory(job.status_path)
     run(WRITE, skip="on a skip list")
-    assert memory_series.read(job.status_path) is None
+    assert outcome.read_memory(job.status_path) is None

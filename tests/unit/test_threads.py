@@ -16,18 +16,26 @@ from scripts.features.profile import profile_files
 from scripts.features.report.verbs import failed
 from scripts.features.report.web.page_source import of_row
 from scripts.features.reproduce import case
-from scripts.features.suites import torchbench_models
+from scripts.features.suites import torchbench
 from scripts.features.suites.torchbench import TorchbenchFile
 from scripts.features.variants import flag_checks
-from scripts.matrix import expansion, plugins, settings, stages, threads
-from scripts.matrix.cell import Cell, Kind, of_axes
+from scripts.matrix import expansion, plugins, settings, stages
+from scripts.matrix.cell import (
+    Cell,
+    Kind,
+    most_threads,
+    of_axes,
+    thread_numbers,
+    threads_of,
+    with_threads,
+    without_threads,
+)
 from scripts.matrix.entries import Model, Override, by_threads
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stage import VERIFICATION
-from scripts.records import expectations, record
-from scripts.records import limit_shares as limits
+from scripts.records import expectations, record, speedups
 from scripts.records.results_file import cell_of
 from scripts.run.plan import Plan
 from tests import declarations
@@ -40,7 +48,7 @@ PINS = "dependencies: ['python=3.11', pip, {{pip: ['{}']}}]\n"
 def of_numbers(numbers: Any, matrix: Matrix = MATRIX) -> Matrix:
     """A matrix as `measure: {threads: …}` makes it."""
     measure = {**matrix.measure, "threads": numbers}
-    listed = threads.numbers(measure)
+    listed = thread_numbers(measure)
     entries = {
         "targets": by_threads(matrix.targets, listed),
         "baselines": by_threads(matrix.baselines, listed),
@@ -77,10 +85,10 @@ def baseline(name: str) -> Cell:
     ],
 )
 def test_a_name_has_its_number_and_the_name_that_numbers_share(name, number, shared):
-    assert threads.of(name) == number
-    assert threads.shared(name) == shared
+    assert threads_of(name) == number
+    assert without_threads(name) == shared
     if number and "/" not in name and "@" not in name:
-        assert threads.named(shared, number) == name
+        assert with_threads(shared, number) == name
 
 
 # Cells
@@ -217,7 +225,7 @@ def test_a_torchbench_file_skips_the_module_and_the_measurements(tmp_path, skipp
     lists = TorchbenchFile.read(tmp_path / "b.yaml")
     matrix = of_numbers([1, 2])
     conv = dataclasses.replace(MATRIX.models["conv"], torchbench="conv", broken="x")
-    found = torchbench_models.apply(dataclasses.replace(matrix, models={"conv": conv}), lists, tmp_path)  # fmt: skip
+    found = torchbench.apply_torchbench(dataclasses.replace(matrix, models={"conv": conv}), lists, tmp_path)  # fmt: skip
     assert found.override(skipped) != Override()
 
 
@@ -270,9 +278,9 @@ def test_the_limits_of_a_cpu_are_measured_for_each_number():
 
 
 def test_a_cluster_is_asked_for_the_cores_of_the_largest_number():
-    assert threads.most({"threads": [2, 8, 4]}, 1) == 8
-    assert threads.most({"threads": 3}, 1) == 3
-    assert threads.most({}, 1) == 1
+    assert most_threads({"threads": [2, 8, 4]}) == 8
+    assert most_threads({"threads": 3}) == 3
+    assert most_threads({}) == 1
 
 
 # Refusals
@@ -355,7 +363,7 @@ def test_an_expectation_of_a_number_that_is_not_measured_matches_nothing(root):
 def rows(results: ResultsTree) -> list[dict[str, Any]]:
     """The records of a run with one and with two threads: eager takes 10 ms and 6 ms, IREE half of that."""
     results.matrix = of_numbers([1, 2])
-    numbers = {row: number for row in results.matrix.rows() if (number := threads.of(str(row)))}
+    numbers = {row: number for row in results.matrix.rows() if (number := threads_of(str(row)))}
     for row, number in numbers.items():
         ms = (10.0 if number == 1 else 6.0) / (2 if row.kind is Kind.IREE else 1)
         results.values_ms[str(row)] = (ms, ms, ms)
@@ -402,7 +410,7 @@ def test_a_compilation_that_fails_fails_the_rows_of_all_numbers(results, ended):
 def test_a_row_without_limits_names_the_stage_that_measures_them(rows):
     found = of_cell(rows, "conv/mlir/llvm-cpu+2-threads")
     found["experiment"]["device"] = "cpu"
-    said = limits._no_limits(found, [])
+    said = speedups._no_limits(found, [])
     assert "results/machine_limits/cpu+2-threads/status.json" in said
 
 

@@ -10,13 +10,14 @@ import yaml
 from scripts.core import checkout
 from scripts.features.toolchains import toolchain_environments as driver
 from scripts.features.toolchains.toolchain_environments import Definition, Environments
-from scripts.matrix import expansion, settings, stages, toolchains
+from scripts.matrix import cell, expansion, settings, stages
 from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.run import environments
 from scripts.run.plan import Plan
 from scripts.supervise import group
+from scripts.supervise.diagnose import ENVIRONMENT_MARK
 from tests import declarations
 from tests.declarations import CONFIG
 
@@ -215,7 +216,7 @@ def test_a_definition_replaces_pins_and_keeps_the_others(root, tmp_path):
         root, packages={"iree-base-compiler": str(wheel), "iree-base-runtime": "3.14.0rc1"}
     )
     changed = found.definition("iree@x")
-    declared = driver.env_files.declared(root / "envs/iree.yaml")
+    declared = driver.environments.declared(root / "envs/iree.yaml")
     assert driver.requirements(declared, changed) == [
         f"iree-base-compiler @ {wheel.as_uri()}",
         "iree-base-runtime==3.14.0rc1",
@@ -272,7 +273,7 @@ RUNTIME = ("tools/iree-benchmark-module", "runtime/bindings/python/iree/runtime/
 def test_a_local_build_replaces_the_packages_that_it_has(root, tmp_path):
     compiler = tree(tmp_path / "compiler-only", *BUILD)
     whole = tree(tmp_path / "whole", *BUILD, *RUNTIME)
-    declared = driver.env_files.declared(root / "envs/iree.yaml")
+    declared = driver.environments.declared(root / "envs/iree.yaml")
 
     def left(folder):
         return driver.requirements(
@@ -300,7 +301,7 @@ def test_a_tree_that_was_built_again_makes_another_environment(root, tmp_path, f
 def test_an_environment_that_another_folder_has_made_differently_is_made_again(root):
     found = environments_of(root, iree="3.12.0")
     assert found.is_gone("iree@x")
-    mark = root / ".venvs/iree@x" / environments.MARK
+    mark = root / ".venvs/iree@x" / ENVIRONMENT_MARK
     mark.parent.mkdir(parents=True)
     mark.write_text(found.pins_digest("iree@x"))
     assert not found.is_gone("iree@x")
@@ -309,8 +310,8 @@ def test_an_environment_that_another_folder_has_made_differently_is_made_again(r
 
 
 def test_a_name_is_taken_apart_at_its_toolchain():
-    assert (toolchains.base("cpu@x"), toolchains.of("cpu@x")) == ("cpu", "x")
-    assert (toolchains.base("cpu"), toolchains.of("cpu")) == ("cpu", "pinned")
+    assert (cell.without_toolchain("cpu@x"), cell.toolchain_of("cpu@x")) == ("cpu", "x")
+    assert (cell.without_toolchain("cpu"), cell.toolchain_of("cpu")) == ("cpu", "pinned")
 
 
 @pytest.mark.parametrize(
@@ -349,6 +350,13 @@ def test_rows_of_all_toolchains_are_timed_in_one_group(root):
     names = {"b/f/cpu", "b/f/cpu@y", "b/f@x/cpu@x", "b/h/cpu@x", "b/eager/eval"}
     assert names <= {*asked.members}
     assert asked.anchor == "b/eager/eval"
+    assert set(asked.pairs) == {
+        *((f"b/{path}/cpu", f"b/{path}/cpu@y") for path in "fgh"),
+        *(
+            (f"b/{path}/cpu", f"b/{path}{at}/cpu@x")
+            for path, at in (("f", "@x"), ("g", "@x"), ("h", ""))
+        ),
+    }
 
 
 @pytest.fixture

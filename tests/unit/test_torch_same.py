@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from scripts.verify import scaling
-from scripts.verify.tolerances import TOLERANCES
-from scripts.verify.torch_same import FAIL, PASS, Tolerance, _round, compare, rmse
+from scripts.verify.torch_same import FAIL, PASS, TOLERANCES, Tolerance, _round, compare, rmse
 
 TOLERANCE = Tolerance(1e-3)
 EXACT = Tolerance(0.0)

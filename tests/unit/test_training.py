@@ -11,10 +11,9 @@ import pytest
 from scripts.core import tensors
 from scripts.core.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
 from scripts.features.report.web.page_source import of_row
-from scripts.matrix import training as of_config
-from scripts.matrix.cell import Kind, frontend_test
+from scripts.matrix import cell
+from scripts.matrix.cell import PINNED, Kind, Toolchain, frontend_test
 from scripts.matrix.entries import Frontend, of_tests, varied
-from scripts.matrix.toolchains import PINNED, Toolchain
 from scripts.matrix.ways import Remedy
 from scripts.timing.measurement import Verification
 from scripts.verify import scaling, train_results, verify
@@ -46,8 +45,8 @@ def test_the_name_of_a_frontend_gives_its_test_its_entry_and_its_toolchain():
     assert list(found) == ["mlir", "mlir@new", "mlir+train", "mlir+train@new"]
     for name, frontend in found.items():
         assert frontend_test(name) == frontend.test
-        assert of_config.path(name) == "mlir"
-    assert of_config.without_test("mlir+train@new") == "mlir@new"
+        assert cell.declared_frontend(name) == "mlir"
+    assert cell.without_test("mlir+train@new") == "mlir@new"
 
 
 def of_training(**changes):
@@ -117,7 +116,7 @@ def stored(monkeypatch):
     """The archive of the weights. (Reading one needs IREE, which the driver does not have.)"""
     held = {"w": WEIGHT, "mean": MEAN, "count": COUNT}
     bytes_of = {name: value.reshape(-1).view(np.uint8) for name, value in held.items()}
-    monkeypatch.setattr(train_results.archive, "read", lambda path: bytes_of)
+    monkeypatch.setattr(train_results.tensors, "read_archive", lambda path: bytes_of)
 
 
 SIGNATURE = Signature(

@@ -26,7 +26,7 @@ from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Variant
 from scripts.run.plan import Plan
-from scripts.stages import aggregate_tuned
+from scripts.stages import aggregate_results
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 
@@ -182,8 +182,8 @@ def aggregate(tree, monkeypatch):
         tree.time("time_tuned", group, rows, endings)
         atomic.write_json("results/logs/matrix.json", tree.matrix.to_json())
         out = [f"--out-{kind}=results/tuned.{kind}" for kind in ("csv", "jsonl", "md")]
-        monkeypatch.setattr(sys, "argv", ["aggregate_tuned", "--matrix", "results/logs/matrix.json", "--out-results=results/tuned", *out])  # fmt: skip
-        aggregate_tuned.main()
+        monkeypatch.setattr(sys, "argv", ["x", "--set=tuned", "--matrix", "results/logs/matrix.json", "--out-results=results/tuned", *out])  # fmt: skip
+        aggregate_results.main()
         with open("results/tuned.csv", newline="") as file:
             rows = {row["frontend"] or row["runtime"]: row for row in csv.DictReader(file)}
         return rows, kept_results.read(kept_results.path_of("conv", "llvm-cpu"))

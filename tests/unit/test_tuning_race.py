@@ -26,6 +26,9 @@ class Worker:
 
     def wait_ready(self) -> None: ...
 
+    def first_call(self):
+        return self.ask({}, 1.0)
+
     def ask(self, request, limit_s):
         if self._fails:
             raise MemberEnded("crashed", "SIGABRT", "it is gone")

@@ -449,8 +449,8 @@ def asked(monkeypatch):
 
     def of(serve, *requests):
         answers = []
-        monkeypatch.setattr(worker.channel, "requests", lambda: iter(requests))
-        monkeypatch.setattr(worker.channel, "answer", answers.append)
+        monkeypatch.setattr(worker.commands, "coordinator_requests", lambda: iter(requests))
+        monkeypatch.setattr(worker.commands, "answer_coordinator", answers.append)
         monkeypatch.setattr(worker.process, "reset_peak_rss", lambda: None)
         serve()
         return answers

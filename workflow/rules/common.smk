@@ -13,15 +13,7 @@ from scripts.core import checkout
 from scripts.core.console import Console
 from scripts.features import registry
 from scripts.matrix import cell, feature, settings
-from scripts.run import (
-    environments,
-    job_arguments,
-    jobs,
-    live,
-    outputs,
-    progress,
-    starting,
-)
+from scripts.run import environments, job_arguments, jobs, outputs, progress, starting
 from scripts.run.jobs import artifact, beside_outputs, of_cell
 from scripts.snakemake import terminal
 from scripts.snakemake.apply import Patches
@@ -34,8 +26,9 @@ registry.load()
 WITH_CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
 
 if WITH_CONDA and not checkout.is_here():
+    _place = "a clone of vmfbench" if checkout.INSTALLED else checkout.ROOT
     raise WorkflowError(
-        f"--sdm conda works in {checkout.ROOT} alone, the folder of the Snakefile (this is {Path.cwd()}): "
+        f"--sdm conda works in {_place} alone, the folder of the Snakefile (this is {Path.cwd()}): "
         "Snakemake runs envs/<env>.post-deploy.sh in the working folder, and it installs envs/<env>.lock"
     )
 
@@ -53,7 +46,7 @@ except settings.ConfigError as problem:
 
 MATRIX, PLAN, GATE = RUN.matrix, RUN.plan, RUN.gate
 run_log = progress.RunLog()
-watched = live.Live(Console(stderr=True, highlight=False))
+watched = progress.Live(Console(stderr=True, highlight=False))
 job_events = terminal.Jobs(logger, watched)
 patches = Patches(workflow, logger)
 
@@ -112,7 +105,7 @@ def end_run():
         # Import here, because `snakemake -n` and jobs on nodes do not need these modules.
         from scripts.records import summary
 
-        summary.show(progress.JOURNAL)
+        summary.show(progress.JOURNAL, run_log.now(), run_log.before)
     patches.end()
 
 

@@ -1,6 +1,7 @@
 """The environments of the stages without conda: `.venvs/<env>/`, made by uv from envs/<env>.lock.
 
-`.venvs/<env>@<toolchain>/` is made from the same file and what the toolchain changes.
+`.venvs/<env>@<toolchain>/` is made from the same file and what the toolchain changes. scripts/core/checkout.py says
+when they are in another folder.
 """
 
 TOOLS = beside_outputs("env", "tools.json")
@@ -43,4 +44,4 @@ rule make_env:
         " --env-file {input.env_file:q} --prefix {params.prefix:q}"
         " --pins {params.pins:q} {params.toolchain}"
         " --out-versions {output.versions:q} --out-pins {output.pins:q}"
-        f" --out-tools {TOOLS}" + ("" if checkout.is_here() else " --reuse")
+        f" --out-tools {TOOLS}" + (" --reuse" if environments.are_shared() else "")

@@ -39,7 +39,7 @@ rule aggregate_kernels:
         gate=GATE.param(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.stages.aggregate_kernels --matrix results/logs/matrix.json"
+        "{params.python} -m scripts.stages.aggregate_results --set kernels --matrix results/logs/matrix.json"
         " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
         " --out-plots results/kernels --due {params.due}"
         " 2>&1 | tee {log:q}"

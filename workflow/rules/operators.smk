@@ -280,7 +280,7 @@ rule aggregate_operators:
     # Its errors go to the terminal too: on a full disk, there is no log.
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.stages.aggregate_operators --matrix results/logs/matrix.json"
+        "{params.python} -m scripts.stages.aggregate_results --set operators --matrix results/logs/matrix.json"
         " --source {input.source:q} --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
         " --due {params.due}"
         " 2>&1 | tee {log:q}"

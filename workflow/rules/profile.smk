@@ -176,9 +176,10 @@ rule read_code:
     params:
         **JOBS.params("read_code"),
         target=of_cell(PLAN.options.compile),
+        hang=of_cell(PLAN.maker.hang),
     shell:
         f"{SUPERVISE}"
-        " --module scripts.stages.read_code {params.skip}"
+        " --module scripts.stages.read_code {params.skip} {params.hang}"
         " --upstream {input.env:q} {input.export:q} --artifact {output.code:q}"
         " -- {params.python} -m scripts.stages.read_code --program {input.program:q}"
         " {params.target} --out {output.code:q}"

@@ -1,4 +1,4 @@
-"""`snakemake results/coverage.md`, `results/report.html` and `plots`, made from the records."""
+"""`snakemake results/coverage.md` and `results/report.html`, made from the records."""
 
 
 rule coverage:
@@ -65,55 +65,3 @@ rule write_report:
         f"{PREFIX}"
         "{params.python} -m scripts.stages.write_report --results {input:q} --out {output:q}"
         " 2>&1 | tee {log:q}"
-
-
-rule plot_results:
-    """results/plots/: mean speed-ups, latency by model, IREE against inductor, and threads, as SVG and PNG."""
-    input:
-        "results/results.jsonl",
-    output:
-        report(
-            "results/plots/speedups.svg",
-            category="Latency",
-            labels={"what": "geometric means"},
-            caption="../report/speedups.rst",
-        ),
-        report(
-            "results/plots/latency.svg",
-            category="Latency",
-            labels={"what": "by model"},
-            caption="../report/latency.rst",
-        ),
-        report(
-            "results/plots/scatter.svg",
-            category="Latency",
-            labels={"what": "IREE against inductor"},
-            caption="../report/scatter.rst",
-        ),
-        report(
-            "results/plots/threads.svg",
-            category="Latency",
-            labels={"what": "by number of threads"},
-            caption="../report/threads.rst",
-        ),
-        "results/plots/speedups.png",
-        "results/plots/latency.png",
-        "results/plots/scatter.png",
-        "results/plots/threads.png",
-    log:
-        "results/logs/plots.txt",
-    localrule: True
-    conda:
-        "../../envs/report.yaml"
-    params:
-        python=PLAN.report_python(),
-    shell:
-        f"{PREFIX}"
-        "{params.python} -m scripts.stages.plot_results --results {input:q} --out results/plots"
-        " > {log:q} 2>&1"
-
-
-rule plots:
-    """A short name for the files in results/plots/."""
-    input:
-        rules.plot_results.output,

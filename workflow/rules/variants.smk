@@ -133,7 +133,7 @@ rule aggregate_tuned:
         gate=GATE.param(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.stages.aggregate_tuned --matrix results/logs/matrix.json"
+        "{params.python} -m scripts.stages.aggregate_results --set tuned --matrix results/logs/matrix.json"
         " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
         " --out-results results/tuned --due {params.due}"
         " 2>&1 | tee {log:q}"

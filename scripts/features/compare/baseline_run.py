@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import machine
-from scripts.features.compare.history import branch, store
+from scripts.core import machine, temporary
+from scripts.features.compare.history import store
 from scripts.features.compare.history.store import Damaged, Entry, Kept
 from scripts.records.results_file import BadRecords
 
@@ -40,11 +39,11 @@ def find(against: str, base: str, history: str, results: Path) -> BaselineRun:
     `base`: the base branch; "": that of the pull request, or `origin/HEAD`. `history`: a folder, or a branch with the files of one in its
     top folder. `results`: the folder of the run that is compared. Raises BadRecords if there is no such commit or no run of it.
     """
-    with tempfile.TemporaryDirectory(prefix="history-") as extracted:
+    with temporary.folder("history") as extracted:
         folder = Path(history)
         if not folder.is_dir():
-            folder = Path(extracted)
-            branch.extract(history, folder)
+            folder = extracted
+            store.extract(history, folder)
         kept, wrong = store.read(folder)
         what, commit = AGAINST[against], ""
         if against == LATEST:
@@ -106,7 +105,7 @@ def commit_of(against: str, base: str) -> str:
 def _git(*words: str) -> bytes:
     """The output of git in the working folder. Raises BadRecords."""
     try:
-        return branch.git(*words)
+        return store.git(*words)
     except BadRecords as error:
         raise BadRecords(
             f"{error}; --base names another branch, and a shallow clone has no older commits (actions/checkout: fetch-depth: 0)"

@@ -1,6 +1,8 @@
-"""What differs in the code of two builds of a program, and how much of a change of its latency each dispatch makes.
+"""What differs in the code of two builds of a program, and how much of a change of its latency each dispatch makes; and the passes of
+iree-compile whose time differs.
 
-`snakemake code` writes the code of each dispatch as digests, and `snakemake profile` its time.
+`snakemake code` writes the code of each dispatch as digests, `snakemake profile` its time, and `snakemake compile_time` the time of
+passes.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic
+from scripts.core import atomic, checkout
 from scripts.features.compare import latencies
 from scripts.features.compare.latencies import Estimate
-from scripts.features.compare.pairs import Pair, Record
+from scripts.features.compare.pairs import Pair, Record, difference
+from scripts.features.profile import compile_page
+from scripts.features.profile.profile_files import NoProfile
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.stage import STATUS
@@ -81,7 +85,7 @@ class CodeChange:
     """What differs in the code of a cell. `host`: whether its host program does. `functions`: how many there are on both sides
     together. `changed`: those that differ, those first that change the latency most. `rest_ms`: what the others take longer after,
     and `before_ms` the latency before; None if it is not known. `unknown`: why nothing is known of its code; "" if it is. `replays`: what dispatches
-    change alone (replays.py)."""
+    change alone (remeasuring.py)."""
 
     cell: str
     host: bool = False
@@ -115,7 +119,9 @@ def has_code(pair: Pair) -> bool:
     return pair.both is not None and pair.both[0]["experiment"]["runtime"] == "iree"
 
 
-def of_pair(pair: Pair, folders: tuple[Path, Path], in_turns: Estimate | None = None) -> CodeChange:
+def code_change(
+    pair: Pair, folders: tuple[Path, Path], in_turns: Estimate | None = None
+) -> CodeChange:
     """What differs in the code of a cell. `folders`: those in which the runs before and after were started. `in_turns`: the change of its
     latency, if it was timed again; otherwise that by its rows, if they can be compared."""
     assert pair.both is not None
@@ -161,7 +167,7 @@ def _code(row: Record, folder: Path) -> dict[str, Any]:
     status = path.with_name(STATUS)
     if not status.is_file():
         raise LookupError(
-            f"there is no {place / path.name} in {folder}; make it: snakemake code, with the --config of the run"
+            f"there is no {place / path.name} in {folder}; make it: {checkout.run_command('code')}, with the --config of the run"
         )
     ended = outcome.read_or_damaged(status)
     raise LookupError(f"{place} ended with {ended.status} ({ended.reason}): {ended.detail}")
@@ -254,3 +260,59 @@ def _change(
     ]
     tiling = ("; ".join(only[0]), "; ".join(only[1]))
     return DispatchChange(kind, now["name"], instructions, tiling, ms, modules, calls)
+
+
+LEAST_PASS_SHARE = 0.05
+"""A pass is listed if its seconds differ by this share of the compiler's seconds before."""
+ALL_PASSES = "all passes"
+
+
+@dataclass(frozen=True)
+class PassChange:
+    """The seconds of a pass before and after, and of what share of the compiler's seconds before the difference is. `name`: ALL
+    for the compiler itself."""
+
+    cell: str
+    name: str
+    before_s: float
+    after_s: float
+    share: float
+
+
+def pass_changes_of_pair(pair: Pair, folders: tuple[Path, Path]) -> list[PassChange]:
+    """The compiler's seconds on one thread, and the passes in which they differ, the largest difference first; [] if one of the
+    runs has no times, or has another measurement. `folders`: those in which the runs before and after were started."""
+    if not pair.both or not has_code(pair) or difference(*pair.both):
+        return []
+    seconds = []
+    for row, folder in zip(pair.both, folders, strict=True):
+        try:
+            data = compile_page.read(folder / "results", str(cell_of(row))).data
+        except NoProfile:
+            return []
+        if data["program"]["status"] != outcome.OK:
+            return []
+        seconds.append(data)
+    return pass_changes_between(pair.cell, *seconds)
+
+
+def pass_changes_between(
+    cell: str, before_data: Mapping[str, Any], after_data: Mapping[str, Any]
+) -> list[PassChange]:
+    """`of_pair` of two compilations of a cell, as scripts.stages.profile_compile describes them."""
+    before, after = map(_pass_seconds, (before_data, after_data))
+    changes = [
+        PassChange(cell, name, was, now, (now - was) / before[ALL_PASSES])
+        for name in {**before, **after}
+        for was, now in [(before.get(name, 0.0), after.get(name, 0.0))]
+    ]
+    whole, *parts = changes
+    large = (change for change in parts if abs(change.share) >= LEAST_PASS_SHARE)
+    return [whole, *sorted(large, key=lambda change: -abs(change.share))]
+
+
+def _pass_seconds(data: Mapping[str, Any]) -> dict[str, float]:
+    """The seconds of each pass by its name, of the compiler itself, and of what is left."""
+    own = {part["name"]: part["s"] for part in data["passes"]}
+    rest = data["total_s"] - sum(own.values())
+    return {ALL_PASSES: data["total_s"], **own, compile_page.REST: rest}

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from scripts.features.compare import latencies, outcome_changes
-from scripts.features.compare.code_changes import CodeChange
+from scripts.features.compare.code_changes import CodeChange, PassChange
 from scripts.features.compare.latencies import (
     COMPILE_TIME,
     LATENCY,
@@ -35,7 +35,6 @@ from scripts.features.compare.pairs import (
     options_of,
     versions_of,
 )
-from scripts.features.compare.pass_changes import PassChange
 from scripts.records.fields import lookup
 from scripts.timing.ratios import SLOWER, UNDECIDED
 
@@ -66,7 +65,7 @@ class Settings:
     leaked_bytes: float | None = 2.0
     rmse_vs_fp64: float | None = 2.0
     outcomes: tuple[str, ...] = (BROKEN, NEWLY_WRONG)
-    rate: float = 0.05
+    rate: float = 0.01
 
 
 class Amount(NamedTuple):
@@ -85,9 +84,7 @@ AMOUNTS = {
     "run_rss_mb": Amount("memory", "MiB", 16.0, "run.max_rss_mb"),
     "vmfb_bytes": Amount("size of the module", "bytes", 16384.0, "compile.vmfb_bytes"),
     "dispatch_count": Amount("dispatches", "", 2.0, "compile.dispatch_count"),
-    "transient_bytes": Amount(
-        "memory for intermediate results", "bytes", 1.0, "compile.transient_bytes"
-    ),
+    "transient_bytes": Amount("planned memory", "bytes", 1.0, "compile.transient_bytes"),
     "constant_bytes": Amount("constants", "bytes", 1.0, "compile.constant_bytes"),
     "leaked_bytes": Amount(
         "memory that a call leaves behind", "bytes", 1.0, "latency.leaked_bytes"

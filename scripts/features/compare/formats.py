@@ -10,9 +10,17 @@ from dataclasses import asdict, dataclass
 
 from rich.table import Table
 
+from scripts.core import checkout
 from scripts.core.console import Console
 from scripts.features.compare.code_changes import REARRANGED, CodeChange, DispatchChange
-from scripts.features.compare.comparing import AMOUNTS, AmountChange, Change, Comparison
+from scripts.features.compare.comparing import (
+    AMOUNTS,
+    AmountChange,
+    Change,
+    Comparison,
+    Settings,
+    compare,
+)
 from scripts.features.compare.latencies import (
     ALL,
     LATENCY,
@@ -203,6 +211,15 @@ def summary(comparison: Comparison) -> list[str]:
 
 def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
     """Return the tables that have rows. `with_all`: also latencies of which no change was found."""
+    return [section for section in _sections(comparison, with_all) if section.rows]
+
+
+def empty_sections() -> list[Section]:
+    """Return all tables, in order, with their titles, heads and notes, but without rows."""
+    return _sections(compare([], "", "", Settings()), with_all=False)
+
+
+def _sections(comparison: Comparison, with_all: bool) -> list[Section]:
     shown = [change for change in comparison.latencies if change.verdict in (SLOWER, FASTER)]
     hidden = (UNDECIDED, SAME) if with_all else (UNDECIDED,)
     undecided = [change for change in comparison.latencies if change.verdict in hidden]
@@ -219,7 +236,7 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
         for each in comparison.passes[: None if with_all else SHOWN]
     ]
     not_compared = [(each.cell, each.why) for each in comparison.not_compared]
-    tables = [
+    return [
         Section("Versions and options", ("what", "before", "after", "rows"), versions, (3,)),
         _outcomes(comparison, with_all),
         _latencies(
@@ -251,7 +268,6 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
         Section("Latencies not compared", ("cell", "why"), _by_path(not_compared, with_all)),
         *_code(comparison.codes, with_all),
     ]
-    return [section for section in tables if section.rows]
 
 
 def _ratio(change: TimeChange | MeanChange) -> str:
@@ -318,7 +334,7 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
         Section(
             *("Dispatches whose code differs", head, dispatches, (6, 7)),
             "Latency: what the dispatch adds to it, as a share of the latency before. Milliseconds: its share in a profile, of a latency "
-            "that can be compared with that of the other side. Both need `snakemake profile`.",
+            f"that can be compared with that of the other side. Both need `{checkout.run_command('profile')}`.",
         ),
         Section(
             *("Dispatches put into the run before", ("cell", "dispatch", "latency"), replays, (2,)),

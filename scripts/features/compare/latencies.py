@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from scripts.features.compare import pairs
 from scripts.features.compare.pairs import Pair, Record
-from scripts.matrix import toolchains
+from scripts.matrix.cell import without_toolchain
 from scripts.records import speedups
 from scripts.timing import ratios
 from scripts.timing.decisions import Decision, decide
@@ -170,7 +170,7 @@ def means(estimates: Sequence[Estimate]) -> list[MeanChange]:
     groups: dict[tuple[str, str], list[Estimate]] = {}
     for estimate in estimates:
         assert estimate.pair.after is not None
-        for group in ((ALL, ""), *_groups(estimate.pair.after)):
+        for group in ((ALL, ""), *groups_of(estimate.pair.after)):
             groups.setdefault(group, []).append(estimate)
     changes = []
     for (by, name), members in groups.items():
@@ -186,9 +186,12 @@ def means(estimates: Sequence[Estimate]) -> list[MeanChange]:
     return sorted(changes, key=lambda mean: (ALL, *BY).index(mean.by))
 
 
-def _groups(record: Record) -> list[tuple[str, str]]:
+def groups_of(record: Record) -> list[tuple[str, str]]:
+    """Return the groups in whose means a row is, each as what it is grouped by and its name."""
     experiment = record["experiment"]
-    target = toolchains.base(experiment["target"] or experiment["runtime"])
-    path = toolchains.base(experiment["frontend"] or "") if experiment["runtime"] == "iree" else ""
+    target = without_toolchain(experiment["target"] or experiment["runtime"])
+    path = (
+        without_toolchain(experiment["frontend"] or "") if experiment["runtime"] == "iree" else ""
+    )
     names = zip(BY, (path, target, record["model"]["suite"]), strict=True)
     return [(by, name) for by, name in names if name]

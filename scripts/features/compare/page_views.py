@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from scripts.core import atomic
+from scripts.core import atomic, checkout
 from scripts.features.compare.history import series, store
 from scripts.features.compare.history.series import Series
 from scripts.features.compare.history.store import Damaged, Entry
-from scripts.features.report.web.page_source import AGAIN, Source, View
-from scripts.features.report.web.rows import short
+from scripts.features.report.web.page_source import AGAIN, Source, View, short
 
 MOST_RUNS = 100
 """Runs of the history, the newest ones."""
@@ -97,6 +96,6 @@ def _series(rows: Mapping[str, int], places: Mapping[str, int], of_cell: Series)
 
 
 VIEWS = (
-    View("history", "History", history, f"results/history/ has fewer than two runs. Every run that changes a row adds one; {AGAIN}snakemake --cores 8 results/report.html"),
+    View("history", "History", history, f"results/history/ has fewer than two runs. Every run that changes a row adds one; {AGAIN}{checkout.run_command('results/report.html')}"),
     View("comparison", "Comparison", comparison, f"Nothing was compared. Compare with an earlier run, {AGAIN}vmfbench compare BEFORE/results results --format json=results/comparison.json"),
 )  # fmt: skip

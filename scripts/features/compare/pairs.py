@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.matrix import toolchains
+from scripts.matrix.cell import PINNED, TOOLCHAIN_SEPARATOR, without_toolchain
 from scripts.records import remedied, speedups
-from scripts.records.provenance import PACKAGES
 from scripts.records.results_file import cell_of
+from scripts.records.results_table import PACKAGES
 
 Record = Mapping[str, Any]
 
@@ -52,7 +52,7 @@ def of_toolchains(records: Iterable[Record], before: str, after: str) -> list[Pa
         if row["experiment"]["runtime"] == "iree":
             toolchain = toolchain_of(row)
             parts = str(cell_of(row)).split("/")
-            cell = "/".join(part.removesuffix(f"{toolchains.SEPARATOR}{toolchain}") for part in parts)  # fmt: skip
+            cell = "/".join(part.removesuffix(f"{TOOLCHAIN_SEPARATOR}{toolchain}") for part in parts)  # fmt: skip
             rows.setdefault(toolchain, {})[cell] = row
     for name in (before, after):
         if name not in rows:
@@ -66,7 +66,7 @@ def of_toolchains(records: Iterable[Record], before: str, after: str) -> list[Pa
 
 def toolchain_of(record: Record) -> str:
     """Return the name of the toolchain of a record."""
-    return record.get("experiment", {}).get("toolchain") or toolchains.PINNED
+    return record.get("experiment", {}).get("toolchain") or PINNED
 
 
 def versions_of(record: Record) -> dict[str, str]:
@@ -118,7 +118,7 @@ def difference(before: Record, after: Record, but: Collection[str] = ()) -> str:
 
     A value that one of the rows does not have (older records lack some) is not compared.
     """
-    for name, was, now in changed(_conditions(before), _conditions(after)):
+    for name, was, now in changed(conditions_of(before), conditions_of(after)):
         if was is None or now is None or name in but:
             continue
         parts = changed(was, now) if isinstance(was, Mapping) else [("", was, now)]
@@ -127,8 +127,8 @@ def difference(before: Record, after: Record, but: Collection[str] = ()) -> str:
     return ""
 
 
-def _conditions(record: Record) -> dict[str, Any]:
-    """What both rows of a pair must share, by its name."""
+def conditions_of(record: Record) -> dict[str, Any]:
+    """Return what both rows of a pair must share, by its name."""
     experiment, reference = record["experiment"], record["reference"]
     digests = _digests(record)
     return {
@@ -147,5 +147,5 @@ def _conditions(record: Record) -> dict[str, Any]:
         OF_CODE: digests.get("code"),
         "remedy": (record.get("remedy") or {}).get("name") or "none",
         # Without its toolchain.
-        "program compiled": toolchains.base(remedied.frontend_used(record) or "") or None,
+        "program compiled": without_toolchain(remedied.frontend_used(record) or "") or None,
     }

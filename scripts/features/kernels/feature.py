@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.features.kernels import kernel_matrix, kernel_models, kernels
+from scripts.features.kernels import kernel_matrix, kernels
 from scripts.matrix import expansion
 from scripts.matrix.entries import Model
 from scripts.matrix.feature import Draft, Feature
 from scripts.matrix.matrix import Matrix
-from scripts.run.aggregation import Aggregation
-from scripts.run.plan import Plan
+from scripts.run.plan import Aggregation, Plan
 
 PLOTS = ("svg", "png")
 """The formats of plots."""
@@ -18,7 +17,7 @@ PLOTS = ("svg", "png")
 
 def named(draft: Draft) -> dict[str, Model]:
     """The kernels of a configuration."""
-    return kernel_models.listed(draft.config, draft.root, draft.problems)
+    return kernel_matrix.listed(draft.config, draft.root, draft.problems)
 
 
 class KernelsPlan(Aggregation):

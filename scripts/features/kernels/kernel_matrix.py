@@ -1,16 +1,100 @@
-"""The matrix of results/kernels.csv: kernels at shapes as models, with targets and a stopping rule of their own."""
+"""The kernels of a configuration as models, one for each kernel, dtype and shape, and the matrix of results/kernels.csv: these models
+with targets and a stopping rule of their own."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from scripts.features.kernels import kernels
-from scripts.matrix import cell, checks, entries, reading, threads, toolchains
+from scripts.features.kernels.kernels import Kernel, KernelError
+from scripts.matrix import cell, checks, entries, reading
 from scripts.matrix.entries import Model, by_threads
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
+from scripts.torch_model import source
+
+PREFIX = f"{kernels.SUITE}/"
+"""The beginning of a kernel's name in `suites:`."""
+DEFAULT_DTYPE = "bf16"
+_PIPELINE_KEYS = ("dtype", "shape", "max_bytes", "tolerance")
+"""Keys of a kernel's entry that are not options of its functions."""
+
+
+def _patterns(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The patterns of kernels and the options of each: of `kernels.select`, then of `suites:`."""
+    selected, suites = config["kernels"].get("select", ["*"]), config.get("suites") or []
+    for prefix, listed_entries in (("", selected), (PREFIX, suites)):
+        for entry in listed_entries:
+            for name, options in [(entry, {})] if isinstance(entry, str) else entry.items():
+                if str(name).startswith(prefix):
+                    yield str(name).removeprefix(prefix), options or {}
+
+
+def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[str, Model]:
+    """A model for each kernel, dtype and shape of the configuration.
+
+    A later entry adds its options to those of an earlier one that matches the same kernel. Errors are
+    appended to `problems`.
+    """
+    section = config.get("kernels")
+    if section is None:
+        return {}
+    there = kernels.names(root)
+    options: dict[str, dict[str, Any]] = {}
+    for pattern, own in _patterns(config):
+        matched = [name for name in there if fnmatchcase(name, pattern)]
+        if there and not matched:
+            problems.append(f"kernels.select: {reading.unknown('kernel', pattern, there)}")
+        for name in matched:
+            options[name] = {**options.get(name, {}), **own}
+    models: dict[str, Model] = {}
+    for name, own in options.items():
+        try:
+            kernel = kernels.read(name, root)
+            defaults = {key: section[key] for key in ("dtype", "max_bytes") if key in section}
+            for model in _variants(kernel, {**defaults, **own}):
+                source.check_options(root / model.file, model.options)
+                models[model.name] = model
+        except (KernelError, source.ModelFileError) as error:
+            problems.append(f"kernels.{name}: {error}")
+    return models
+
+
+def _variants(kernel: Kernel, entry: Mapping[str, Any]) -> Iterator[Model]:
+    """The kernel in each dtype, at each shape: those of the entry, or those declared that move at most
+    `max_bytes` bytes."""
+    dtypes = entry.get("dtype", DEFAULT_DTYPE)
+    family = f"{kernels.SUITE}-{kernel.name}"
+    options = {key: value for key, value in entry.items() if key not in _PIPELINE_KEYS}
+    for dtype in [dtypes] if isinstance(dtypes, str) else dtypes:
+        suffix = [] if isinstance(dtypes, str) else [dtype]
+        for shape in _shapes(kernel, entry, dtype):
+            yield Model(
+                name="-".join([family, *suffix, shape]),
+                file=kernel.file,
+                suite=kernels.SUITE,
+                options={**options, "dtype": dtype, "shape": shape},
+                tolerance={**kernel.tolerance, **entry.get("tolerance", {})},
+                torchbench=kernel.name,
+                family=family,
+            )
+
+
+def _shapes(kernel: Kernel, entry: Mapping[str, Any], dtype: str) -> list[str]:
+    if "shape" in entry:
+        given = entry["shape"]
+        shapes = [given] if isinstance(given, str) else list(given)
+        for shape in shapes:
+            kernel.sizes(shape)
+        return shapes
+    at_most = entry.get("max_bytes", math.inf)
+    return [s for s in kernel.shapes if kernel.memory_bytes(s, dtype) <= at_most]
+
 
 KINDS = ("frontends", "targets", "baselines")
 
@@ -30,7 +114,7 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
         chosen[kind] = {name: known[kind][name] for name in names}
     programs = entries.programs(chosen["baselines"].values(), declared.values(), known["frontends"])
     draft.problems += checks.entry_problems(chosen, programs, draft.root, False, known["frontends"])
-    numbers = threads.numbers(matrix.measure)
+    numbers = cell.thread_numbers(matrix.measure)
     chosen |= {kind: by_threads(chosen[kind], numbers) for kind in ("targets", "baselines")}
     return dataclasses.replace(
         matrix,
@@ -42,7 +126,7 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
         expect={},
         overrides={},
         parts={},
-        toolchains=toolchains.pinned(),
+        toolchains=cell.pinned_toolchain(),
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scripts.records import plotting, wording
+from scripts.records import wording
 from scripts.records.row import Column, Row
 
 if TYPE_CHECKING:
@@ -15,16 +15,27 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 8.0, 4.5
 """Size of one panel, in inches."""
+DPI = 100
+MARKERS = "osD^vP*X"
+STYLE = {
+    "svg.hashsalt": "vmfbench",  # the same plot is the same file
+    "svg.fonttype": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9,
+}
 
 Kernel = Mapping[str, Any]
 """The section `kernel` of a record."""
 
 
 def write(kernel: str, records: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """Write <folder>/<kernel>.svg and .png: one panel for each dtype and device.
+    """Write <folder>/<kernel>.svg and .png: one panel for each dtype and device. The same records give the same files.
 
     Rows that a remedy compiled by another lowering path are left out.
     """
+    import matplotlib
+
     panels: dict[str, list[tuple[Column, Kernel]]] = {}
     for record in records:
         row, run = Row.of(record), record["run"]
@@ -32,16 +43,23 @@ def write(kernel: str, records: Sequence[Mapping[str, Any]], folder: Path) -> No
             title = f"{kernel}, {record['experiment']['dtype']}: {run['device_name']}"
             title += f", {run['threads']} threads" if run["threads"] else ""
             panels.setdefault(title, []).append((row.column, record["kernel"]))
-    plotting.save(lambda: _figure(kernel, panels), folder / kernel)
+    with matplotlib.rc_context(STYLE):
+        figure = _figure(kernel, panels)
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / f"{kernel}.svg", metadata={"Date": None})
+        figure.savefig(folder / f"{kernel}.png", dpi=DPI, metadata={"Software": None})
 
 
 def _figure(kernel: str, panels: Mapping[str, Sequence[tuple[Column, Kernel]]]) -> Figure:
-    figure = plotting.figure(WIDTH, HEIGHT * max(1, len(panels)))
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, HEIGHT * max(1, len(panels))), layout="constrained")
     axes = figure.subplots(max(1, len(panels)), squeeze=False)[:, 0]
     for place, (title, rows) in zip(axes, panels.items(), strict=False):
         _draw(place, title, rows)
     if not panels:
-        return plotting.nothing(axes[0], f"{kernel}: nothing was measured")
+        axes[0].set_title(f"{kernel}: nothing was measured")
+        axes[0].set_axis_off()
     return figure
 
 
@@ -65,9 +83,9 @@ def _draw(axes: Axes, title: str, rows: Sequence[tuple[Column, Kernel]]) -> None
         axes.errorbar(
             [place + shift for place in places],
             rates,
-            yerr=plotting.errors(rates, ends),
+            yerr=_errors(rates, ends),
             label=wording.path(column),
-            marker=plotting.marker(number),
+            marker=MARKERS[number % len(MARKERS)],
             capsize=2,
             linewidth=1,
             elinewidth=0.7,
@@ -80,4 +98,13 @@ def _draw(axes: Axes, title: str, rows: Sequence[tuple[Column, Kernel]]) -> None
     axes.set_ylim(bottom=0)
     axes.set_ylabel("GB/s")
     axes.set_title(title)
-    plotting.legend(axes)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+
+
+def _errors(
+    values: Sequence[float], ends: Iterable[tuple[float, float] | None]
+) -> list[list[float]]:
+    """Lengths of the error bars below and above each value; 0 without an interval."""
+    known = [end or (value, value) for value, end in zip(values, ends, strict=True)]
+    below = [max(0.0, value - low) for value, (low, _) in zip(values, known, strict=True)]
+    return [below, [max(0.0, high - value) for value, (_, high) in zip(values, known, strict=True)]]

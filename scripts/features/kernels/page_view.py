@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from scripts.core import checkout
 from scripts.features.report.web.page_source import AGAIN, Source, View
 from scripts.records import row_set, wording
 from scripts.records.row import Row
@@ -41,5 +42,5 @@ def _kernel(record: dict[str, Any]) -> dict[str, Any]:
 
 
 VIEWS = (
-    View("kernels", "Kernels", kernels, f"No kernels were measured. Measure them, {AGAIN}snakemake --cores 8 results/kernels.csv"),
+    View("kernels", "Kernels", kernels, f"No kernels were measured. Measure them, {AGAIN}{checkout.run_command('results/kernels.csv')}"),
 )  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.features.kernels import columns, kernel_plots, page, rows
+from scripts.features.kernels import kernel_plots, page, rows
 from scripts.matrix.matrix import Matrix
-from scripts.records import limit_shares
+from scripts.records import speedups
 from scripts.records.row_set import Content, RowSet
 from scripts.run import outputs
 
@@ -18,7 +18,7 @@ def content(matrix: Matrix, args: argparse.Namespace) -> Content:
         raise ValueError(
             "the configuration selects no kernel; set kernels.select, or raise kernels.max_bytes"
         )
-    limits = limit_shares.read(part.devices())
+    limits = speedups.read_limits(part.devices())
 
     def write_plots(records: list[rows.Record]) -> None:
         for name in dict.fromkeys(record["kernel"]["name"] for record in records):
@@ -33,10 +33,10 @@ ROW_SET = RowSet(
     name="kernels",
     jsonl=outputs.files_of("kernels")[2],
     about="One row for every kernel at every shape, on every lowering path and target, and under every baseline.\n`kernels.jsonl` has all sections of `results.jsonl`, and the section `kernel`.",
-    declared_in="scripts/features/kernels/columns.py",
-    fields=columns.FIELDS,
-    columns=columns.COLUMNS,
-    described=(*columns.COLUMNS, columns.OWN[0]),
+    declared_in="scripts/features/kernels/rows.py",
+    fields=rows.FIELDS,
+    columns=rows.COLUMNS,
+    described=(*rows.COLUMNS, rows.OWN[0]),
     content=content,
     screen=lambda records: page.Screen(page.Kernels.of(records)),
     add_options=lambda parser: parser.add_argument(

@@ -11,11 +11,10 @@ from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.matrix import Matrix, compact
 from scripts.matrix.stage import OUTCOMES, STATUS
-from scripts.run import options
-from scripts.run.aggregation import digest_of
-from scripts.run.groups import Groups
+from scripts.run import params
 from scripts.run.jobs import artifact
-from scripts.run.plan import Plan
+from scripts.run.params import Groups
+from scripts.run.plan import Plan, digest_of
 from scripts.timing.turns import Rule
 
 
@@ -57,7 +56,7 @@ class OperatorsPlan:
 
     def compile(self, cell: Cell) -> str:
         """The target of a batch, as options of scripts.stages.compile_operators."""
-        return options.for_target(self.target(cell))
+        return params.options_of_target(self.target(cell))
 
     def results(self) -> list[str]:
         """Every file of the stages that the aggregation reads."""

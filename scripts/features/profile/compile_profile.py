@@ -83,16 +83,20 @@ def _add_own(node: Mapping[str, Any], own: dict[str, float]) -> None:
         _add_own(child, own)
 
 
-def phases(folder: Path, started: float) -> list[Share]:
+def phases(folder: Path, started: float, seconds: float) -> list[Share]:
     """The phases that ended, in their order: each ends when the compiler writes its file. `folder`: that of
-    --dump-compilation-phases-to; `started`: when the compiler was started (time.time)."""
+    --dump-compilation-phases-to; `started`: when the compiler was started (time.time); `seconds`: how long it has run.
+
+    Empty if the times of the files do not fit that, because a clock was set or is another one than that of the file system.
+    """
     files = [(m, path) for path in folder.glob("*.mlir") if (m := _PHASE.search(path.name))]
     shares = []
     for match, path in sorted(files, key=lambda file: int(file[0]["number"])):
         ended = path.stat().st_mtime
         shares.append(Share(match["name"], round(ended - started, 3)))
         started = ended
-    return shares
+    fit = all(share.s >= 0 for share in shares) and sum(share.s for share in shares) <= seconds + 1
+    return shares if fit else []
 
 
 @dataclass(frozen=True)

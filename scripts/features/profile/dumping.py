@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.core.options import option
+from scripts.core.commands import option
 
 TABLES = "profile.txt"
 """The profiles of all repetitions, one after the other."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 from scripts.core import exits, process
 from scripts.iree import benchmark
 from scripts.iree.module_arguments import Called
-from scripts.iree.tools import tool
+from scripts.iree.tools import printed
 
 MODES = "queue-events,host-execution,executable-metadata"
 """What the runtime records. The local drivers do not have dispatch-events."""
@@ -53,7 +52,7 @@ def run(called: Called, folder: Path) -> tuple[list[Event], float]:
     median milliseconds of a call under the profiler. Exits as the tools do if they fail."""
     recorded, report = folder / "profile.ireeprof", folder / "google-benchmark.json"
     module, inputs = called.module, called.raw_inputs(folder / "inputs")
-    ran = process.run_tool(
+    process.require_tool(
         [
             *benchmark.command_line(module, inputs, called.threads),
             *CALLS,
@@ -62,8 +61,6 @@ def run(called: Called, folder: Path) -> tuple[list[Event], float]:
             *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
         ]
     )
-    if ran.returncode != 0:
-        process.exit_like(ran.returncode)
     recorded_events = events(_rows(recorded, "executable"), _rows(recorded, "queue"))
     if not recorded_events:
         exits.fail(f"the profile of {module.vmfb} has no dispatch on {module.device}")
@@ -72,11 +69,8 @@ def run(called: Called, folder: Path) -> tuple[list[Event], float]:
 
 def _rows(recorded: Path, kind: str) -> list[dict[str, Any]]:
     """The rows that iree-profile prints for one of its commands."""
-    command = [tool("iree-profile"), kind, "--format=jsonl", str(recorded)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=False)
-    if printed.returncode:
-        exits.fail(f"iree-profile {kind}: {printed.stderr.strip() or printed.returncode}")
-    return [json.loads(line) for line in printed.stdout.splitlines() if line.startswith("{")]
+    lines = printed("iree-profile", kind, "--format=jsonl", str(recorded)).splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def events(executables: Iterable[dict], queued: Iterable[dict]) -> list[Event]:

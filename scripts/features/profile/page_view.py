@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from scripts.core import checkout
 from scripts.features.profile import profile_files
 from scripts.features.profile.account import account
 from scripts.features.profile.page import worth_looking_at
@@ -50,5 +51,5 @@ def _account(source: Source, name: str) -> dict[str, Any] | None:
 
 
 VIEWS = (
-    View("why", "Why slow", why, f"There are no profiles. Make them, {AGAIN}snakemake --cores 8 profile --config models=vit"),
+    View("why", "Why slow", why, f"There are no profiles. Make them, {AGAIN}{checkout.run_command('profile', 'models=vit')}"),
 )  # fmt: skip

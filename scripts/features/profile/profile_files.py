@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic
-from scripts.matrix import stages, threads, toolchains, training
-from scripts.matrix.cell import Cell, Kind
+from scripts.core import atomic, checkout
+from scripts.matrix import stages
+from scripts.matrix.cell import (
+    PINNED,
+    TRAIN,
+    Cell,
+    Kind,
+    declared_frontend,
+    with_threads,
+    without_threads,
+    without_toolchain,
+)
 from scripts.matrix.choices import MODULE_PROFILES
 from scripts.matrix.stage import STATUS, TIMING
 from scripts.supervise import outcome
@@ -53,7 +62,7 @@ def read(results: Path, name: str) -> Profiles:
         profile = read_json(path)
         if profile.get("runtime") in MODULE_PROFILES and profile["threads"] == iree["threads"]:
             torch.setdefault(profile["runtime"], profile)
-    cpu = threads.named("cpu", cell.threads)
+    cpu = with_threads("cpu", cell.threads)
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
     return Profiles(
         cell,
@@ -86,8 +95,8 @@ def why_none(root: Path, cell: Cell, dump: Cell, stage: str, target: str) -> str
     if status.is_file():
         ended = outcome.read_or_damaged(status)
         return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
-    shared = threads.shared(toolchains.base(cell.target))
-    chosen = f"models={cell.model} frontends={training.path(cell.frontend)} targets={shared}"
-    chosen += f" tests={training.TRAIN}" if cell.test == training.TRAIN else ""
-    chosen += f" toolchains={cell.toolchain}" if cell.toolchain != toolchains.PINNED else ""
-    return f"{cell} has no profile; make it: snakemake --cores 8 {target} --config {chosen}"
+    shared = without_threads(without_toolchain(cell.target))
+    chosen = f"models={cell.model} frontends={declared_frontend(cell.frontend)} targets={shared}"
+    chosen += f" tests={TRAIN}" if cell.test == TRAIN else ""
+    chosen += f" toolchains={cell.toolchain}" if cell.toolchain != PINNED else ""
+    return f"{cell} has no profile; make it: {checkout.run_command(target, chosen)}"

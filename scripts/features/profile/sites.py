@@ -16,7 +16,7 @@ from typing import Any
 
 from scripts.core import process
 from scripts.iree.tools import tool
-from scripts.lowering.locations import lines_of
+from scripts.lowering.locations import Locations, lines_of
 
 LAST = "stream"
 """The phase up to which the program is compiled. Code generation, which takes most of the time, comes later."""
@@ -42,16 +42,23 @@ def sites(program: Path, flags: Sequence[str], folder: Path) -> list[Site]:
     Runs iree-compile with the `flags` of a target up to the phase LAST, with its files in `folder`. Exits as the
     compiler does if it fails. Raises PhaseError.
     """
-    run = process.run_tool(
+    process.require_tool(
         [
             *(tool("iree-compile"), *flags, f"--compile-to={LAST}", "--mlir-print-debuginfo"),
             f"--dump-compilation-phases-to={folder}",
             *(str(program), "-o", "/dev/null"),
         ]
     )
-    if run.returncode != 0:
-        process.exit_like(run.returncode)
     return read(folder, {str(program), "-"})
+
+
+def nodes(site: Site, located: Locations) -> list[list[str | None]]:
+    """The nodes that a dispatch computes (name, operator, module), that of its root first."""
+    lines = (line for line in (site.root, *site.lines) if line in located.lines)
+    return [
+        [origin.node, origin.operator, origin.module]
+        for origin in dict.fromkeys(located.lines[line] for line in lines if line is not None)
+    ]
 
 
 def read(folder: Path, files: Collection[str]) -> list[Site]:
@@ -93,15 +100,16 @@ def _operations(folder: Path, phase: str) -> Iterator[Any]:
         raise PhaseError(f"{folder} has {len(files)} files of phase {phase}, expected one")
     with ir.Context():
         module = ir.Module.parse(files[0].read_text(encoding="utf-8"))
-        yield from _inside(module.operation)
+        yield from inside(module.operation)
 
 
-def _inside(operation: Any) -> Iterator[Any]:
+def inside(operation: Any) -> Iterator[Any]:
+    """The operations inside one, at any depth, in the order of the text."""
     for region in operation.regions:
         for block in region.blocks:
             for op in block.operations:
                 yield op.operation
-                yield from _inside(op.operation)
+                yield from inside(op.operation)
 
 
 _STRUCTURED = ("linalg.", "iree_linalg_ext.")
@@ -110,11 +118,11 @@ _STRUCTURED = ("linalg.", "iree_linalg_ext.")
 def _computing(dispatch: Any) -> Iterator[Any]:
     """The operations of a dispatch that compute: structured ones, and what is fused into those of linalg, but not the
     constants with which results begin. (XLA gives all scatters one body, so it is of no one of them.)"""
-    for op in _inside(dispatch):
+    for op in inside(dispatch):
         if op.name.startswith(_STRUCTURED) and op.name not in ("linalg.fill", "linalg.yield"):
             yield op
             if op.name.startswith("linalg."):
-                yield from _inside(op)
+                yield from inside(op)
 
 
 def _function(operation: Any) -> str:

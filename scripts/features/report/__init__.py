@@ -1,1 +1,1 @@
-"""What is read after a run: coverage, failures, the page, plots, merged and exported records."""
+"""What is read after a run: coverage, failures, the page, merged and exported records."""

@@ -10,17 +10,16 @@ import tempfile
 from pathlib import Path
 
 from scripts.core import atomic, private, tensors
-from scripts.core.archive import SCOPE
-from scripts.core.tensors import Signature, TensorType
+from scripts.core.tensors import PARAMETER_SCOPE, Signature, TensorType
 from scripts.features.profile import compile_page
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce import issue
 from scripts.features.reproduce.case import COMPILE, TIME, WRONG_RESULT, Case, NoCase
 from scripts.features.reproduce.reduction import mismatch
-from scripts.iree import shell, tuning_spec
+from scripts.iree import added_flags, shell
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
-from scripts.matrix import stages, training
+from scripts.matrix import cell, stages
 from scripts.matrix.cell import Cell, Kind, frontend_test, is_dynamic
 from scripts.records import markdown
 from scripts.supervise import outcome
@@ -45,7 +44,7 @@ def write(case: Case, folder: Path, with_weights: bool) -> None:
     # Golden outputs are those of eager mode with the model's own weights.
     has_golden = runs and case.compares_values and (own_weights or not signature.parameters)
     folder.mkdir(parents=True)
-    for name in (PROGRAM, tuning_spec.COPY, *([WEIGHTS] if own_weights else [])):
+    for name in (PROGRAM, added_flags.SPEC_COPY, *([WEIGHTS] if own_weights else [])):
         if name in case.files:
             shutil.copyfile(case.files[name], folder / name)
     if runs:
@@ -93,14 +92,14 @@ def _write_hanging(case: Case, folder: Path) -> None:
 
 def compiling(case: Case, program: str, module: str) -> list[str]:
     """The command that compiles a program with the flags of a case."""
-    return ["iree-compile", *tuning_spec.in_bundle(case.flags), program, "-o", module]
+    return ["iree-compile", *added_flags.in_bundle(case.flags), program, "-o", module]
 
 
 def _calling(case: Case, signature: Signature, has_golden: bool) -> list[str]:
     """The command that shows what the module does: it times calls, or makes one and compares its results."""
     call = [
         "--module=module.vmfb",
-        *([f"--parameters={SCOPE}={WEIGHTS}"] if signature.parameters else []),
+        *([f"--parameters={PARAMETER_SCOPE}={WEIGHTS}"] if signature.parameters else []),
         "--function=main",
         f"--device={case.device}",
         *(runtime_flags(case.device, case.threads) if case.threads else []),
@@ -280,7 +279,7 @@ def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bo
     """Look for a wrong operator in the captured graph of a case, in the environment of its frontend; return whether one was
     found and written."""
     try:
-        if frontend_test(case.exported) == training.TRAIN:
+        if frontend_test(case.exported) == cell.TRAIN:
             raise NoCase(
                 "operators are looked for in graphs of forward passes, not of training steps"
             )

@@ -17,10 +17,10 @@ from scripts.core import checkout
 from scripts.core.machine import physical_cores
 from scripts.features.profile import compile_page
 from scripts.features.profile.profile_files import NoProfile
-from scripts.iree import added_flags, tuning_spec
+from scripts.iree import added_flags
 from scripts.iree.backends import BACKENDS, compile_flags, renamed
-from scripts.matrix import stages, training
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix import stages
+from scripts.matrix.cell import REFERENCES, TRAIN, Cell, Kind
 from scripts.records.results_file import Record, cell_of
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
@@ -28,7 +28,7 @@ from scripts.supervise.outcome import Outcome
 COMPILE, VERIFY, TIME = "compile", "verify", "time"
 WRONG_RESULT = "wrong-result"
 """The reason of failures that only show with the model's own weights."""
-AGAIN = "snakemake --cores 8 results/latency.csv"
+AGAIN = checkout.run_command("results/latency.csv")
 
 
 class NoCase(Exception):
@@ -95,14 +95,14 @@ def case_of(root: Path, record: Record) -> Case:
     cell = cell_of(data)
     ended = _failure(root, record, cell)
     program = root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir")
-    of_reference = stages.STAGES[training.REFERENCES[cell.test]]
+    of_reference = stages.STAGES[REFERENCES[cell.test]]
     files = {program.name: program} | {
         name: root / of_reference.path(cell.model, name)
         for name in ("weights.irpa", "inputs.npz", "golden.npz", "signature.json")
     }
     given = tuple(experiment["flags"])
-    if spec := tuning_spec.named(given):
-        files[tuning_spec.COPY] = root / spec
+    if spec := added_flags.named_spec(given):
+        files[added_flags.SPEC_COPY] = root / spec
         # Absolute, because the reduction compiles in other folders.
         given = tuple(flag.replace(str(spec), str(root / spec)) for flag in given)
     missing = [str(one) for one in files.values() if not one.is_file() or not one.stat().st_size]
@@ -132,7 +132,7 @@ def case_of(root: Path, record: Record) -> Case:
         versions=data["versions"],
         exporter=experiment["exporter"],
         dialect=experiment["exporter_options"].get("dialect", "stablehlo"),
-        compares_values=cell.test != training.TRAIN,
+        compares_values=cell.test != TRAIN,
         hanging=_hanging(root, cell) if is_stopped(ended) else {},
     )
 
@@ -165,7 +165,7 @@ def _failure(root: Path, record: Record, cell: Cell) -> Outcome:
             ended = dataclasses.replace(ended, **same)
     if ended.status == outcome.SKIPPED:
         raise NoCase(f"{cell} ended before its compilation: {ended.blocked_by or ended.detail}")
-    if cell.test == training.TRAIN and ended.reason == WRONG_RESULT:
+    if cell.test == TRAIN and ended.reason == WRONG_RESULT:
         raise NoCase(
             f"{cell}: a training step with wrong results has no reproducer, because its golden results are changes of "
             f"weights and the tools compare values; run the command of its row: vmfbench failed --cell '{cell}'"

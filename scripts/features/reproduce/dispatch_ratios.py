@@ -22,8 +22,7 @@ from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
 from scripts.records import markdown
 from scripts.records.wording import milliseconds
-from scripts.supervise import in_turns, outcome
-from scripts.supervise.members import Member
+from scripts.supervise.members import Member, failed_member, time_in_turns, unfit_control
 from scripts.timing import ratios
 from scripts.timing.decisions import Decision, decide
 from scripts.timing.ratios import Difference
@@ -143,15 +142,14 @@ class NotTimed(Exception):
 def _in_turns(test: Path, sides: Sequence[Side]) -> tuple[float, float, Difference]:
     """The milliseconds of a dispatch in both cells, and the logarithm of their ratio. Raises NotTimed."""
     members = [_member(name, side, test) for name, side in zip(SIDES, sides, strict=True)]
-    timing = in_turns.take(members, RULE)
-    for name, member in timing.members.items():
-        if member.status != outcome.OK:
-            raise NotTimed(f"{name}: {member.status} ({member.reason}): {member.detail}")
+    timing = time_in_turns(members, RULE)
+    if why := failed_member(timing):
+        raise NotTimed(why)
     before, after = (timing.members[member.name].values_ms for member in members)
     difference = ratios.paired(after, before)
     if difference is None:
         raise NotTimed(f"{len(after)} generations; an interval needs {ratios.LEAST}")
-    if why := in_turns.unfit(timing):
+    if why := unfit_control(timing):
         raise NotTimed(why)
     return math.exp(ratios.log_mean(before)), math.exp(ratios.log_mean(after)), difference
 

@@ -19,7 +19,7 @@ from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import COMPILE, Case, NoCase
 from scripts.features.reproduce.reduction import mismatch
 from scripts.features.reproduce.reduction.dispatches import PROGRAM, REPORT, RIGHT_DEVICE
-from scripts.iree import shell, tuning_spec
+from scripts.iree import added_flags, shell
 from scripts.iree.session import runtime_flags
 from scripts.matrix.cell import is_dynamic
 from scripts.records import markdown
@@ -38,23 +38,13 @@ def write(
             f"{case.cell} has a program for all sizes; its dispatches are written of the program for one size"
         )
     folder.mkdir(parents=True)
-    options = [
-        *("--program", str(case.files[PROGRAM])),
-        *("--flags", json.dumps(case.flags), "--right-flags", json.dumps(case.cpu_flags)),
-        *("--threads", str(case.threads or 1)),
-        *("--budget", f"{budget_s:g}", "--out", str(folder.absolute())),
-    ]
-    # By the compiler of the cell, which may be that of a toolchain.
-    compilation = cases.recorded(root, COMPILE, case.module)
-    if compilation.run("scripts.stages.split_dispatches", options) != 0:
-        raise NoCase(f"{case.cell}: its dispatches were not written; the messages above say why")
-    tests: list[dict[str, Any]] = atomic.read_json(folder / REPORT)
-    results = run(root, case, folder, budget_s, modules)
-    tests = [each | results[each["functions"][0]] for each in tests]
+    written = ["--program", str(case.files[PROGRAM]), "--right-flags", json.dumps(case.cpu_flags)]
+    results = run(root, case, folder, budget_s, modules, written)
+    tests = [each | results[each["functions"][0]] for each in atomic.read_json(folder / REPORT)]
     atomic.write_json(folder / REPORT, tests)
-    if tuning_spec.COPY in case.files:
-        shutil.copyfile(case.files[tuning_spec.COPY], folder / tuning_spec.COPY)
-    for name, flags in ((FLAGS, tuning_spec.in_bundle(case.flags)), (RIGHT_FLAGS, case.cpu_flags)):
+    if added_flags.SPEC_COPY in case.files:
+        shutil.copyfile(case.files[added_flags.SPEC_COPY], folder / added_flags.SPEC_COPY)
+    for name, flags in ((FLAGS, added_flags.in_bundle(case.flags)), (RIGHT_FLAGS, case.cpu_flags)):
         (folder / name).write_text("".join(f"{flag}\n" for flag in flags), encoding="utf-8")
     for test in tests:
         _write_command(case, folder / test["functions"][0], test)
@@ -65,10 +55,15 @@ def write(
 
 
 def run(
-    root: Path, case: Case, folder: Path, budget_s: float, modules: Path | None = None
+    root: Path,
+    case: Case,
+    folder: Path,
+    budget_s: float,
+    modules: Path | None = None,
+    written: Sequence[str] = (),
 ) -> dict[str, dict[str, Any]]:
     """Test the dispatches in a folder with the compiler, flags and device of a cell; return what came out, by the names of their
-    folders. Raises NoCase."""
+    folders. `written`: options by which the dispatches are written first. Raises NoCase."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch, "results.json")
         options = [
@@ -76,6 +71,7 @@ def run(
             *("--device", case.device, "--threads", str(case.threads or 1)),
             *("--budget", f"{budget_s:g}", "--out", str(report)),
             *(("--modules", str(modules)) if modules else ()),
+            *written,
         ]
         # By the compiler of the cell, which may be that of a toolchain.
         compilation = cases.recorded(root, COMPILE, case.module)

@@ -10,9 +10,9 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from scripts.core import atomic, checkout, digest, private, python_source
+from scripts.core import atomic, checkout, private, python_source
 from scripts.features.reproduce.case import VERIFY, NoCase, recorded
-from scripts.matrix import threads
+from scripts.matrix.cell import threads_of
 from scripts.records.results_file import Record, cell_of
 from scripts.run import fingerprint
 
@@ -55,7 +55,7 @@ def write(root: Path, record: Record, folder: Path) -> None:
     options = dict(FILES)
     for report in command.options.get(EXPORTED, ())[:1]:
         options[EXPORTED], sources[REPORT] = REPORT, root / report
-    code = python_source.closure(MODULES, ROOT, lambda module: module.split(".")[0] == "scripts")
+    code = python_source.of_project(MODULES, ROOT)
     sources |= {str(path.relative_to(ROOT)): path for path in code}
     for name, path in sources.items():
         copy = folder / name
@@ -65,10 +65,10 @@ def write(root: Path, record: Record, folder: Path) -> None:
     words = [word for option, name in options.items() for word in (option, name)]
     bundle = {
         "command": [*words, *command.words(*KEPT), "--raw-inputs", "inputs"],
-        "files": {name: asdict(digest.of(folder / name)) for name in options.values()},
+        "files": {name: asdict(atomic.digest_of(folder / name)) for name in options.values()},
         "fingerprint": fingerprint.code_of_stage(MODULES[1:]),
         "row": record.data,
-        "threads": threads.of(cell),
+        "threads": threads_of(cell),
     }
     atomic.write_json(folder / BUNDLE, private.cleaned(bundle))
     script = folder / "run.sh"

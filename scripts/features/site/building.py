@@ -7,21 +7,19 @@ import multiprocessing
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from scripts.core import atomic
-from scripts.features.compare import formats, pairs
-from scripts.features.compare.comparing import Settings, compare
 from scripts.features.compare.history import series
 from scripts.features.compare.history.store import Damaged, Kept
-from scripts.features.report.web import rows
+from scripts.features.report.web import page_source
 from scripts.features.report.web.page_source import Source, View
 from scripts.features.report.web.views import of_rows
-from scripts.features.site import files, model_pages, pages
-from scripts.features.site.model_pages import BETTER, WORSE, Change, Newest
+from scripts.features.site import files, model_pages, pages, run_files
+from scripts.features.site.model_pages import BETTER, IREE, WORSE, Change, Newest
 from scripts.features.site.pages import (  # fmt: skip
     Site,
     Table,
@@ -32,12 +30,14 @@ from scripts.features.site.pages import (  # fmt: skip
     slug,
     table,
 )
+from scripts.features.site.run_files import Builds
 from scripts.records.fields import TEXT, Field
 from scripts.records.row import VERIFIED, Row
-from scripts.timing.ratios import FASTER, SLOWER
 
 MARK = "site.json"
 """Only a folder of which this is a file is replaced."""
+COMPARE = "compare.html"
+"""The page that compares any two runs."""
 PER_PART = 60_000
 """Rows of all runs that a process handles at a time."""
 OF_MAP = (
@@ -52,9 +52,6 @@ MOST_RUNS, MOST_CHANGES = 20, 20
 """Runs whose changes the first page lists, and of each the largest changes."""
 MOST_OF_RUN = 500
 """Changes that the page of a run or release lists."""
-MOST_COMPARED = 12
-"""Runs that are compared with the one before: the newest whose versions differ. MOST_CELLS: cells of each chart."""
-MOST_CELLS = 200
 ByRun = Mapping[int, Sequence[Change]]
 
 
@@ -62,20 +59,20 @@ def build(out: Path, runs: Sequence[Kept], results: Mapping[str, Path], jobs: in
     """Write a site into an empty folder; return what it shows, in a sentence. `results`: the results folders of runs whose files
     they still have. Raises Damaged for a run that cannot be read, before anything is written."""
     site = Site(out, runs, results)
-    for name in ("assets", "badges", "data", "machines", "models", "releases", "runs"):
-        (out / name).mkdir()
+    for name in ("assets", "badges", run_files.FOLDER, "machines", "models", "releases", "runs"):
+        (out / name).mkdir(parents=True)
     count = max(jobs, math.ceil(sum(entry.rows for entry in site.entries) / PER_PART))
     # A forked process has what this one has imported.
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
-        list(pool.map(model_pages.check, runs))
+        places = range(len(runs))
+        builds = _together(pool.map(partial(_explained, run_files.write, site), places))
         parts = [pool.submit(_explained, model_pages.make, site, (n, count)) for n in range(count)]
         parquet = pool.submit(_explained, files.write_parquet, site)
-        comparisons = [pool.submit(_explained, _compare_runs, site, run) for run in _to_compare(site)]  # fmt: skip
         pages.write_assets(site)
         model_parts = [part.result() for part in parts]
         newest = [row for of_part, _ in model_parts for row in of_part]
         changes = _in_order(change for _, of_part in model_parts for change in of_part)
-        _write_pages(site, newest, changes, dict(each.result() for each in comparisons))
+        _write_pages(site, newest, changes, builds)
         parquet.result()
     atomic.write_json(out / MARK, {"made by": "vmfbench site"})
     models, cells = ({row.model for row in newest}, {row.cell for row in newest})
@@ -96,30 +93,15 @@ def _in_order(changes: Iterable[Change]) -> list[Change]:
     return sorted(changes, key=lambda each: (each.run, kinds.index(each.kind), -each.size, each.cell))  # fmt: skip
 
 
-def _to_compare(site: Site) -> list[int]:
-    """The places of the runs that are compared with the run before on the same machine."""
-    both = [(site.before(place), place) for place in range(len(site.runs))]
-    differ = [after for before, after in both if before is not None and site.entries[before].toolchains != site.entries[after].toolchains]  # fmt: skip
-    return differ[-MOST_COMPARED:]
+def _together(of_runs: Iterable[Builds]) -> Builds:
+    """The builds of IREE of all runs, by version."""
+    together: Builds = defaultdict(set)
+    for version, builds in ((version, builds) for known in of_runs for version, builds in known.items()):  # fmt: skip
+        together[version] |= builds
+    return together
 
 
-def _compare_runs(site: Site, place: int) -> tuple[int, dict[str, Any]]:
-    """A run, and the data of the view of comparisons of it with the run before."""
-    sides = [site.runs[site.before(place) or 0], site.runs[place]]
-    chosen = [pair for pair in pairs.of_files(*(side.records() for side in sides)) if pair.both]
-    before, after = (f"run {side.entry.short} ({series.when(side.entry.at)})" for side in sides)
-    compared = compare(chosen, before, after, Settings())
-    latencies = sorted(compared.latencies, key=lambda each: (each.verdict not in (SLOWER, FASTER), -abs(math.log(each.ratio))))  # fmt: skip
-    return place, {
-        "before": before,
-        "after": after,
-        "summary": formats.summary(compared),
-        "tables": [asdict(section) for section in formats.sections(compared)],
-        "latencies": [asdict(each) for each in latencies[:MOST_CELLS]],
-    }
-
-
-def _write_pages(site: Site, newest: Sequence[Newest], changes: Sequence[Change], compared: Mapping[int, dict[str, Any]]) -> None:  # fmt: skip
+def _write_pages(site: Site, newest: Sequence[Newest], changes: Sequence[Change], builds: Builds) -> None:  # fmt: skip
     by_run: defaultdict[int, list[Change]] = defaultdict(list)
     for change in changes:
         by_run[change.run].append(change)
@@ -131,14 +113,17 @@ def _write_pages(site: Site, newest: Sequence[Newest], changes: Sequence[Change]
     words = f"{verified} of {len(shown)}"
     files.badge(site.out / "badges/all.svg", "verified", words, files.GOOD if verified else files.BAD)  # fmt: skip
     for place in range(len(site.runs)):
-        _write_run(site, place, by_run[place], compared.get(place))
+        _write_run(site, place, by_run[place])
     for name in site.machines:
         _write_machine(site, name, newest, by_run)
+    compared = run_files.view(site, "Comparison")
+    title = "Two runs compared"
+    pages.write_lists(site, COMPARE, [compared], title, with_charts=True)
     lists = (
         list_view("changes", "Changes", _changes_tab(site, by_run)),
         list_view("models", "Models", [_models(site, shown, source.rows, changes)]),
-        list_view("releases", "Releases", [_releases(site, changes)]),
-        list_view("runs", "Runs", [_machines(site), _runs(site, range(len(site.runs)), by_run, "")]),
+        list_view("releases", "Releases", [_releases(site, changes, builds)]),
+        list_view("runs", "Runs", [_any_two(), _machines(site), _runs(site, range(len(site.runs)), by_run, "")]),
         list_view("data", "Data", _data()),
     )  # fmt: skip
     title = f"{words} cells verified; {len(site.runs)} runs, the last of {series.when(site.entries[-1].at)}"  # fmt: skip
@@ -154,7 +139,7 @@ def _write_map(site: Site, path: str, source: Source, shown: Sequence[Newest], t
 
     further = pages.further(site, shown)[:1] if len(site.machines) > 1 else []
     page = Field("", TEXT, "Page with its details.", column="page")
-    known = rows.table(source, OF_MAP, [*further, (page, [slug(row.model) for row in shown])], DIGITS)  # fmt: skip
+    known = page_source.table_of_rows(source, OF_MAP, [*further, (page, [slug(row.model) for row in shown])], DIGITS)  # fmt: skip
     own = View("overview", "Today", select)
     pages.write(site, path, source, [own, *lists], known, title, with_details=False)
 
@@ -203,7 +188,7 @@ def _models(site: Site, shown: Sequence[Newest], known: Sequence[Row], changes: 
     return table("", head, lines, "Failed: also what a remedy compiles.", (1, 2, 3))
 
 
-def _write_run(site: Site, place: int, changes: Sequence[Change], compared: dict[str, Any] | None) -> None:  # fmt: skip
+def _write_run(site: Site, place: int, changes: Sequence[Change]) -> None:
     entry, before = site.entries[place], site.before(place)
     about: list[list[Any]] = [
         ["id", entry.id],
@@ -213,17 +198,18 @@ def _write_run(site: Site, place: int, changes: Sequence[Change], compared: dict
         ["versions", entry.versions],
         ["rows", ", ".join(f"{count} {status}" for status, count in entry.statuses.items())],
         ["run before on this machine", "none" if before is None else run_link(site, before, "../")],
+        ["comparison", link("with any other run", f"../{COMPARE}#comparison?after={entry.id}")],
     ]
     note = files.heading(changes) or "No change was found."
     changed = _change_table("What changed in this run", changes, MOST_OF_RUN, "../", note)
     shown = [list_view("run", "Run", [table("", ["", ""], about), changed])]
-    if compared:
-        shown.append(View("comparison", "Comparison with the run before", lambda _: compared))
+    if before is not None:
+        shown.append(run_files.view(site, "Comparison with the run before", (before, place)))
     title = f"Run {entry.short} of {series.when(entry.at)}"
-    pages.write_lists(site, f"runs/{entry.id}.html", shown, title, compared is not None)
+    pages.write_lists(site, f"runs/{entry.id}.html", shown, title, before is not None)
 
 
-def _releases(site: Site, changes: Sequence[Change]) -> Table:
+def _releases(site: Site, changes: Sequence[Change], builds: Builds) -> Table:
     """Write the page of each version of each package; return the table of them."""
     having: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for place, entry in enumerate(site.entries):
@@ -238,12 +224,23 @@ def _releases(site: Site, changes: Sequence[Change]) -> Table:
         name, known = " ".join(release), changed[release]
         note = files.counted(known) or "No change was found in cells whose run before had another version."  # fmt: skip
         what = _change_table(f"Changes that came with {name}", known, MOST_OF_RUN, "../", note)
+        commit = _commits(builds, release)
+        built = [table("", ["", ""], [["commit", commit]])] if commit else []
         runs = list_view("runs", "Runs", [_runs(site, places, {}, "../")])
         path = f"releases/{slug('-'.join(release))}.html"
-        pages.write_lists(site, path, [list_view("release", "What it changed", [what]), runs], name)
-        lines.append([link(name, path), run_link(site, places[0], ""), str(len(places)), files.counted(known) or "none"])  # fmt: skip
+        pages.write_lists(
+            site, path, [list_view("release", "What it changed", [*built, what]), runs], name
+        )
+        lines.append([link(name, path), commit, run_link(site, places[0], ""), str(len(places)), files.counted(known) or "none"])  # fmt: skip
     note = "A change counts for a release if the cell had another version in the run before; with several new versions in one run, it counts for each."
-    return table("", ["release", "first run", "runs", "changes"], lines, note, (2,))
+    return table("", ["release", "commit", "first run", "runs", "changes"], lines, note, (3,))
+
+
+def _commits(builds: Builds, release: tuple[str, str]) -> str:
+    """The commits from which a release was built, as its program prints them; "" where it was not recorded."""
+    package, version = release
+    known = builds.get(version, set()) if package == IREE else set()
+    return ", ".join(sorted({build.rpartition(" @ ")[2] for build in known if " @ " in build}))
 
 
 def _machines(site: Site) -> Table:
@@ -268,6 +265,10 @@ def _runs(site: Site, places: Iterable[int], by_run: ByRun, root: str) -> Table:
         machine = machine_link(site, entry.machine.name, root)
         lines.append([run_link(site, place, root), entry.commit, machine, entry.versions, ok, files.counted(by_run.get(place, ()))])  # fmt: skip
     return table("Runs", ["run (UTC)", "commit", "machine", "versions", "ok", "changes"], lines, "", (4,))  # fmt: skip
+
+
+def _any_two() -> Table:
+    return table(link("Compare any two runs", COMPARE), [], [])
 
 
 def _data() -> list[Table]:

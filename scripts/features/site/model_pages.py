@@ -19,15 +19,14 @@ import msgspec
 from scripts.features.compare import outcome_changes, page_views
 from scripts.features.compare.history import series, words
 from scripts.features.compare.history.series import LATENCY, Series, Step
-from scripts.features.compare.history.store import Damaged, Kept
+from scripts.features.compare.history.store import Kept
 from scripts.features.compare.outcome_changes import BROKEN, FIXED, NEWLY_RIGHT, NEWLY_WRONG
 from scripts.features.compare.pairs import changed
-from scripts.features.report.web import rows, views
+from scripts.features.report.web import page_source, views
 from scripts.features.report.web.page_source import Record, Source, View
 from scripts.features.site import files, pages
 from scripts.features.site.pages import Site, Table, slug
-from scripts.matrix import toolchains
-from scripts.records import results_file
+from scripts.matrix.cell import without_toolchain
 from scripts.records.results_file import cell_of
 from scripts.records.row import VERIFIED
 from scripts.supervise import outcome
@@ -120,16 +119,6 @@ class _Lines:
                 yield record
 
 
-def check(kept: Kept) -> None:
-    """Raise Damaged, with file and line, for a row of a run that is not a record of this project."""
-    for number, line in enumerate(kept.text().split(b"\n"), start=1):
-        try:
-            if line:
-                results_file.check_line(line)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            raise Damaged(f"{kept.path}:{number}: {error}; expected a record of this project. Delete its two files to leave this run out") from error  # fmt: skip
-
-
 def make(site: Site, part: tuple[int, int]) -> tuple[list[Newest], list[Change]]:
     """Write the pages of the models of a part; return their rows and changes. `part`: its number, and that of all parts."""
     newest: dict[tuple[str, str], Newest] = {}
@@ -204,7 +193,7 @@ def _write(site: Site, model: Model) -> None:
         f"models/{slug(model.name)}.html",
         source,
         [named[name] for name in OF_MODEL if name in named],
-        rows.table(source, further=pages.further(site, shown)),
+        page_source.table_of_rows(source, further=pages.further(site, shown)),
         f"{model.name}: {verified} of {len(shown)} cells verified",
         with_charts=True,
     )
@@ -259,7 +248,7 @@ def _versions(site: Site, model: Model) -> list[Table]:
 
 def _base(cell: str) -> str:
     """A cell without its toolchain."""
-    return "/".join(map(toolchains.base, cell.split("/")))
+    return "/".join(map(without_toolchain, cell.split("/")))
 
 
 def _number(version: str) -> list[tuple[int, str]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scripts.core import atomic
 from scripts.features.compare.history import series
 from scripts.features.compare.history.store import Entry, Kept
-from scripts.features.report.web import page, rows, views
+from scripts.features.report.web import page, page_source, views
 from scripts.features.report.web.page_source import Source, View
 from scripts.records.fields import TEXT, Field
 
@@ -24,7 +24,8 @@ Table = dict[str, Any]
 """A table of texts, as report.textTable of table.js draws it."""
 NO_RESULTS = Path("/nonexistent/results")
 """In place of a results folder: rows of former runs have no files any more."""
-LISTS = Path(__file__).parent / "lists.js"
+OWN = [Path(__file__).parent / f"{name}.js" for name in ("lists", "statistics", "pairs")]
+"""The scripts that report.html does not have."""
 CHARTS, ENGINE, STYLE = "assets/charts.js", "assets/site.js", "assets/site.css"
 """The scripts that only pages with charts need, those that all do, and the styles."""
 ALLOWED = "'self' file:"
@@ -154,7 +155,7 @@ def write(
 def write_lists(site: Site, path: str, shown: Sequence[View], title: str, with_charts: bool = False) -> None:  # fmt: skip
     """Write a page without rows."""
     nothing = Source(NO_RESULTS, [])
-    write(site, path, nothing, shown, rows.table(nothing, ("model",)), title, with_charts, with_details=False)  # fmt: skip
+    write(site, path, nothing, shown, page_source.table_of_rows(nothing, ("model",)), title, with_charts, with_details=False)  # fmt: skip
 
 
 def write_assets(site: Site) -> None:
@@ -162,6 +163,6 @@ def write_assets(site: Site) -> None:
     names = page.script_names(views.loaded())
     *engine, start = [page.text(page.HERE / name) for name in names if name not in page.LIBRARIES]
     libraries = [page.text(page.HERE / name) for name in page.LIBRARIES]
-    atomic.write_text(site.out / ENGINE, "\n".join([*engine, page.text(LISTS), start]))
+    atomic.write_text(site.out / ENGINE, "\n".join([*engine, *map(page.text, OWN), start]))
     atomic.write_text(site.out / CHARTS, "\n".join(libraries))
     atomic.write_text(site.out / STYLE, page.text(page.HERE / page.STYLE))

@@ -12,7 +12,7 @@ import tempfile
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from scripts.core import exits
+from scripts.core import checkout, exits
 from scripts.features.compare.history import store
 from scripts.features.compare.history.store import Damaged, Kept
 from scripts.features.site import building
@@ -63,7 +63,7 @@ def _runs(folders: list[Path]) -> tuple[list[Kept], dict[str, Path]]:
         if wrong:
             exits.fail(f"{wrong[0]}; delete its two files")
         if not kept:
-            exits.fail(f"{history}: no run is kept; expected files <id>.json and <id>.jsonl.zst, which `snakemake --cores <n> results/latency.csv` adds to results/history")  # fmt: skip
+            exits.fail(f"{history}: no run is kept; expected files <id>.json and <id>.jsonl.zst, which `{checkout.run_command('results/latency.csv')}` adds to results/history")  # fmt: skip
         runs |= {each.entry.id: each for each in kept}
         records = history.parent / "results.jsonl"
         if records.is_file() and (name := store.id_of(records.read_bytes())) in runs:

@@ -1,4 +1,5 @@
-"""A TorchBench configuration file: which models are skipped, and how each of the others is run.
+"""A TorchBench configuration file: which models are skipped, how each of the others is run, and what that changes in a matrix: batch
+sizes, skipped cells, precisions, tolerances.
 
 The format is that of torchbench.yaml, huggingface.yaml and timm_models.yaml in benchmarks/dynamo of
 PyTorch. The scripts in that folder read them ("PyTorch" below), and benchmarks/torchbench_model.py of
@@ -8,6 +9,8 @@ may have any value, and a missing list names no model.
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +19,24 @@ from typing import Any
 
 import yaml
 
+from scripts.features.suites import suites
+from scripts.features.suites.suites import TORCHBENCH
+from scripts.iree.backends import BACKENDS
 from scripts.matrix import reading
-from scripts.matrix.precision import PRECISIONS, check, torchbench_policy
+from scripts.matrix.cell import Kind
+from scripts.matrix.choices import (
+    POLICY,
+    PRECISIONS,
+    check_choice,
+    compute_dtype,
+    torchbench_policy,
+)
+from scripts.matrix.entries import Model, Override
+from scripts.matrix.feature import Draft
+from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
+from scripts.matrix.reading import ConfigError
+from scripts.torch_model import source
+from scripts.verify import torch_same
 
 LISTS = (
     "skip.all",
@@ -59,7 +78,7 @@ _TEST_NAMES = {"eval": "inference", "train": "training"}
 class TorchbenchFile:
     """A file as read. `lists` and `sizes` are by dotted key, for instance `skip.device.cpu`.
 
-    `test` is `eval` or `train`, `precision` one of precision.PRECISIONS; methods raise ValueError for others.
+    `test` is `eval` or `train`, `precision` one of choices.PRECISIONS; methods raise ValueError for others.
     """
 
     path: str
@@ -161,7 +180,7 @@ class TorchbenchFile:
         counts as float16 there, and ends the search.
         """
         gpu_training = _test_name(test) == "training" and device != "cpu"
-        check("precision", run_in, PRECISIONS)
+        check_choice("precision", run_in, PRECISIONS)
         if run_in in ("none", "bf16"):
             lists = {"higher_bf16": 1e-2} if run_in == "bf16" else {}
             lists |= {"higher": 1e-3, "even_higher": 8e-2} if gpu_training else {}
@@ -257,5 +276,141 @@ def _short(value: Any) -> str:
 
 def _test_name(test: str) -> str:
     """The files' name for `eval` or `train`."""
-    check("test", test, _TEST_NAMES)
+    check_choice("test", test, _TEST_NAMES)
     return _TEST_NAMES[test]
+
+
+def extend(draft: Draft, matrix: Matrix) -> Matrix:
+    """The matrix with the changes of a TorchBench file, if there is one, and with the batch sizes of TorchBench's
+    models as options."""
+    if file := read_torchbench(draft.config.get(TORCHBENCH), draft.root, []):
+        matrix = apply_torchbench(matrix, file, draft.root)
+    sized = {
+        name: _with_options(model, model.options | {"batch_size": model.batch_size})
+        for name, model in matrix.models.items()
+    }
+    return dataclasses.replace(matrix, models=sized)
+
+
+def _with_options(model: Model, options: dict[str, Any]) -> Model:
+    """A model of TorchBench with other options; another model as it is."""
+    return dataclasses.replace(model, options=options) if model.suite == TORCHBENCH else model
+
+
+def absolute(model: Model, root: Path) -> Model:
+    """The model for a run in another folder: with the absolute path of TorchBench's checkout."""
+    path = str(root / Path(model.options.get("path", "")).expanduser())
+    return _with_options(model, model.options | {"path": path})
+
+
+def batch_size(model: Model, root: Path) -> int | None:
+    """The batch size of a model of TorchBench for evaluation on a CPU, read without importing the model: that
+    of its metadata for the device `cpu`, else DEFAULT_EVAL_BSIZE of its class; None if neither is a
+    plain number, and for other models. Raises BrokenModelFile if one of its files cannot be read."""
+    if model.suite != TORCHBENCH:
+        return None
+    options = model.options
+    folder = root / Path(options["path"]).expanduser() / suites.MODELS / options["name"]
+    metadata = folder / "metadata.yaml"
+    try:
+        told = yaml.safe_load(metadata.read_text(encoding="utf-8")) if metadata.is_file() else None
+        cpu = ((told or {}).get("devices") or {}).get("cpu") or {}
+        if isinstance(size := cpu.get("eval_batch_size"), int):
+            return size
+        code = ast.parse((folder / "__init__.py").read_bytes())
+    except (OSError, SyntaxError, ValueError, yaml.YAMLError) as error:
+        text = " ".join(str(error).split())
+        raise source.BrokenModelFile(f"{folder}: its batch size cannot be read ({text})") from error
+    for node in ast.walk(code):
+        match node:
+            case ast.Assign(targets=targets, value=ast.Constant(value=int(size))):
+                if any(isinstance(t, ast.Name) and t.id == "DEFAULT_EVAL_BSIZE" for t in targets):
+                    return size
+    return None
+
+
+def read_torchbench(
+    entry: Mapping[str, str] | None, root: Path, problems: list[str]
+) -> TorchbenchFile | None:
+    """The file that the configuration names; None if there is none. Errors are added to `problems`."""
+    if not entry or "file" not in entry:
+        return None
+    try:
+        file = TorchbenchFile.read((root / Path(entry["file"]).expanduser()).resolve())
+    except ConfigError as error:
+        problems.append(f"torchbench.file: {error}")
+        return None
+    # Rows quote the path as given, so they are the same in another checkout.
+    return dataclasses.replace(file, path=entry["file"])
+
+
+def apply_torchbench(matrix: Matrix, file: TorchbenchFile, root: Path) -> Matrix:
+    """The matrix with the changes of the file.
+
+    Raises ConfigError naming every model that cannot have the batch size that the file sets.
+    """
+    problems, models = [], {}
+    for name, model in matrix.models.items():
+        try:
+            models[name] = _model(model, file, matrix.tests)
+            if not model.broken:
+                source.check_options((root / model.file).resolve(), models[name].options)
+        except (source.ModelFileError, ConfigError) as error:
+            problems.append(f"{model.where}: {error}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    matrix = dataclasses.replace(matrix, models=models)
+    return dataclasses.replace(matrix, overrides=dict(_overrides(matrix, file)))
+
+
+def _model(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> Model:
+    """The model with the file's batch size, unless its entry sets one, and the file's reasons to
+    skip it. Raises ConfigError if the file has different sizes for `tests`."""
+    options = dict(model.options)
+    if "batch_size" not in options:
+        own = model.default_batch_size
+        sizes = {test: file.batch_size(model.torchbench, test, own) for test in tests}
+        if len(set(sizes.values())) > 1:
+            shown = ", ".join(f"{test} {size}" for test, size in sizes.items())
+            raise ConfigError(
+                f"{file.path} gives it batch sizes by test ({shown}), and its weights, "
+                "inputs and rows have one: set batch_size, or run the tests one by one"
+            )
+        size = next(iter(sizes.values()), own)
+        if size != own:
+            options["batch_size"] = size
+    everywhere = ("skip.all", "skip.multiprocess", *VERIFY_LISTS)
+    skip = file.first(everywhere, model.torchbench)
+    skip_train = skip or file.first(["skip.test.training"], model.torchbench)
+    return dataclasses.replace(model, options=options, skip=skip, skip_train=skip_train)
+
+
+def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Override]]:
+    """The changes of the file by cell, for cells that have any."""
+    for model, frontend, target in matrix.cells():
+        device = BACKENDS[target.backend].torch_device
+        override = _override(model, device, frontend.test, None, "none", file)
+        if override != Override():
+            row = iree_cell(model, frontend, target)
+            yield from ((str(affected), override) for affected in (row.to(Kind.MODULE), row))
+    for model, baseline, test in matrix.baseline_cells():
+        policy = None
+        if baseline.precision == POLICY:
+            policy = file.precision(model.torchbench, baseline.device, test)
+        precision = policy or baseline.precision or "none"
+        override = _override(model, baseline.device, test, policy, precision, file)
+        if override != Override():
+            yield str(baseline_cell(model, baseline, test)), override
+
+
+def _override(
+    model: Model, device: str, test: str, policy: str | None, precision: str, file: TorchbenchFile
+) -> Override:
+    name = model.torchbench
+    skip = file.skip_reason(name, device, test) or file.skip_verify_reason(name)
+    tolerance = dict(file.tolerance(name, device, test, precision))
+    # The lists raise PyTorch's default tolerance; the default of this project may be higher already.
+    default = torch_same.TOLERANCES if test == "eval" else torch_same.TRAIN_TOLERANCES
+    if tolerance.get("tol", 0.0) <= default[compute_dtype(model.dtype, precision)]:
+        tolerance.pop("tol", None)
+    return Override(skip, policy, tolerance)

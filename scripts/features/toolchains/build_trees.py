@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.matrix.env_files import COMPILER, PACKAGES, RUNTIME, TORCH_MLIR
+from scripts.run.environments import COMPILER, PACKAGES, RUNTIME, TORCH_MLIR
 
 _SITES = ("", "lib/python*/site-packages")
 

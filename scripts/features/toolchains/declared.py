@@ -9,11 +9,12 @@ from typing import Any
 
 from scripts.features.toolchains import build_trees
 from scripts.features.toolchains.build_trees import TreeError
-from scripts.matrix import env_files, reading
-from scripts.matrix.env_files import PACKAGES, Declared
+from scripts.matrix import reading
+from scripts.matrix.cell import PINNED, Toolchain
 from scripts.matrix.feature import Draft
 from scripts.matrix.stage import IREE_ENV
-from scripts.matrix.toolchains import PINNED, Toolchain
+from scripts.run import environments
+from scripts.run.environments import PACKAGES, Declared
 
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+!]*")
 _URL = re.compile(r"(https?|file)://\S+\.whl(#\S*)?")
@@ -64,7 +65,7 @@ def _read(
             except TreeError as error:
                 problems.append(f"{where}.{project}: {error}")
     for given, value in (entry.get("packages") or {}).items():
-        package = env_files.package(given)
+        package = environments.package_name(given)
         if any(package in PACKAGES[project] for project in PACKAGES if project in entry):
             problems.append(f"{where}.packages.{given}: is set by another key of the entry too")
         packages[package] = _source(f"{where}.packages.{given}", str(value), root, problems)
@@ -99,15 +100,15 @@ def changeable(declared: Declared, env: str) -> set[str]:
     IREE's packages are changed in IREE's environment alone. In others they link programs and read weights,
     which all toolchains share.
     """
-    pins = {env_files.package(requirement) for requirement in declared.requirements}
+    pins = {environments.package_name(requirement) for requirement in declared.requirements}
     return pins if env == IREE_ENV else pins - set(PACKAGES["iree"])
 
 
 def _changed(packages: Collection[str], envs: Iterable[str], root: Path) -> dict[str, set[str]]:
     """Which of the packages each environment pins, for those that pin any."""
-    files = {env: root / env_files.FOLDER / f"{env}.yaml" for env in envs}
+    files = {env: root / environments.ENV_FOLDER / f"{env}.yaml" for env in envs}
     own = {
-        env: changeable(env_files.declared(file), env) & set(packages)
+        env: changeable(environments.declared(file), env) & set(packages)
         for env, file in files.items()
         if file.is_file()  # else it is reported with the entry that names it
     }

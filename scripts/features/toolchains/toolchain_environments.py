@@ -19,10 +19,10 @@ from scripts.core import atomic, exits, process
 from scripts.features.toolchains import build_trees
 from scripts.features.toolchains.declared import changeable
 from scripts.iree.backends import OLDEST, release_of
-from scripts.matrix import env_files, toolchains
-from scripts.matrix.env_files import COMPILER, PACKAGES, Declared
-from scripts.matrix.toolchains import Toolchain
-from scripts.run import environments, installing, locks
+from scripts.matrix import cell
+from scripts.matrix.cell import Toolchain
+from scripts.run import environments, installing
+from scripts.run.environments import COMPILER, PACKAGES, Declared
 
 BUILDS = "vmfbench-builds.pth"
 """The file in an environment with the Python folders of local builds."""
@@ -73,7 +73,7 @@ def requirements(declared: Declared, changed: Definition) -> list[str]:
     return [
         _requirement(name, changed.packages[name]) if name in changed.packages else requirement
         for requirement in declared.requirements
-        if (name := env_files.package(requirement)) not in built
+        if (name := environments.package_name(requirement)) not in built
     ]
 
 
@@ -89,11 +89,11 @@ def digest(env_file: Path, changed: Definition) -> str:
     It does not depend on pins of the packages that the toolchain replaces. Wheels and local builds count
     with the sizes and times of their files. Raises TreeError.
     """
-    declared = env_files.declared(env_file)
+    declared = environments.declared(env_file)
     own = {*changed.packages, *changed.parts()}
-    lock = locks.lock_file(env_file)
-    held = locks.versions(lock) if lock.is_file() else []
-    kept = [line for line in held if env_files.package(line) not in own]
+    lock = environments.lock_file(env_file)
+    held = environments.locked_versions(lock) if lock.is_file() else []
+    kept = [line for line in held if environments.package_name(line) not in own]
     wheels = [Path(source) for source in changed.packages.values() if source.endswith(".whl")]
     files = [
         (str(wheel), stat.st_size, stat.st_mtime_ns)
@@ -124,10 +124,10 @@ class Environments(environments.Environments):
 
     def definition(self, env: str) -> Definition | None:
         """What a toolchain changes in an environment; None for one of envs/."""
-        name = toolchains.of(env)
-        if name == toolchains.PINNED:
+        name = cell.toolchain_of(env)
+        if name == cell.PINNED:
             return None
-        return Definition.of(self._selected[name], toolchains.base(env))
+        return Definition.of(self._selected[name], cell.without_toolchain(env))
 
     def option(self, env: str) -> str:
         """The option of scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""
@@ -140,7 +140,7 @@ class Environments(environments.Environments):
         if changed is None:
             return environments.pins_digest(env)
         if env not in self._digests:
-            file = environments.env_file(toolchains.base(env))
+            file = environments.env_file(cell.without_toolchain(env))
             self._digests[env] = digest(file, changed)
         return self._digests[env]
 
@@ -149,7 +149,7 @@ class Environments(environments.Environments):
 
         Runs in other folders share `.venvs/`, and may define a toolchain of the same name differently.
         """
-        if toolchains.of(env) == toolchains.PINNED:
+        if cell.toolchain_of(env) == cell.PINNED:
             return super().is_gone(env)
         prefix = Path(environments.prefix(env))
         return environments.whole(prefix) != self.pins_digest(env)
@@ -168,15 +168,15 @@ class Environments(environments.Environments):
     def pins(self, env: str) -> dict[str, str]:
         """Package to version, for every exact pin of an environment. A wheel has the version in its name, and
         a package that a local build replaces has none."""
-        pins = environments.pins(toolchains.base(env))
+        pins = environments.pins(cell.without_toolchain(env))
         changed = self.definition(env)
         if changed is None:
             return pins
         built = {name for project in changed.builds for name in PACKAGES[project]}
         return {
-            name: version_of(changed.packages.get(env_files.package(name), pinned))
+            name: version_of(changed.packages.get(environments.package_name(name), pinned))
             for name, pinned in pins.items()
-            if env_files.package(name) not in built
+            if environments.package_name(name) not in built
         }
 
 
@@ -191,11 +191,11 @@ def install(prefix: Path, env_file: Path, changed: Definition, made_of: str) -> 
 
     Raises LockError and TreeError. Exits if the installer fails or a local build cannot be used.
     """
-    declared = env_files.declared(env_file)
+    declared = environments.declared(env_file)
     lock = prefix.with_name(f"{prefix.name}.lock")
     links = [word for link in changed.find_links for word in ("--find-links", link)]
-    before = locks.lock_file(env_file)
-    python = installing.make_empty(prefix, locks.pythons(before, declared.python))
+    before = environments.lock_file(env_file)
+    python = installing.make_empty(prefix, environments.lock_pythons(before, declared.python))
     head = f"# Of the definition {made_of}, for Python {python}.\n"
     if not lock.is_file() or not lock.read_text("utf-8").startswith(head):
         resolved = installing.resolve(
@@ -245,4 +245,4 @@ def _check_import(prefix: Path, name: str, binding: str) -> None:
 
 @functools.cache
 def _declared(env: str) -> Declared:
-    return env_files.declared(environments.env_file(env))
+    return environments.declared(environments.env_file(env))

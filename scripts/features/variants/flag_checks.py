@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from scripts.core import atomic
-from scripts.iree import tools, tuning_spec
+from scripts.core import atomic, process
+from scripts.iree import added_flags, tools
 from scripts.iree.backends import renamed
-from scripts.matrix import stages, threads
+from scripts.matrix import cell, stages
 from scripts.matrix.entries import Target
 from scripts.matrix.matrix import Matrix
 from scripts.run import environments
@@ -31,7 +30,7 @@ def problems(matrix: Matrix) -> list[str]:
     targets = list(matrix.targets.values())
     lines: dict[str, None] = {}
     for key, flags in (listed for target in targets for listed in _listed(target)):
-        if (path := tuning_spec.named(flags)) and not path.is_file():
+        if (path := added_flags.named_spec(flags)) and not path.is_file():
             lines[f"{key}: the tuning spec {path} does not exist"] = None
     for env in dict.fromkeys(target.env for target in targets):
         if compiler := tools.compiler_of(Path(environments.prefix(env))):
@@ -44,7 +43,7 @@ def problems(matrix: Matrix) -> list[str]:
 
 def _listed(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield each list of flags of a target, with the key of the configuration that has it."""
-    where = f"targets.{threads.shared(target.name)}"
+    where = f"targets.{cell.without_threads(target.name)}"
     yield f"{where}.flags", target.flags
     for override in target.overrides:
         if override.flags:
@@ -74,9 +73,7 @@ def _known(env: str, compiler: Path) -> tuple[list[str], str]:
         if before.get("of") == identity:
             return before["flags"], before["release"]
     release = tools.release(compiler)
-    done = subprocess.run(
-        [compiler, "--help-hidden"], capture_output=True, text=True, errors="replace", check=False
-    )
+    done = process.captured([compiler, "--help-hidden"])
     if done.returncode != 0:
         return [], release
     flags = sorted({*_FLAG.findall(done.stdout)})

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from scripts.core.machine import cpu_name, physical_cores
-from scripts.iree import tuning_spec
+from scripts.iree import added_flags
 from scripts.matrix import plugins, reading
 from scripts.matrix.entries import Choice, Model, Target
-from scripts.matrix.env_files import COMPILER
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.stage import IREE_ENV
 from scripts.run import environments
+from scripts.run.environments import COMPILER
 
 AUTO = "auto"
 """The value of a target's key `tuned`: use the kept results in FOLDER."""
@@ -80,12 +80,12 @@ def spec_path(model: str, target: str, text: str, folder: Path = FOLDER) -> Path
 
 def spec_flags(model: str, target: str, text: str, folder: Path = FOLDER) -> tuple[str, ...]:
     """Return the flags of iree-compile for a tuning spec; () for ""."""
-    return (f"{tuning_spec.FLAG}={spec_path(model, target, text, folder)}",) if text else ()
+    return (f"{added_flags.SPEC_FLAG}={spec_path(model, target, text, folder)}",) if text else ()
 
 
 def spec_problem(flags: Iterable[str]) -> str:
     """Return why the tuning spec that flags name cannot be used; "" if it can, or if they name none."""
-    path = tuning_spec.named(flags)
+    path = added_flags.named_spec(flags)
     if path is None:
         return ""
     if not path.is_file():

@@ -15,22 +15,19 @@ from scripts.core import atomic
 from scripts.features.variants import candidates, kept_results, remedy_job, tables, tuned_matrix
 from scripts.features.variants.candidates import AnyWay, Search
 from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
-from scripts.iree import tuning_spec
+from scripts.iree import added_flags
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import reading, threads
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix import reading
+from scripts.matrix.cell import Cell, Kind, thread_numbers
 from scripts.matrix.entries import Target
-from scripts.matrix.env_files import COMPILER
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Attempt, Variant
-from scripts.run import fingerprint, recorded
-from scripts.run.aggregation import digest_of
-from scripts.run.groups import Groups
-from scripts.run.makers import Maker
-from scripts.run.options import compile_options
-from scripts.run.plan import Plan
-from scripts.run.recorded import Recorded
+from scripts.run import fingerprint
+from scripts.run.environments import COMPILER
+from scripts.run.fingerprint import Recorded
+from scripts.run.params import Groups, compile_options
+from scripts.run.plan import Maker, Plan, digest_of
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 
@@ -158,7 +155,7 @@ class ModuleMaker(Maker):
     def specs(self, cell: Cell) -> list[str]:
         """The user's tuning spec that the flags of a cell name, as an input: its text is not in the flags. The names of
         those that tuning has found have their CRC-32."""
-        path = tuning_spec.named(self._target(cell).flags)
+        path = added_flags.named_spec(self._target(cell).flags)
         return [str(path)] if path and not path.is_relative_to(kept_results.FOLDER) else []
 
     def due(
@@ -213,7 +210,7 @@ def _status(stage: Stage, cell: Cell) -> str:
 def _recorded(stage: Stage, cell: Cell) -> Recorded | None:
     """What is recorded of a stage of a cell; None if there is nothing that can be read."""
     try:
-        return recorded.outcome_of(_status(stage, cell))
+        return fingerprint.recorded_outcome(_status(stage, cell))
     except ValueError:
         return None
 
@@ -260,7 +257,7 @@ class VariantsPlan:
     def specs(self, cell: Cell) -> list[str]:
         """The tuning specs that the target's own flags name, as inputs (see ModuleMaker.specs)."""
         candidates = tuned_matrix.candidates(self._matrix, cell.model, cell.target)
-        named = (tuning_spec.named(candidate.flags) for candidate in candidates)
+        named = (added_flags.named_spec(candidate.flags) for candidate in candidates)
         return list(dict.fromkeys(str(path) for path in named if path))
 
     def search(self, cell: Cell) -> str:
@@ -276,7 +273,7 @@ class VariantsPlan:
             settings.budget_s,
             settings.keep,
             specs,
-            tuning_spec.FLAG if specs else "",
+            added_flags.SPEC_FLAG if specs else "",
         )
         return candidates.to_text(search)
 
@@ -284,7 +281,7 @@ class VariantsPlan:
         """Every file that the aggregation of tuned models reads. Raises ConfigError for several numbers of threads: a
         module is tuned for one."""
         matrix = self._matrix
-        if listed := threads.numbers(matrix.measure):
+        if listed := thread_numbers(matrix.measure):
             raise reading.ConfigError(
                 f"measure.threads is the list {[*listed]}, but results/tuned.csv needs a single number, for example: "
                 f"--config measure='{{threads: {listed[-1]}}}'"

@@ -12,21 +12,20 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, digest
+from scripts.core import atomic
 from scripts.features.variants import candidates
 from scripts.features.variants.candidates import TriedWay, step
 from scripts.matrix.ways import Attempt
 from scripts.supervise import outcome, supervise
-from scripts.supervise.caplog import CappedLog
-from scripts.supervise.job import Interrupted, Job
+from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
+from scripts.supervise.watch import CappedLog
 
 TRIES = "tries"
 """Folder of the attempts, in that of the job."""
@@ -87,12 +86,12 @@ def run(job: Job, compile_status: Path, attempts: Sequence[Attempt], pins: str) 
     that of all attempts together. `pins` names the environment of the command. Raises what
     supervise.run raises.
     """
-    owner = os.getppid() if job.owner is None else job.owner
-    if os.getppid() != owner:
-        raise Interrupted(f"{job.stage} {job.cell}: process {owner} that asked for it is gone")
     job = dataclasses.replace(
-        job, owner=owner, fingerprint=fingerprint(job.fingerprint, attempts), upstream=[*job.upstream, compile_status]
-    )  # fmt: skip
+        job,
+        owner=job.required_parent(),
+        fingerprint=fingerprint(job.fingerprint, attempts),
+        upstream=[*job.upstream, compile_status],
+    )
     outcome.begin(job.status_path, job.due)
     failed = outcome.read_or_damaged(compile_status)
     started = time.monotonic()
@@ -142,7 +141,7 @@ def _job_of(job: Job, attempt: Attempt, pins: str, timeout_s: float) -> Job:
     command = [str(moved.get(word, word)) for word in job.command]
     command += ["--program", attempt.program, *attempt.options]
     program = Path(attempt.program)
-    content = str(digest.of(program)) if program.is_file() else ""
+    content = str(atomic.digest_of(program)) if program.is_file() else ""
     counter = job.due.rpartition("+")[2] if "+" in job.due else ""
     key = json.dumps([code_of(job.fingerprint), pins, command, content, counter])
     due = hashlib.sha256(key.encode()).hexdigest()[:12]
@@ -184,7 +183,7 @@ def _log(job: Job, failed: Outcome, tried: Sequence[Tried]) -> None:
 
 def _place(
     job: Job, attempts: Sequence[Attempt], tried: Sequence[Tried], works: Tried | None
-) -> dict[str, digest.Digest]:
+) -> dict[str, atomic.Digest]:
     """Write the artifacts of the whole: those of the attempt that works, or empty files, and
     the report, which also names the frontends of all attempts. Returns their digests."""
     *others, report = job.artifacts
@@ -207,4 +206,4 @@ def _place(
             "compile": atomic.read_json(folder / report.name),
         }
     atomic.write_json(report, values)
-    return {path.name: digest.of(path) for path in job.artifacts}
+    return {path.name: atomic.digest_of(path) for path in job.artifacts}

@@ -9,14 +9,13 @@ from scripts.features.variants import tables
 from scripts.features.variants.candidates import Candidate
 from scripts.features.variants.tables import FlagSet, FlagSetTable
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, stages, training
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix import cell, stages
+from scripts.matrix.cell import PINNED, Cell, Kind
 from scripts.matrix.choices import BASES_OF
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix, baseline_cell, devices_of
 from scripts.matrix.stage import Stage
-from scripts.matrix.toolchains import PINNED
 from scripts.matrix.ways import Variant
 
 TUNED, AS_CONFIGURED = "tuned", "default"
@@ -115,7 +114,7 @@ def frontends(matrix: Matrix, model: Model) -> dict[str, Frontend]:
         name: frontend
         for name, frontend in matrix.frontends.items()
         if frontend.toolchain == PINNED
-        and frontend.test == training.EVAL
+        and frontend.test == cell.EVAL
         and model.source in frontend.sources
         and not cell.is_dynamic(name)
     }

@@ -13,11 +13,11 @@ from scripts.features.variants.search import report
 from scripts.features.variants.search.report import Line, Report
 from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.matrix import stages
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.cell import PINNED, Cell, Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import REPORT
-from scripts.matrix.toolchains import PINNED
-from scripts.records import record, speedups, stage_files, versions
+from scripts.records import record, speedups, stage_files
+from scripts.records.record import VERSIONS_OF_EVERY_RECORD, iree_versions
 from scripts.supervise import outcome
 from scripts.timing import ratios
 
@@ -59,7 +59,7 @@ def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report
     )
     values = stage_files.read_if_whole(root, stages.STAGES["tune"], row.to(Kind.TUNING), REPORT)
     searched = report.read(values) if values else None
-    common["versions"] = dict.fromkeys(versions.OF_EVERY_RECORD) | common["versions"]
+    common["versions"] = dict.fromkeys(VERSIONS_OF_EVERY_RECORD) | common["versions"]
     if chosen := _chosen(row, searched):
         spec = kept_results.spec_flags(model.name, row.target, chosen.spec)
         target = replace(target, opt_level=chosen.opt_level, flags=(*chosen.flags, *spec))
@@ -68,7 +68,7 @@ def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report
         record.add_export(root, matrix, common, exported, matrix.frontends[chosen.frontend])
     of_row = {"test": "eval", "tuned": None, "toolchain": PINNED}
     common["experiment"] |= of_row | record.of_target(row, target)
-    common["versions"] |= versions.iree(root, matrix, target.env, common["versions"]["iree"])
+    common["versions"] |= iree_versions(root, matrix, target.env, common["versions"]["iree"])
     return common, searched
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import enum
 import math
-import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.core import temporary
 from scripts.features.compare import remeasuring
 from scripts.features.compare.bisection.trial import DISPATCHES, PASSES, Trial
 from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import VERIFY, WRONG_RESULT
-from scripts.supervise import in_turns
+from scripts.supervise import members
+from scripts.supervise.diagnose import failure_signature
 from scripts.supervise.members import Member
-from scripts.supervise.same_failure import signature
 from scripts.timing import ratios
 from scripts.timing.ratios import Interval
 from scripts.timing.turns import Rule
@@ -121,7 +121,7 @@ def _failure(trial: Trial) -> Hashable:
     """What failures must have in common to be the same: status, stage, reason, and the message without names and
     numbers. None without a failure."""
     ended = trial.outcome
-    failure = ended.status, ended.stage, ended.reason, signature(ended.detail)
+    failure = ended.status, ended.stage, ended.reason, failure_signature(ended.detail)
     return None if trial.is_ok else failure
 
 
@@ -169,10 +169,10 @@ def _timed(trial: Trial, ends: Sequence[Trial], base: str, rule: Rule) -> tuple[
 
     A module that cannot be timed ends the command, because the verification has just run it. Raises NotMeasured.
     """
-    with tempfile.TemporaryDirectory(prefix="slower-") as logs:
-        timing = in_turns.take([_member(each, Path(logs)) for each in (trial, *ends)], rule)
-    remeasuring.check(timing)
-    if why := in_turns.unfit(timing):
+    with temporary.folder("slower") as logs:
+        timing = members.time_in_turns([_member(each, logs) for each in (trial, *ends)], rule)
+    remeasuring.check_timing(timing)
+    if why := members.unfit_control(timing):
         print(f"    in turns: {why}", flush=True)
     own, *others = (timing.members[each.version].values_ms for each in (trial, *ends))
     trial.report["latency_ms"] = math.exp(ratios.log_mean(own))

@@ -13,7 +13,7 @@ from typing import Any
 from packaging.version import Version
 
 from scripts.core import atomic
-from scripts.features.compare import pass_changes
+from scripts.features.compare import code_changes
 from scripts.features.compare.bisection.trial import DISPATCHES, PASSES, Subject, Trial
 from scripts.features.reproduce import bundling, issue
 from scripts.features.reproduce.case import COMPILE, Case
@@ -176,7 +176,7 @@ def _passes(result: Result) -> str:
         times = [_compilation(result.subject, trial) for trial in (before, after)]
     except NoProfile as error:
         return f"There is no comparison of passes: {error}."
-    changes = pass_changes.between(result.subject.case.cell, *times)
+    changes = code_changes.pass_changes_between(result.subject.case.cell, *times)
     rows = [
         (each.name, f"{each.before_s:.2f}", f"{each.after_s:.2f}", f"{each.share:+.1%}")
         for each in changes[: MOST + 1]

@@ -23,8 +23,8 @@ from scripts.features.compare.outcome_changes import Ending
 from scripts.features.compare.pairs import Record, changed, options_of, toolchain_of, versions_of
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import INTEGER, NUMBER, Field
-from scripts.records.provenance import pairs
 from scripts.records.results_file import cell_of
+from scripts.records.results_table import options_as_text
 from scripts.timing import ratios
 from scripts.timing.ratios import Difference, Interval
 
@@ -270,8 +270,8 @@ def _conditions(entry: Entry, record: Record) -> tuple[str, ...]:
         f"{run['threads']} threads" if run["threads"] else "",
         f"{experiment['dtype']}, batch size {experiment['batch_size']}",
         "" if experiment["precision"] == "none" else experiment["precision"],
-        pairs(model["options"]),
-        pairs(dict(sorted((experiment.get("optimizer") or {}).items()))),
+        options_as_text(model["options"]),
+        options_as_text(dict(sorted((experiment.get("optimizer") or {}).items()))),
     )
 
 

@@ -1,29 +1,97 @@
-"""results/history/: every aggregate once, compressed.
+"""results/history/: every aggregate once, compressed; and a branch of a repository with these files in its top folder, so that what
+others have measured is there for comparisons.
 
 `<id>.jsonl.zst` has the records, as the aggregation wrote them. `<id>.json` says when, where and with what they were
 made. The id is the SHA-256 of the records (16 hex digits), so an aggregate with the same content is kept once, and
-the histories of two folders are merged by copying their files into one. `<id>.passes.zst` has the time of iree-compile by pass.
+the histories of two folders are merged by copying their files into one. `<id>.passes.zst` has the time of iree-compile by pass, where
+`snakemake compile_time` had measured it when the run was kept.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from scripts.core import atomic, checkout, machine, private
-from scripts.features.compare.history import passes
-from scripts.features.compare.history.passes import Compilation
+from scripts.core import atomic, checkout, machine, private, temporary
 from scripts.features.compare.pairs import toolchain_of, versions_of
+from scripts.matrix import stages
+from scripts.matrix.cell import Kind
+from scripts.matrix.stage import STATUS
+from scripts.records.results_file import BadRecords, cell_of
+from scripts.supervise import outcome
+
+ALL_PASSES = "all passes"
+
+
+class Compilation(msgspec.Struct, frozen=True):
+    """A compilation of a program on one thread. `iree`: the version. `seconds`: by pass; ALL is the compiler itself."""
+
+    iree: str | None
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class KeptCompilation:
+    """A compilation, and the first run that has it."""
+
+    entry: Entry
+    compilation: Compilation
+
+
+def compilations_of_rows(
+    records: Iterable[Mapping[str, Any]], root: Path
+) -> dict[str, Compilation]:
+    """The compilations of the programs of some rows, by cell. `root`: the folder of their results/.
+
+    Those that were measured before the program of the row was compiled are of another program or compiler, and left out.
+    """
+    profiled, compiled = stages.STAGES.get("profile_compile"), stages.STAGES["compile"]
+    by_cell: dict[str, Compilation] = {}
+    for record in records:
+        if profiled is None or record["experiment"]["runtime"] != "iree":
+            continue
+        cell = cell_of(record)
+        module = cell.to(Kind.MODULE)
+        file = root / profiled.path(module.to(Kind.IREE_DUMP), "compile.json")
+        status = root / compiled.path(module, STATUS)
+        if not file.is_file() or not file.stat().st_size or not status.is_file():
+            continue
+        if file.stat().st_mtime_ns < status.stat().st_mtime_ns:
+            continue
+        measured = atomic.read_json(file)
+        if measured["program"]["status"] == outcome.OK:
+            seconds = {ALL_PASSES: round(measured["total_s"], 4)}
+            seconds |= {each["name"]: each["s"] for each in measured["passes"]}
+            by_cell[str(cell)] = Compilation(record["versions"]["iree"], seconds)
+    return by_cell
+
+
+def read_compilations(
+    kept: Iterable[Kept], selects: Callable[[str], bool]
+) -> dict[str, list[KeptCompilation]]:
+    """The compilations of the selected cells, the oldest first; what several runs have counts once. Raises Damaged."""
+    by_cell: dict[str, list[KeptCompilation]] = {}
+    for run in kept:
+        for cell, compilation in run.compilations().items():
+            if selects(cell):
+                known = by_cell.setdefault(cell, [])
+                if not known or known[-1].compilation != compilation:
+                    known.append(KeptCompilation(run.entry, compilation))
+    return by_cell
+
 
 FOLDER = Path("results/history")
 LEVEL = 10
@@ -152,7 +220,7 @@ def keep(records: Path, kind: str) -> None:
         text = records.read_bytes()
         name = id_of(text)
         about = folder / f"{name}.json"
-        if times := passes.of_rows(_decoded(text), records.absolute().parent.parent):
+        if times := compilations_of_rows(_decoded(text), records.absolute().parent.parent):
             packed = zstandard.compress(msgspec.json.encode(times), LEVEL)
             atomic.write_bytes(folder / f"{name}{PASSES}", packed)
         if about.exists():
@@ -190,7 +258,7 @@ def _described(
         kind,
         round(time.time(), 3),
         (min(started), max(started)) if started else None,
-        commit(checkout.ROOT),
+        "" if checkout.INSTALLED else commit(checkout.ROOT),
         Machine(private.machine_id(), machine.cpu_name(), machine.physical_cores()),
         {
             toolchain: {package: sorted(known) for package, known in sorted(packages.items())}
@@ -242,3 +310,96 @@ def _decoded(text: bytes) -> Iterator[dict[str, Any]]:
 def id_of(text: bytes) -> str:
     """Return the id of records, given as lines of JSON."""
     return hashlib.sha256(text).hexdigest()[:16]
+
+
+ATTEMPTS = 5
+"""Pushes that are tried: another job may push to the branch at the same time."""
+AUTHOR = ("-c", "user.name=vmfbench", "-c", "user.email=vmfbench@localhost")
+
+
+def git(*words: str, **variables: str) -> bytes:
+    """The output of git in the working folder, with these environment variables. Raises BadRecords."""
+    try:
+        done = subprocess.run(
+            ["git", *words], capture_output=True, timeout=60, env=os.environ | variables
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BadRecords(f"git cannot be run: {error}") from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip() or "it found nothing"
+        raise BadRecords(f"git {' '.join(words)}: {said}")
+    return done.stdout
+
+
+def extract(commit: str, folder: Path) -> None:
+    """Write the files of a commit or branch to a folder. Raises BadRecords."""
+    with tarfile.open(fileobj=io.BytesIO(git("archive", commit))) as archive:
+        archive.extractall(folder, filter="data")
+
+
+def publish(history: Path, name: str) -> str:
+    """Add the files of a history to a branch of a remote repository, and say what was done.
+
+    `name`: `REMOTE/BRANCH`. The branch is made if there is none. It keeps the files that it has; an entry that both have is of the
+    commits of both. The working folder, its index and its branches stay as they are. Raises BadRecords.
+    """
+    remote, _, branch = name.partition("/")
+    if not branch:
+        raise BadRecords(f"--publish {name}: expected REMOTE/BRANCH, such as origin/{name}")
+    files = [path for path in sorted(history.glob("*")) if path.is_file()]
+    if not files:
+        raise BadRecords(f"{history}: no run is kept, so there is nothing to publish")
+    refused = BadRecords("")
+    for _ in range(ATTEMPTS):
+        tip = git("ls-remote", remote, f"refs/heads/{branch}").decode().partition("\t")[0]
+        if tip:
+            git("fetch", "--quiet", "--no-tags", remote, f"refs/heads/{branch}")
+        commit, added = _commit(files, tip)
+        if not added:
+            return f"{name} has these runs already"
+        try:
+            git("push", "--quiet", remote, f"{commit}:refs/heads/{branch}")
+        except BadRecords as error:
+            refused = error
+        else:
+            return f"{added} files were added to {name}"
+    raise refused
+
+
+def _commit(files: list[Path], tip: str) -> tuple[str, int]:
+    """A commit on `tip` ("": the first one) with these files too, and how many of them are new or differ."""
+    with temporary.folder("history") as scratch:
+        folder, added = scratch / "files", 0
+        folder.mkdir()
+        if tip:
+            extract(tip, folder)
+        for path in files:
+            added += _add_entry(path, folder / path.name)
+        if not added:
+            return tip, 0
+        index = {"GIT_INDEX_FILE": str(scratch / "index")}
+        where = f"--git-dir={Path(git('rev-parse', '--absolute-git-dir').decode().strip())}"
+        git(where, f"--work-tree={folder}", "add", "--all", "--force", ".", **index)
+        tree = git("write-tree", **index).decode().strip()
+        parent = ("-p", tip) if tip else ()
+        words = (*AUTHOR, "commit-tree", tree, *parent, "-m", f"{added} files of runs")
+        return git(*words).decode().strip(), added
+
+
+def _add_entry(path: Path, place: Path) -> bool:
+    """Copy a file of a history to another one, unless that has the same. An entry of both gets the commits of both."""
+    if not place.is_file():
+        shutil.copyfile(path, place)
+        return True
+    if path.suffix != ".json":
+        # Records are named by their content; times of passes may have been measured again.
+        is_new = path.name.endswith(PASSES) and path.read_bytes() != place.read_bytes()
+        if is_new:
+            shutil.copyfile(path, place)
+        return is_new
+    ours, theirs = (msgspec.json.decode(each.read_bytes(), type=Entry) for each in (path, place))
+    lacking = [commit for commit in ours.commits if commit not in theirs.commits]
+    if lacking:
+        merged = msgspec.structs.replace(theirs, commits=[*theirs.commits, *lacking])
+        atomic.write_json(place, msgspec.to_builtins(merged))
+    return bool(lacking)

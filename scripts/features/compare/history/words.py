@@ -1,24 +1,18 @@
-"""A history as text: its runs, series with bars, and findings; and series as a plot."""
+"""A history as text: its runs, series with bars, and findings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from scripts.features.compare.history.changes import LEAST
-from scripts.features.compare.history.passes import ALL, KeptCompilation
 from scripts.features.compare.history.series import LATENCY, Point, Series, Step, when
-from scripts.features.compare.history.store import Entry
-from scripts.records import plotting, wording
+from scripts.features.compare.history.store import ALL_PASSES, Entry, KeptCompilation
+from scripts.records import wording
 from scripts.records.screen import plain_table
 from scripts.timing.ratios import Interval
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 BAR = 24
 """Characters of the longest bar."""
@@ -27,10 +21,6 @@ LARGE = 0.05
 COMPILATIONS = 6
 EIGHTHS = " ▏▎▍▌▋▊▉"
 NO_CHANGE = "no change was found"
-WIDTH = 8.0
-"""Inches of a plot."""
-PANELS = 24
-"""Series of a plot, those with findings first."""
 
 
 def runs(entries: Sequence[Entry]) -> RenderableType:
@@ -81,10 +71,10 @@ def passes(cell: str, kept: Sequence[KeptCompilation]) -> RenderableType:
         table.add_column(name, justify="right")
     shown = [each.compilation.seconds for each in kept[-COMPILATIONS:]]
     names = dict.fromkeys(name for seconds in shown for name in seconds)
-    large = [n for n in names if any(s.get(n, 0.0) >= LARGE * s[ALL] for s in shown)]
+    large = [n for n in names if any(s.get(n, 0.0) >= LARGE * s[ALL_PASSES] for s in shown)]
     for name in large:
         table.add_row(name, *(f"{seconds.get(name, 0.0):.2f}" for seconds in shown))
-    others = (2 * s[ALL] - sum(s.get(name, 0.0) for name in large) for s in shown)
+    others = (2 * s[ALL_PASSES] - sum(s.get(name, 0.0) for name in large) for s in shown)
     table.add_row("(others)", *(f"{seconds:.2f}" for seconds in others))
     return table
 
@@ -146,39 +136,3 @@ def interval(interval: Interval) -> str:
     if interval.low == interval.high:
         return f"× {interval.ratio:.4g}"
     return f"× {interval.ratio:.3f} ({interval.low:.3f} to {interval.high:.3f})"
-
-
-def figure(shown: Sequence[Series], column: str) -> Figure:
-    """Return a figure with a panel per series, with intervals and changes."""
-    chosen = sorted(shown, key=lambda series: not series.has_finding)[:PANELS]
-    drawing = plotting.figure(WIDTH, 0.4 + 1.9 * max(1, len(chosen)))
-    panels = drawing.subplots(max(1, len(chosen)), 1, squeeze=False)[:, 0]
-    if not chosen:
-        return plotting.nothing(panels[0], "no series")
-    for axes, series in zip(panels, chosen, strict=True):
-        _panel(axes, series, column)
-    return drawing
-
-
-def _panel(axes: Axes, series: Series, column: str) -> None:
-    points, values = series.points, series.values
-    ends = [point.ends or (value, value) for point, value in zip(points, values, strict=True)]
-    errors = [
-        [max(0.0, value - low) for value, (low, _) in zip(values, ends, strict=True)],
-        [max(0.0, high - value) for value, (_, high) in zip(values, ends, strict=True)],
-    ]
-    style = {"marker": "o", "markersize": 3.5, "color": plotting.color(2), "elinewidth": 0.8}
-    axes.errorbar(range(len(points)), values, yerr=errors, **style)
-    for step in series.steps:
-        axes.axvline(step.index - 0.5, color=plotting.color(5), linestyle="--")
-        place = (step.index - 0.5, 1.0)
-        text = f" × {step.ratio.ratio:.3g}"
-        axes.annotate(text, place, xycoords=("data", "axes fraction"), va="top")
-    if series.drift:
-        text = f"drift × {series.drift.ratio.ratio:.3g}"
-        axes.annotate(text, (0.02, 0.95), xycoords="axes fraction", va="top")
-    axes.set_title(series.title, fontsize=8, loc="left")
-    axes.set_ylabel("times as fast" if series.anchor else column, fontsize=8)
-    step_width = max(1, len(points) // 8)
-    labels = [f"{point.entry.short}\n{when(point.at)}" for point in points[::step_width]]
-    axes.set_xticks(range(0, len(points), step_width), labels, fontsize=7)

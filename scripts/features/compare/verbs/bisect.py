@@ -8,15 +8,13 @@ to --bad.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.core import exits
-from scripts.features.compare.bisection import candidates, question, result, trial
-from scripts.features.compare.bisection.candidates import Candidate, NoCandidates
+from scripts.core import exits, temporary
+from scripts.features.compare.bisection import question, result, trial
 from scripts.features.compare.bisection.result import Result
-from scripts.features.compare.bisection.trial import Subject, Trial
+from scripts.features.compare.bisection.trial import Candidate, NoCandidates, Subject, Trial
 from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import NoCase
 from scripts.features.reproduce.issue import ISSUE
@@ -32,16 +30,16 @@ def main() -> None:
             args.results, args.cell, args.timeout, wanted.runs, wanted.compilations, wanted.account
         )
         releases = (
-            candidates.of_wheels(args.wheels, args.good, args.bad, wanted.runs)
+            trial.releases_of_wheels(args.wheels, args.good, args.bad, wanted.runs)
             if args.wheels
-            else candidates.of_index(args.good, args.bad, args.pre)
+            else trial.releases_of_index(args.good, args.bad, args.pre)
         )
         print(
             f"{len(releases)} releases: {', '.join(release.version for release in releases)}",
             flush=True,
         )
-        with tempfile.TemporaryDirectory(prefix="bisect-") as folder:
-            answer = bisect(subject, releases, args.question, Path(folder).absolute())
+        with temporary.folder("bisect") as folder:
+            answer = bisect(subject, releases, args.question, folder)
             out = (args.out or args.results / "bisect") / subject.case.name
             result.write(answer, out, args.results / "bundles" / subject.case.name)
     except (NoCandidates, NoCase, BadRecords, NotMeasured) as error:

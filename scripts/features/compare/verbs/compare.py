@@ -12,16 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from scripts.core import checkout, exits
-from scripts.features.compare import (
-    baseline_run,
-    code_changes,
-    formats,
-    pairs,
-    pass_changes,
-    recompiling,
-    remeasuring,
-    replays,
-)
+from scripts.features.compare import baseline_run, code_changes, formats, pairs, remeasuring
 from scripts.features.compare.comparing import Comparison, Settings, compare
 from scripts.features.compare.history import store
 from scripts.features.compare.latencies import Estimate
@@ -115,7 +106,7 @@ def _arguments() -> argparse.Namespace:
         "compile all cells again, both programs in turns, and compare the CPU time of iree-compile"
     )
     option("--recompile", action="store_true", help=again)
-    why = "what differs in the code of each cell, and what each dispatch adds to its latency (snakemake code profile)"
+    why = f"what differs in the code of each cell, and what each dispatch adds to its latency ({checkout.run_command('code profile')})"
     option("--why", action="store_true", help=why)
     seconds = f"of turns for a cell that is timed or compiled again (default: {Rule.budget_s:g})"
     option("--budget", type=float, default=Rule.budget_s, metavar="SECONDS", help=seconds)
@@ -164,16 +155,18 @@ def _compare(
     """Compare pairs of rows by what they say and, as asked, by their code and by what is measured now."""
     folders = _folders(args)
     compiled = [pair for pair in chosen if args.why and code_changes.has_code(pair)]
-    codes = [code_changes.of_pair(pair, folders) for pair in compiled]
-    passes = [change for pair in chosen for change in pass_changes.of_pair(pair, folders)]
+    codes = [code_changes.code_change(pair, folders) for pair in compiled]
+    passes = [
+        change for pair in chosen for change in code_changes.pass_changes_of_pair(pair, folders)
+    ]
     by_rows = compare(chosen, *names, thresholds, None, codes, passes)
     again: dict[str, Estimate] = {}
     recompiled: dict[str, Estimate] = {}
     if args.remeasure:
         again = _again(args, by_rows.measurable, chosen, _timed_again)
-        codes = [code_changes.of_pair(pair, folders, again.get(pair.cell)) for pair in compiled]
+        codes = [code_changes.code_change(pair, folders, again.get(pair.cell)) for pair in compiled]
     if args.recompile or args.remeasure:
-        every = [pair.cell for pair in chosen if recompiling.is_compiled(pair)]
+        every = [pair.cell for pair in chosen if remeasuring.is_compiled(pair)]
         cells = every if args.recompile else by_rows.recompilable
         recompiled = _again(args, cells, chosen, _compiled_again)
     if not (again or recompiled or (codes and args.remeasure)):
@@ -186,7 +179,7 @@ def _compare(
     if not cells:
         return compared
     by_cell = {code.cell: code for code in codes}
-    alone = _again(args, cells, chosen, lambda _, pair: replays.measure(by_cell[pair.cell], pair, folders))  # fmt: skip
+    alone = _again(args, cells, chosen, lambda _, pair: remeasuring.replay_executables(by_cell[pair.cell], pair, folders))  # fmt: skip
     codes = [replace(code, replays=alone.get(code.cell, ())) for code in codes]
     return compare(chosen, *names, thresholds, again, codes, passes, recompiled)
 
@@ -213,8 +206,10 @@ def _timed_again(args: argparse.Namespace, pair: Pair) -> Estimate:
     # More seconds are more generations: only these narrow an interval.
     generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
     rule = Rule(budget_s=args.budget, generations=generations, until_decided=args.until_decided)
-    return remeasuring.measure(pair, _folders(args), rule)
+    return remeasuring.time_again(pair, _folders(args), rule)
 
 
 def _compiled_again(args: argparse.Namespace, pair: Pair) -> Estimate:
-    return recompiling.measure(pair, _folders(args), recompiling.rounds(pair, args.budget))
+    return remeasuring.compile_again(
+        pair, _folders(args), remeasuring.compile_rounds(pair, args.budget)
+    )

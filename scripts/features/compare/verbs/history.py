@@ -16,13 +16,13 @@ from typing import Any
 
 import msgspec
 
-from scripts.core import exits
+from scripts.core import checkout, exits
 from scripts.core.console import Console
-from scripts.features.compare.history import branch, passes, series, store, words
+from scripts.features.compare.history import series, store, words
 from scripts.features.compare.history.series import LATENCY, NoSuchValue, Series, Step
 from scripts.features.compare.history.store import Damaged, Kept
 from scripts.matrix import cell
-from scripts.records import fields, plotting
+from scripts.records import fields
 from scripts.records.columns import COLUMNS
 from scripts.records.results_file import BadRecords, cell_of
 
@@ -38,7 +38,7 @@ def main() -> None:
         return
     if args.publish:
         try:
-            print(branch.publish(folder, args.publish))
+            print(store.publish(folder, args.publish))
         except (BadRecords, msgspec.MsgspecError) as error:
             exits.fail(str(error))
         return
@@ -47,7 +47,7 @@ def main() -> None:
         print(f"note: {problem}", file=sys.stderr)
     if not kept:
         exits.fail(
-            f"{folder}: no run is kept; `snakemake --cores <n> results/{args.kind}.csv` adds its results"
+            f"{folder}: no run is kept; `{checkout.run_command(f'results/{args.kind}.csv')}` adds its results"
         )
     try:
         if args.sql:
@@ -57,7 +57,7 @@ def main() -> None:
         selects = functools.partial(cell.selects, args.cell)
         outcomes, values = series.read(kept, [column], selects)
         of_compiler = args.value in OF_COMPILER and args.cell
-        compilations = passes.read(kept, selects) if of_compiler else {}
+        compilations = store.read_compilations(kept, selects) if of_compiler else {}
     except (Damaged, NoSuchValue) as error:
         exits.fail(str(error))
     if args.cell and not outcomes:
@@ -75,8 +75,6 @@ def main() -> None:
             ],
         }
         print(json.dumps(whole, indent=2, allow_nan=False))
-    elif args.plot:
-        plotting.save(functools.partial(words.figure, all_series, args.value), args.plot)
     else:
         show(kept, all_series, ended, args.value, whole=bool(args.cell))
         for name, of_cell in compilations.items():
@@ -98,7 +96,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="print series and findings as JSON")
-    how.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the series (and FILE.png)")
     how.add_argument("--sql", metavar="QUERY", help="print the answer of DuckDB as CSV")
     again = "say that the rows of the folder are also those of the present commit, at which a run had nothing to do"
     how.add_argument("--keep", action="store_true", help=again)

@@ -14,18 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core.options import option
-from scripts.features.operators.batch import artifacts
+from scripts.core.commands import option
+from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.batch.host import Host
 from scripts.features.operators.problems.problem import Problem, read_problems
 from scripts.run import fingerprint
-from scripts.supervise import outcome, outcomes, supervise
-from scripts.supervise.caplog import CappedLog
+from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
-from scripts.supervise.outcome import Damage, Outcome
-from scripts.supervise.outcomes import Line, cell_of
+from scripts.supervise.outcome import Damage, Outcome, ProblemEnd, problem_of_cell
 from scripts.supervise.supervise import Ran
-from scripts.supervise.watch import Ended
+from scripts.supervise.watch import CappedLog, Ended
 
 PASSED_ON = ("files", "module", "function", "shortest")
 """Values of a result that later stages use, besides the folder of the problem. A task changes with
@@ -71,7 +69,7 @@ class Options:
 
 Known = Mapping[str, Mapping[str, Any]]
 """What is known of the problems to handle, by name: their results of the stages before."""
-Do = Callable[[Job, Known, Batch], tuple[list[Line], list[Ended]]]
+Do = Callable[[Job, Known, Batch], tuple[list[ProblemEnd], list[Ended]]]
 """Handles the problems that are known. Returns a line for each, and how its processes ended."""
 
 
@@ -98,16 +96,16 @@ def work(batch: Batch, do: Do) -> supervise.Work:
     return run
 
 
-def write(job: Job, scratch: Path, log: CappedLog, lines: Sequence[Line]) -> None:
+def write(job: Job, scratch: Path, log: CappedLog, lines: Sequence[ProblemEnd]) -> None:
     """Write the outcomes of a batch, the only artifact of its job, and their number by status."""
     (artifact,) = job.artifacts
-    outcomes.write(scratch / artifact.name, lines)
+    outcome.write_problem_ends(scratch / artifact.name, lines)
     counts = Counter(line.outcome.status for line in lines)
     shown = ", ".join(f"{count} {status}" for status, count in counts.items())
     log.note(f"# problems: {shown or 'none'}")
 
 
-def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[Ended]]:
+def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[ProblemEnd], list[Ended]]:
     """Handle problems by the command of a job, which is that of a worker (see worker.py). The worker writes the files
     of a problem into the folder of the job, in a folder with the name of the problem."""
     folder = job.status_path.parent
@@ -117,25 +115,27 @@ def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[Line], list[E
         for p in batch.problems
         if p.name in known
     }
-    lines: list[Line] = []
+    lines: list[ProblemEnd] = []
 
-    def again(line: Line) -> bool:
+    def again(line: ProblemEnd) -> bool:
         files = line.result.get("files") if line.outcome.status == outcome.OK else None
-        return batch.again(line.outcome) or bool(artifacts.difference(folder / line.problem, files))
+        return batch.again(line.outcome) or bool(
+            batch_worker.files_difference(folder / line.problem, files)
+        )
 
     return lines, Host(job, folder, lines.append, again).run(tasks)
 
 
-def _sorted_out(job: Job, batch: Batch) -> tuple[dict[str, dict[str, Any]], list[Line]]:
+def _sorted_out(job: Job, batch: Batch) -> tuple[dict[str, dict[str, Any]], list[ProblemEnd]]:
     """Return what the problems to handle know of the stages before, by name; and skipped problems."""
-    read = {stage: outcomes.read(path) for stage, path in batch.before.items()}
+    read = {stage: outcome.read_problem_ends(path) for stage, path in batch.before.items()}
     known: dict[str, dict[str, Any]] = {}
-    skipped: list[Line] = []
+    skipped: list[ProblemEnd] = []
     for problem in batch.problems:
         lines = {stage: lines_of_stage[problem.name] for stage, lines_of_stage in read.items()}
         failed = next((x.outcome for x in lines.values() if x.outcome.status != outcome.OK), None)
         if failed:
-            skipped.append(Line(problem.name, skipped_by(job, problem.name, failed)))
+            skipped.append(ProblemEnd(problem.name, skipped_by(job, problem.name, failed)))
             continue
         known[problem.name] = {
             stage: {key: line.result[key] for key in PASSED_ON if key in line.result}
@@ -150,7 +150,7 @@ def skipped_by(job: Job, name: str, above: Outcome) -> Outcome:
     return Outcome(
         status=outcome.SKIPPED,
         stage=job.stage,
-        cell=cell_of(job, name),
+        cell=problem_of_cell(job, name),
         reason=above.reason,
         detail=above.detail,
         blocked_by=above.blocked_by or f"{above.stage} {above.cell}",
@@ -163,7 +163,7 @@ def _damage(known: Known, batch: Batch) -> Damage | None:
     """Return the first damaged file that an earlier stage made for a problem, or None."""
     for results in known.values():
         for stage, result in results.items():
-            if what := artifacts.difference(Path(result["folder"]), result.get("files")):
+            if what := batch_worker.files_difference(Path(result["folder"]), result.get("files")):
                 status = batch.before[stage].with_name(outcome.STATUS)
                 return Damage(status, f"{what}; the next run makes it again")
     return None

@@ -4,7 +4,7 @@
     class Options(batch_worker.Options):
         seed: int
 
-    batch_worker.serve(options.parse(Options), handle, load)
+    batch_worker.serve(commands.parse_options(Options), handle, load)
 
 `handle(payload, facts)` is like the body of a stage's script: if its task fails, it raises an exception or calls
 exits.fail. Its output goes to the log of the task. The values that it stores in `facts` are the result of the task. The
@@ -15,18 +15,20 @@ With --serve, it times the calls of programs that `load` loads (timing/worker.py
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, channel, exits
-from scripts.core.options import option
+from scripts.core import atomic, commands, exits
+from scripts.core.atomic import Digest
+from scripts.core.commands import option
 from scripts.supervise import journal
 from scripts.timing import worker as timing_worker
 
@@ -56,9 +58,9 @@ def serve(args: Options, handle: Handle, load: Load | None = None) -> None:
     if args.tasks is None or args.journal is None:
         exits.fail("give --tasks and --journal, or --serve")
     tasks = atomic.read_json(args.tasks)
-    channel.working()
+    commands.report_working()
     for task in tasks:
-        channel.next_one()
+        commands.report_next()
         _mark(task["id"])
         journal.append(args.journal, {"begin": task["id"]})
         start = time.monotonic()
@@ -87,3 +89,29 @@ def _mark(task: str) -> None:
     sys.stderr.flush()
     # One write, which a pipe keeps whole (pipe(7), PIPE_BUF).
     os.write(1, MARK + task.encode() + b"\n")
+
+
+LIST = "files.json"
+
+
+def record_files(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Write the list of the files in a folder, and return it."""
+    files = {name: dataclasses.asdict(atomic.digest_of(folder / name)) for name in names}
+    atomic.write_json(folder / LIST, files)
+    return files
+
+
+def files_difference(folder: Path, files: Mapping[str, Mapping[str, Any]] | None) -> str:
+    """Return how the files of a folder differ from those that were listed; "" if they do not, or if
+    none were listed."""
+    if not files:
+        return ""
+    try:
+        if atomic.read_json(folder / LIST) != files:
+            return f"{folder / LIST} lists other files than the ones that were made"
+    except (OSError, ValueError) as error:
+        return str(error)
+    for name, recorded in files.items():
+        if what := atomic.difference_from(folder / name, Digest(**recorded)):
+            return f"{folder / name} is damaged: {what}"
+    return ""

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from scripts.core import atomic, digest, machine
-from scripts.core.digest import Digest
+from scripts.core import atomic, machine
+from scripts.core.atomic import Digest
 from scripts.supervise import outcome
 
 FORMAT = 2
@@ -84,11 +84,13 @@ class Cache:
         valid only for the code that it failed under. A failure at a limit is valid only for that
         limit. `limits`: the present limits by status."""
         try:
-            stored = digest.unsealed(atomic.read_json(self._entry(known_by)))
+            stored = atomic.unsealed(atomic.read_json(self._entry(known_by)))
             entry = msgspec.convert(stored, Entry)
             if entry.status == outcome.OK:
                 module = self.module(entry.module)
-                return entry if entry.made and not digest.difference(module, entry.made) else None
+                return (
+                    entry if entry.made and not atomic.difference_from(module, entry.made) else None
+                )
         except (OSError, ValueError):
             return None
         moved = entry.status in limits and limits[entry.status] != entry.limit
@@ -97,13 +99,13 @@ class Cache:
     def put(self, known_by: str, entry: Entry) -> None:
         """Store the result of a program, unless it has another cause (a full disk, a signal)."""
         if entry.reason not in outcome.PASSING:
-            atomic.write_json(self._entry(known_by), digest.sealed(dataclasses.asdict(entry)))
+            atomic.write_json(self._entry(known_by), atomic.sealed(dataclasses.asdict(entry)))
 
     def put_module(self, vmfb: Path) -> tuple[str, Digest]:
         """Move a module into the cache; return the digest of its content, its size and checksum."""
         with vmfb.open("rb") as file:
             name = hashlib.file_digest(file, "sha256").hexdigest()
-        recorded = digest.of(vmfb)
+        recorded = atomic.digest_of(vmfb)
         atomic.move(vmfb, self.module(name))
         return name, recorded
 

@@ -21,12 +21,11 @@ import msgspec
 
 from scripts.core import atomic
 from scripts.features.operators.batch.batch_worker import MARK
-from scripts.supervise import journal, outcomes, supervise
-from scripts.supervise.caplog import LINE_BYTES, CappedLog
+from scripts.supervise import journal, outcome, supervise
 from scripts.supervise.diagnose import Diagnosis, diagnose
 from scripts.supervise.job import CannotStart, Job
-from scripts.supervise.outcomes import Line, cell_of
-from scripts.supervise.watch import Ended, Watch
+from scripts.supervise.outcome import ProblemEnd, problem_of_cell
+from scripts.supervise.watch import LINE_BYTES, CappedLog, Ended, Watch
 
 FRUITLESS = 2
 """No worker is started after this many successive workers have ended before they began a task."""
@@ -40,8 +39,8 @@ class Host:
         self,
         job: Job,
         work: Path,
-        done: Callable[[Line], None],
-        again: Callable[[Line], bool] = lambda _: False,
+        done: Callable[[ProblemEnd], None],
+        again: Callable[[ProblemEnd], bool] = lambda _: False,
     ) -> None:
         """`job`: the job of a worker: its command (to which the options of worker.add_arguments are added), its limits
         (`timeout_s` is the limit of each task) and the common values of the outcomes. `work`: the folder of the
@@ -62,7 +61,9 @@ class Host:
         parent has died, and OSError if `work` cannot be written. The tasks that have ended are in the journal.
         """
         for name, payload in tasks.items():
-            text = json.dumps([cell_of(self._job, name), payload], sort_keys=True, allow_nan=False)
+            text = json.dumps(
+                [problem_of_cell(self._job, name), payload], sort_keys=True, allow_nan=False
+            )
             task = hashlib.sha256(text.encode()).hexdigest()[:16]
             self._names[task], self._payloads[task] = name, payload
         left = self._not_kept()
@@ -93,7 +94,7 @@ class Host:
         kept = {}
         for task in ends.keys() & self._names.keys():
             line = self._line(ends[task])
-            if outcomes.stands(line.outcome, self._job) and not self._again(line):
+            if outcome.still_stands(line.outcome, self._job) and not self._again(line):
                 kept[task] = line
         stays = [end for task, end in ends.items() if task in kept or task not in self._names]
         self._journal.begin(self._job.fingerprint, stays)
@@ -127,7 +128,7 @@ class Host:
         self._journal.add(end)
         self._done(self._line(end))
 
-    def _line(self, end: _End) -> Line:
+    def _line(self, end: _End) -> ProblemEnd:
         """Return the outcome and the result of a task."""
         job, said = self._job_of(end.end), end.verdict
         if said is None and end.code:
@@ -138,7 +139,7 @@ class Host:
         ended = dataclasses.replace(supervise.record(job, said), fingerprint=end.under)
         if end.verdict:
             ended = dataclasses.replace(ended, limit=end.limit)
-        return Line(self._names[end.end], ended, end.seconds, end.result)
+        return ProblemEnd(self._names[end.end], ended, end.seconds, end.result)
 
     def _job_of(self, task: str) -> Job:
         """Return the job of a single task; its command repeats the task. The log of a task that was
@@ -146,7 +147,7 @@ class Host:
         own = self._log_of(task)
         return dataclasses.replace(
             self._job,
-            cell=cell_of(self._job, self._names[task]),
+            cell=problem_of_cell(self._job, self._names[task]),
             command=self._command(self._tasks_of(task), Path("/dev/stdout")),
             log_path=own if own.is_file() else self._log,
             artifacts=(),
@@ -236,7 +237,7 @@ class _Journal:
 
 
 class _TaskLogs:
-    """One capped log per task (see caplog.CappedLog), separated by the marks that a worker prints.
+    """One capped log per task (see watch.CappedLog), separated by the marks that a worker prints.
     The log `own` gets the output between tasks. If a task begins again, its log begins again."""
 
     def __init__(self, folder: Path, own: Path) -> None:

@@ -19,16 +19,14 @@ from typing import Any
 
 from scripts.features.operators.batch import batch_stage
 from scripts.features.operators.batch.batch_stage import Batch
-from scripts.supervise import outcome, outcomes, supervise
-from scripts.supervise.caplog import CappedLog
+from scripts.supervise import outcome, supervise
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.group import MEMBERS, TWIN, Given, log_name
 from scripts.supervise.job import Job
 from scripts.supervise.members import Member, Process, Workers, worker_command
-from scripts.supervise.outcome import Outcome
-from scripts.supervise.outcomes import Line, cell_of
+from scripts.supervise.outcome import Outcome, ProblemEnd, problem_of_cell
 from scripts.supervise.supervise import Ran
-from scripts.supervise.watch import Ended, Watch
+from scripts.supervise.watch import CappedLog, Ended, Watch
 from scripts.timing import ratios
 from scripts.timing.group_timing import GroupTiming, part_of
 from scripts.timing.turns import Group, MemberEnded, Rule
@@ -49,7 +47,7 @@ def work(given: Given, batch: Batch) -> supervise.Work:
     return run
 
 
-def member_outcome(line: Line, member: str) -> Outcome:
+def member_outcome(line: ProblemEnd, member: str) -> Outcome:
     """The outcome of a member from the line of a problem."""
     ended = line.outcome
     timed = line.result.get("timing", {}).get("members", {}).get(member)
@@ -69,7 +67,7 @@ class _Problem:
     outcome of the first one."""
 
     name: str
-    lines: Mapping[str, Line]
+    lines: Mapping[str, ProblemEnd]
     above: Outcome
 
     @property
@@ -97,7 +95,7 @@ class _Work:
         if damaged := outcome.first_damage(whole):
             return Ran(Ended(0, 0.0, 0.0), damage=damaged)
         problems = self._problems(ends, files)
-        lines = outcomes.read_if_whole(self._folder / TIMED)
+        lines = outcome.read_problem_ends_if_whole(self._folder / TIMED)
         left = [p for p in problems if p.lines and not self._stands(lines.get(p.name), p)]
         try:
             ended = self._time(left, lines, scratch) if left else Ended(0, 0.0, 0.0)
@@ -106,14 +104,14 @@ class _Work:
         for problem in problems:
             if not problem.lines:
                 skipped = batch_stage.skipped_by(self._job, problem.name, problem.above)
-                lines[problem.name] = Line(problem.name, skipped)
+                lines[problem.name] = ProblemEnd(problem.name, skipped)
         in_order = [lines[problem.name] for problem in problems]
         batch_stage.write(self._job, scratch, self._log, in_order)
         return Ran(ended, supervise.digests(self._job, scratch))
 
     def _problems(self, ends: Mapping[str, Outcome], files: Mapping[str, str]) -> list[_Problem]:
         """`ends`, `files`: the outcome of the verification of each member, and the file with those of its problems."""
-        read = {member: outcomes.read_if_whole(path) for member, path in files.items()}
+        read = {member: outcome.read_problem_ends_if_whole(path) for member, path in files.items()}
         problems = []
         for problem in self._batch.problems:
             said = {member: lines.get(problem.name) for member, lines in read.items()}
@@ -122,16 +120,16 @@ class _Work:
             problems.append(_Problem(problem.name, ok, first.outcome if first else ends[member]))
         return problems
 
-    def _stands(self, line: Line | None, problem: _Problem) -> bool:
+    def _stands(self, line: ProblemEnd | None, problem: _Problem) -> bool:
         """Whether the timing of an earlier run is kept."""
         timing = line.result.get("timing") if line else None
         if not line or not timing or timing["rule"] != self._rule_text:
             return False
         is_same = problem.verified.items() <= timing["verified"].items()
         again = self._batch.again(line.outcome)
-        return is_same and outcomes.stands(line.outcome, self._job) and not again
+        return is_same and outcome.still_stands(line.outcome, self._job) and not again
 
-    def _time(self, left: Sequence[_Problem], lines: dict[str, Line], scratch: Path) -> Ended:
+    def _time(self, left: Sequence[_Problem], lines: dict[str, ProblemEnd], scratch: Path) -> Ended:
         """Time some problems, and add their lines to those of earlier runs."""
         watch = Watch(self._job, self._job.owner or os.getppid(), scratch, self._log)
         with watch.stop_requests():
@@ -139,11 +137,11 @@ class _Work:
             for at in range(0, len(left), TOGETHER):
                 for line in self._time_together(left[at : at + TOGETHER], watch):
                     lines[line.problem] = line
-                outcomes.write(self._folder / TIMED, lines.values())
+                outcome.write_problem_ends(self._folder / TIMED, lines.values())
             seconds = time.monotonic() - begun
         return Ended(0, seconds, round(self._peak_mb, 1), startup_s=0.0)
 
-    def _time_together(self, problems: Sequence[_Problem], watch: Watch) -> Iterator[Line]:
+    def _time_together(self, problems: Sequence[_Problem], watch: Watch) -> Iterator[ProblemEnd]:
         every = {member: line for problem in problems for member, line in problem.lines.items()}
         commands = {member: self._command(member, line) for member, line in every.items()}
         pools = _Pools(self._job, watch, commands)
@@ -196,14 +194,14 @@ class _Work:
         members = [*programs, control + TWIN]
         return _Turns(Group(members, start, self._rule, lambda _: False, said), control)
 
-    def _command(self, member: str, line: Line) -> Member:
+    def _command(self, member: str, line: ProblemEnd) -> Member:
         folder = Path(self._given.members[member])
         measured = {"command": "", "python": line.result["python"]}
         command = worker_command(outcome.read(folder / outcome.STATUS).command, measured)
         log = self._folder / MEMBERS / log_name(member)
         return Member(member, tuple(command), log, member in self._given.forked)
 
-    def _line(self, problem: _Problem, timed: _Turns, empty_ms: Mapping[str, float]) -> Line:
+    def _line(self, problem: _Problem, timed: _Turns, empty_ms: Mapping[str, float]) -> ProblemEnd:
         group = timed.group
         others = group.load.others()
         anchor = self._given.anchor if self._given.anchor in problem.lines else ""
@@ -223,9 +221,11 @@ class _Work:
         first = next(
             (Diagnosis(member.status, member.reason, member.detail) for member in failed), None
         )
-        job = replace(self._job, cell=cell_of(self._job, problem.name))
+        job = replace(self._job, cell=problem_of_cell(self._job, problem.name))
         result = {"timing": asdict(timing), "empty_ms": {m: empty_ms.get(m) for m in problem.lines}}
-        return Line(problem.name, supervise.record(job, first), round(timed.seconds, 3), result)
+        return ProblemEnd(
+            problem.name, supervise.record(job, first), round(timed.seconds, 3), result
+        )
 
 
 @dataclass
@@ -289,6 +289,10 @@ class _Loaded:
             if self.is_new:
                 self.process.wait_ready()
         self.ask({LOAD: self.program}, self.limit_s)
+
+    def first_call(self) -> dict[str, Any]:
+        with self._ended():
+            return self.process.first_call()
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         with self._ended():

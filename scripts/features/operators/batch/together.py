@@ -28,12 +28,10 @@ from scripts.features.operators.batch.cache import Cache, Entry
 from scripts.iree import added_flags
 from scripts.iree.backends import unused_plugins
 from scripts.supervise import outcome, supervise
-from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis, diagnose
 from scripts.supervise.job import Job
-from scripts.supervise.outcome import Outcome
-from scripts.supervise.outcomes import Line, cell_of
-from scripts.supervise.watch import Ended, Watch
+from scripts.supervise.outcome import Outcome, ProblemEnd, problem_of_cell
+from scripts.supervise.watch import CappedLog, Ended, Watch
 
 TOGETHER = 32
 """Maximum number of programs per module. With 64, the time per program is hardly lower, and a failure
@@ -108,7 +106,7 @@ class Compilation:
         self._modules, self._work = folder / "modules", folder / "work"
         self._vmfb = self._work / "module.vmfb"
 
-    def run(self, programs: Sequence[Program], done: Callable[[Line], None]) -> list[Ended]:
+    def run(self, programs: Sequence[Program], done: Callable[[ProblemEnd], None]) -> list[Ended]:
         """Compile the programs that are not in the cache, and call `done` with the end of each, in
         the order in which they end. Return how each process of the compiler ended.
 
@@ -244,7 +242,7 @@ class Compilation:
         else:
             queue.next_are(group[: count // 2], group[count // 2 :])
 
-    def _line(self, program: Program, entry: Entry, cached: bool) -> Line:
+    def _line(self, program: Program, entry: Entry, cached: bool) -> ProblemEnd:
         """Return the end of a program from an entry, and write the program's log."""
         entry = entry.of_file(program.path)
         program.log.parent.mkdir(parents=True, exist_ok=True)
@@ -258,7 +256,7 @@ class Compilation:
             module = self._cache.place(entry.module, self._modules)
             result |= {"module": str(module), "function": entry.function}
             result["vmfb_bytes"] = module.stat().st_size
-        return Line(program.name, self._outcome(program, entry), entry.seconds, result)
+        return ProblemEnd(program.name, self._outcome(program, entry), entry.seconds, result)
 
     def _outcome(self, program: Program, entry: Entry) -> Outcome:
         alone = self._command(
@@ -267,7 +265,7 @@ class Compilation:
         return Outcome(
             status=entry.status,
             stage=self.job.stage,
-            cell=cell_of(self.job, program.name),
+            cell=problem_of_cell(self.job, program.name),
             reason=entry.reason,
             detail=entry.detail,
             log=str(program.log),

@@ -19,7 +19,7 @@ from scripts.core import tensors
 from scripts.features.operators.calls import call_inputs as make_inputs
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems import scores
-from scripts.torch_model import convert
+from scripts.torch_model import convert, errors
 from scripts.verify import codes, torch_same
 from scripts.verify.verify import Expected, verify
 
@@ -86,7 +86,7 @@ def observe(call: Call, inputs: Sequence[torch.Tensor]) -> Expected:
         except RuntimeError as error:
             # Kernels that lack a dtype raise a plain RuntimeError with this text.
             if isinstance(error, NotImplementedError) or "expected scalar type" in str(error):
-                raise NotCallable(f"no-kernel: {str(error).splitlines()[0]}") from error
+                raise NotCallable(f"no-kernel: {errors.first_line(error)}") from error
             raise
         types = _types(outputs)
         eager = [convert.to_numpy(tensor) for tensor in outputs]

@@ -12,7 +12,7 @@ from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.scores import Result, Scores
 from scripts.features.operators.report.table import Problem, Row, Table
 from scripts.records.results_table import Column
-from scripts.supervise import same_failure
+from scripts.supervise.diagnose import failure_signature, readable_detail
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _best(rows: Sequence[Row], correct: Callable[[Row], bool]) -> Result:
 
 
 Key = tuple[str, str, str, str, str]
-"""Fault, stage, status, reason and signature (same_failure.py)."""
+"""Fault, stage, status, reason and signature (diagnose.failure_signature)."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Fix:
     @property
     def detail(self) -> str:
         """The detail of the first row."""
-        return same_failure.readable(self.first.detail)
+        return readable_detail(self.first.detail)
 
     @functools.cached_property
     def columns(self) -> list[Column]:
@@ -179,7 +179,7 @@ def fixes(table: Table) -> list[Fix]:
     reasons = defaultdict[tuple[str, Column], set[Key]](set)
     for row in table.rows:
         if row.is_failure:
-            key = row.fault, row.stage, row.status, row.reason, same_failure.signature(row.detail)
+            key = row.fault, row.stage, row.status, row.reason, failure_signature(row.detail)
             groups[key].append(row)
             for model in row.problem.calls:
                 reasons[model, row.column].add(key)

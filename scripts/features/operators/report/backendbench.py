@@ -16,13 +16,13 @@ from typing import Any
 
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.scores import Result, Scores
-from scripts.features.operators.report import records_file
-from scripts.features.operators.report.records_file import OperatorRecord
+from scripts.features.operators.report import table
+from scripts.features.operators.report.table import OperatorRecord
 from scripts.features.report.formats import Export
 from scripts.records.results_file import BadRecords
 
-RESULTS = records_file.JSONL
-read = records_file.read
+RESULTS = table.JSONL
+read = table.read_records
 
 Test = dict[str, Any]
 
@@ -41,7 +41,7 @@ def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
     for record in export.records:
         dataset = record.data["dataset"]
         if dataset is None or dataset["included_in_benchmark"]:
-            columns.setdefault(records_file.column(record.data).label, []).append(record)
+            columns.setdefault(table.column(record.data).label, []).append(record)
     ran = {name: rows for name, rows in columns.items() if any(map(_has_run, rows))}
     if left := [name for name in columns if name not in ran]:
         export.note(f"left out, nothing was run: {', '.join(left)}")
@@ -207,7 +207,7 @@ def _overall(name: str, scores: Scores, performance: Sequence[Test]) -> str:
         [
             "# BackendBench Run Summary\n",
             "## Command",
-            f"```bash\n{records_file.COMMAND}  # {name}\n```\n",
+            f"```bash\n{table.COMMAND}  # {name}\n```\n",
             "## Results\n",
             "| Metric | Value |",
             "|--------|-------|",

@@ -5,17 +5,24 @@ The same records give the same page, byte for byte.
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from scripts.features.operators.problems.scores import Scores
 from scripts.features.operators.report import analysis, faults
-from scripts.features.operators.report.analysis import Fix, ModelTime, Rate, Rates
+from scripts.features.operators.report.analysis import Fix, ModelTime, Rate, Rates, Scored
 from scripts.features.operators.report.table import Row, Table
 from scripts.records import markdown, wording
 from scripts.records.markdown import code, text
-from scripts.supervise import same_failure
+from scripts.records.screen import plain_table
+from scripts.supervise.diagnose import failure_signature, readable_detail
 
 MOST = 100
 """Lines of a table of failures; operators.csv has all."""
@@ -183,35 +190,28 @@ def _rate(rate: Rate) -> str:
 
 
 def _blocked(table: Table) -> Iterator[str]:
+    """Yield, for each target, the problems that pass on none of its lowering paths, with the reasons; those with the most calls first."""
     for target in table.targets:
-        if shown := blocked(table, target, MOST):
-            yield f"### {text(target)}\n\n{shown}"
-
-
-def blocked(table: Table, target: str, most: int) -> str:
-    """Return the table of the problems that pass on no lowering path of a target, with the reasons. Those with the most
-    calls are first. If there are more than `most`, a note says how many. "" if there are none."""
-    problems = table.by_problem(table.paths_of(target))
-    failing = [rows for rows in problems if not any(map(table.passes, rows))]
-    failing.sort(key=lambda rows: (-rows[0].problem.count, rows[0].problem.op))
-    if not failing:
-        return ""
-    head = ["operator", "arguments", "calls", "fault", "why"]
-    shown = markdown.table(head, map(_blocked_row, failing[:most]), right=[2])
-    return shown + _more(len(failing), most, "problems")
+        problems = table.by_problem(table.paths_of(target))
+        failing = [rows for rows in problems if not any(map(table.passes, rows))]
+        failing.sort(key=lambda rows: (-rows[0].problem.count, rows[0].problem.op))
+        if failing:
+            head = ["operator", "arguments", "calls", "fault", "why"]
+            shown = markdown.table(head, map(_blocked_row, failing[:MOST]), right=[2])
+            yield f"### {text(target)}\n\n{shown}{_more(len(failing), MOST, 'problems')}"
 
 
 def _blocked_row(rows: Sequence[Row]) -> list[str]:
     problem = rows[0].problem
     failures: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
-        kind = row.fault, row.reason, same_failure.signature(row.detail)
+        kind = row.fault, row.reason, failure_signature(row.detail)
         failures.setdefault(kind, []).append(row)
     whys = []
     for same in failures.values():  # by some paths, which share a reason
         names = text(", ".join(row.column.name for row in same))
         why = "" if len(failures) == 1 else f"{names}: "
-        if detail := same_failure.readable(same[0].detail):
+        if detail := readable_detail(same[0].detail):
             why += f"{text(same[0].reason)}: {code(detail, DETAIL_CHARS)}"
         whys.append(why)
     faults = ", ".join(dict.fromkeys(row.fault or row.status for row in rows))
@@ -279,3 +279,67 @@ def _measured_with(table: Table) -> str:
         lines += [f"{kind}: {name}: {'; '.join(shown)}" for name, shown in entries.items()]
     lines += [f"measured {provenance.when}"] if provenance.when else []
     return "".join(f"- {text(line)}\n" for line in lines)
+
+
+SHOWN_FIXES = 5
+"""Failures on the screen; results/operators.md has all."""
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Pass rates and scores by lowering path, and the failures that concern the most calls."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(title(self.table), style="bold")
+        yield Text("; ".join(self.table.provenance.where), style="dim")
+        yield Text()
+        yield self._paths()
+        if fixes := analysis.fixes(self.table):
+            yield Text()
+            yield Text("What to fix first", style="bold")
+            yield Text()
+            width = max(options.max_width, 40) - 2
+            for fix in fixes[:SHOWN_FIXES]:
+                yield Text(_counted(fix))
+                detail = textwrap.shorten(fix.detail, width, placeholder=" …")
+                yield Text(f"  {detail}", style="dim")
+
+    def _paths(self) -> RichTable:
+        """Return pass rates and BackendBench's scores, by lowering path and for the best path."""
+        scored = {
+            scored_column.label: scored_column for scored_column in analysis.scored(self.table)
+        }
+        shown = plain_table()
+        shown.add_column("")
+        for name in ("pass", "correctness", "performance", "perf@1"):
+            shown.add_column(name, justify="right")
+        for target in self.table.targets:
+            target_rates = analysis.rates(self.table, target)
+            labels = [column.label for column in target_rates.columns]
+            rates = [*target_rates.all.by_column]
+            if len(labels) > 1:
+                labels.append(analysis.best_path(target))
+                rates.append(target_rates.all.best)
+            for label, rate in zip(labels, rates, strict=True):
+                passed = f"{rate.passed:,} of {rate.of:,}"
+                shown.add_row(label, passed, *_score_cells(scored.pop(label, None)))
+        for label, scored_column in scored.items():
+            shown.add_row(label, "", *_score_cells(scored_column))
+        return shown
+
+
+def _score_cells(scored: Scored | None) -> list[str]:
+    if scored is None or scored.theirs is None:
+        return [wording.NOT_IN_MATRIX] * 3
+    scores = scored.theirs
+    return [f"{scores.correctness:.1%}", f"{scores.performance:.3f}", f"{scores.perf_at_p:.1%}"]
+
+
+def _counted(fix: Fix) -> str:
+    """Return `iree-codegen: 1,200 calls, 3 problems of aten.foo and 1 more operator`."""
+    count, others = len(fix.problems), len(fix.operators) - 1
+    more = f" and {others} more operator{'s' * (others > 1)}" if others else ""
+    problems = f"{count} problem{'s' * (count > 1)} of {fix.operators[0]}{more}"
+    return f"{fix.first.fault}: {fix.calls:,} calls, {problems}"

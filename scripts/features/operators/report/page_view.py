@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.features.operators.report import analysis, page, records_file
-from scripts.features.operators.report.table import Table
+from scripts.core import checkout
+from scripts.features.operators.report import analysis, page
+from scripts.features.operators.report.table import JSONL, Table
 from scripts.features.report.web.page_source import AGAIN, Source, View
 from scripts.records import row_set, wording
 
@@ -15,7 +16,7 @@ MOST_FIXES = 300
 
 def operators(source: Source) -> dict[str, Any] | None:
     """Return the pass rates of operators by target, and their failures by cause."""
-    path = source.root / records_file.JSONL
+    path = source.root / JSONL
     if not path.is_file():
         return None
     table = Table(row_set.Stored(path))
@@ -66,5 +67,5 @@ def _fix(fix: analysis.Fix) -> dict[str, Any]:
 
 
 VIEWS = (
-    View("operators", "Operators", operators, f"No operators were run. Run them, {AGAIN}snakemake --cores 8 results/operators.csv"),
+    View("operators", "Operators", operators, f"No operators were run. Run them, {AGAIN}{checkout.run_command('results/operators.csv')}"),
 )  # fmt: skip

@@ -20,19 +20,19 @@ from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.report import faults
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
-from scripts.matrix import plugins, stages, training
-from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.env_files import COMPILER
+from scripts.matrix import plugins, stages
+from scripts.matrix.cell import EVAL, Cell, Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
 from scripts.matrix.stages import STAGES
-from scripts.records import latency_section, speedups, stage_files, versions
 from scripts.records import record as of_model
+from scripts.records import speedups, stage_files
 from scripts.records.fields import names
-from scripts.run import fingerprint, unmeasured
-from scripts.supervise import outcome, outcomes
-from scripts.supervise.outcome import Outcome
-from scripts.supervise.outcomes import Line
+from scripts.records.record import add_versions, pinned_versions
+from scripts.run import fingerprint, outputs
+from scripts.run.environments import COMPILER
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome, ProblemEnd
 from scripts.timing.group_timing import GroupTiming
 from scripts.verify import codes
 
@@ -65,9 +65,9 @@ class Row:
     tool: str
     versions: Mapping[str, str | None]
     code: str
-    ends: Sequence[tuple[Stage, Mapping[str, Line]]]
+    ends: Sequence[tuple[Stage, Mapping[str, ProblemEnd]]]
     group: str = ""
-    timed: Mapping[str, Line] = field(default_factory=dict)
+    timed: Mapping[str, ProblemEnd] = field(default_factory=dict)
 
 
 def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]) -> list[Record]:
@@ -75,7 +75,7 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
     listed = [problem.name for problem in problems]
 
     @functools.cache
-    def ends(stage: str, cell: Cell) -> Mapping[str, Line]:
+    def ends(stage: str, cell: Cell) -> Mapping[str, ProblemEnd]:
         return ended_in(root, STAGES[stage], cell, listed)
 
     rows: dict[str, Row] = {}
@@ -97,7 +97,7 @@ def of_batch(root: Path, matrix: Matrix, batch: str, problems: Sequence[Problem]
     return records
 
 
-def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Line]]]) -> Row:
+def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, ProblemEnd]]]) -> Row:
     operators = part(matrix)
     pinned: Record = {"versions": {}}
     if cell.kind is Kind.BATCH_IREE:
@@ -107,7 +107,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Li
             "exporter": frontend.exporter,
             "exporter_options": frontend.options,
         }
-        pinned["versions"]["iree"] = versions.pins(matrix, IREE_ENV).get(COMPILER)
+        pinned["versions"]["iree"] = pinned_versions(matrix, IREE_ENV).get(COMPILER)
         tool, env, baseline = frontend.exporter, frontend.env, None
         declared = plugins.exporter(tool).versions
     else:
@@ -118,7 +118,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Li
         }
         tool, env = baseline.runtime, baseline.env
         declared = plugins.runtime(tool).versions
-    versions.add(pinned, versions.pins(matrix, env), declared, {})
+    add_versions(pinned, pinned_versions(matrix, env), declared, {})
     code = _code(stages.modules(ends[-1][0], baseline))
     return Row(cell, experiment, tool, pinned["versions"], code, ends)
 
@@ -197,7 +197,9 @@ def _verification(decisive: Outcome, measured: Mapping[str, Any]) -> Record:
         more = {key: measured.get(key) for key in ("max_rel_error", "backendbench_correct")}
         return _taken("verification", measured["verification"]) | more
     # The codes are those of the stages of models, which have the same names without `operator_`.
-    code = unmeasured.unmeasured(replace(decisive, stage=decisive.stage.removeprefix("operator_")))
+    code = outputs.code_of_unmeasured(
+        replace(decisive, stage=decisive.stage.removeprefix("operator_"))
+    )
     detail = {"detail": decisive.detail} if code == codes.SKIPPED else {}
     return {"code": code, "backendbench_correct": None} | detail
 
@@ -212,9 +214,9 @@ def _latency(
     anchor = None
     if timing.anchor:
         verified = rows[timing.anchor].ends[-1][1][problem.name].result
-        anchor = latency_section.anchor_text(timing.anchor, verified.get("versions", {}))
+        anchor = stage_files.anchor_text(timing.anchor, verified.get("versions", {}))
     group, member = f"{row.group}: {problem.name}", str(row.cell)
-    latency = latency_section.of(timing, group, member, training.EVAL, None, 1, anchor)
+    latency = stage_files.latency_section(timing, group, member, EVAL, None, 1, anchor)
     ms = latency["ms"]
     moved, flops = reference.get("bytes"), reference.get("flops")
     return latency | {
@@ -235,12 +237,14 @@ def _add_overhead(of_problem: Sequence[Record]) -> None:
         record["run"]["overhead_here"] = is_overhead.get(speedups.device_of(record)[0])
 
 
-def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> dict[str, Line]:
+def ended_in(
+    root: Path, stage: Stage, batch: Cell, problems: Sequence[str]
+) -> dict[str, ProblemEnd]:
     """Return how a stage ended for the problems of a batch, by their names. If the job of the batch failed before it
     came to a problem, the outcome is that of the job. If the file is damaged, all outcomes are `damaged`."""
     job = outcome.read_or_damaged(root / stage.path(batch, STATUS))
     path = root / stage.path(batch, OUTCOMES)
-    lines: dict[str, Line] = {}
+    lines: dict[str, ProblemEnd] = {}
     damaged = ""
     # The file of a failed stage is empty.
     if job.status != outcome.DAMAGED and path.is_file() and path.stat().st_size > 0:
@@ -253,14 +257,14 @@ def ended_in(root: Path, stage: Stage, batch: Cell, problems: Sequence[str]) -> 
     if damaged:
         reason = outcome.DAMAGED_FILE
         job = replace(job, status=outcome.DAMAGED, reason=reason, detail=damaged)
-    return {name: lines.get(name) or Line(name, job) for name in problems}
+    return {name: lines.get(name) or ProblemEnd(name, job) for name in problems}
 
 
-def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Line]:
+def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, ProblemEnd]:
     """Return the lines of a file. Raises OSError or ValueError if it is damaged."""
     if what := outcome.difference(path):
         raise ValueError(what)
-    lines = outcomes.read(path)
+    lines = outcome.read_problem_ends(path)
     if left := [name for name in wanted if name not in lines]:
         raise ValueError(f"{path}: no line of {left[0]}; the next run makes it again")
     for line in lines.values() if stage.measures else ():

@@ -9,8 +9,8 @@ from typing import Any
 
 from scripts.core import atomic
 from scripts.features.operators.problems.problem import read_problems
-from scripts.features.operators.report import columns, page, problem_record, records_file
-from scripts.features.operators.report.operators_screen import Screen
+from scripts.features.operators.report import columns, page, problem_record, table
+from scripts.features.operators.report.page import Screen
 from scripts.features.operators.report.table import Table
 from scripts.features.operators.settings import part
 from scripts.matrix.matrix import Matrix
@@ -32,12 +32,12 @@ def _records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]
 def _form(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what records of the same form have in common."""
     ended = record["outcome"]
-    return records_file.column(record).label, ended["status"], ended["stage"], ended["reason"]
+    return table.column(record).label, ended["status"], ended["stage"], ended["reason"]
 
 
 ROW_SET = RowSet(
     name="operators",
-    jsonl=records_file.JSONL,
+    jsonl=table.JSONL,
     about="One row for every operator problem on every lowering path and target, and under every baseline.\n`operators.jsonl` is in `results/operators/`.",
     declared_in="scripts/features/operators/report/columns.py",
     fields=columns.FIELDS,
@@ -49,6 +49,6 @@ ROW_SET = RowSet(
         "--source", type=Path, help="results/operators/source.json"
     ),
     rules="operator_record",
-    name_of=records_file.name_of,
+    name_of=table.name_of,
     alike=_form,
 )

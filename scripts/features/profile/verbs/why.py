@@ -1,9 +1,9 @@
 """Print where the time of a CPU cell goes: by nn.Module beside eager and inductor, and by dispatch; and what to look
 at first.
 
-It reads what `snakemake profile` wrote. The column "limit ms" needs the limits of the machine
+It reads what the target `profile` wrote. The column "limit ms" needs the limits of the machine
 (results/machine_limits/cpu/limits.json). With --compile, it prints where the time of iree-compile goes, for any target: by phase,
-by pass and by executable, and which executable hangs. `snakemake compile_time` writes that.
+by pass and by executable, and which executable hangs. The target `compile_time` writes that.
 """
 
 from __future__ import annotations

@@ -113,13 +113,9 @@ def _entries(record: Record, common: dict) -> Iterator[dict]:
         yield entry(own, len(real), statistic(real), f"_{name}")
 
 
-def _cv(values: list[float]) -> float:
-    return statistics.stdev(values) / statistics.fmean(values)
-
-
 _STATISTICS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
     ("mean", "time", statistics.fmean),
     ("median", "time", statistics.median),
     ("stddev", "time", statistics.stdev),
-    ("cv", "percentage", _cv),
+    ("cv", "percentage", lambda real: statistics.stdev(real) / statistics.fmean(real)),
 )

@@ -28,6 +28,7 @@ FIELD_HEAD = "file,field,column of the CSV,type,may be,unit,varies,what it is\n"
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
+    checkout.refuse_installed("vmfbench docs")
     docs = checkout.ROOT / "docs"
     atomic.write_text(docs / "columns.md", page(row_set.loaded()))
     atomic.write_text(docs / "columns.csv", fields_csv(row_set.loaded()))

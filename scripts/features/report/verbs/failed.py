@@ -16,14 +16,13 @@ from pathlib import Path
 import msgspec
 
 from scripts.core import atomic, exits
-from scripts.matrix import cell, feature, stages, toolchains
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix import cell, feature, stages
+from scripts.matrix.cell import Cell, Kind, toolchain_of
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import OUTCOMES, REPORT
 from scripts.records import remedied
-from scripts.supervise import group, outcome, outcomes
-from scripts.supervise.outcome import Outcome
-from scripts.supervise.outcomes import Line
+from scripts.supervise import group, outcome
+from scripts.supervise.outcome import Outcome, ProblemEnd
 from scripts.timing.group_timing import MemberTiming
 
 TASKS = "--tasks"
@@ -156,7 +155,7 @@ def failures(results: Path, matrix: Matrix | None) -> list[Outcome]:
     paths = sorted(results.glob("*/**/status.json"))
     by_path = [(path, outcome.read_or_damaged(path)) for path in paths]
     for path in paths:
-        for line in outcomes.read_if_whole(path.with_name(OUTCOMES)).values():
+        for line in outcome.read_problem_ends_if_whole(path.with_name(OUTCOMES)).values():
             by_path += [(path, ended) for ended in (line.outcome, *_left(line))]
         by_path += [(path, ended) for ended in group.outcomes(path.parent)]
     wanted = None if matrix is None else _cells(matrix)
@@ -169,7 +168,7 @@ def failures(results: Path, matrix: Matrix | None) -> list[Outcome]:
     ]
 
 
-def _left(line: Line) -> Iterator[Outcome]:
+def _left(line: ProblemEnd) -> Iterator[Outcome]:
     """The outcomes of the rows that left the group in which a problem of a batch was timed."""
     for member, timed in line.result.get("timing", {}).get("members", {}).items():
         if timed["status"] != outcome.OK:
@@ -181,7 +180,7 @@ def _left(line: Line) -> Iterator[Outcome]:
 def _is_env(ended: Outcome, matrix: Matrix | None) -> bool:
     """Whether a failure is that of an environment of the last run: one of envs/, or of its toolchains."""
     return ended.stage == "env" and (
-        matrix is None or toolchains.of(ended.cell) in matrix.toolchains
+        matrix is None or toolchain_of(ended.cell) in matrix.toolchains
     )
 
 

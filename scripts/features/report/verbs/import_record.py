@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.core import atomic, exits
+from scripts.core import atomic, checkout, exits
 from scripts.records import imported
 from scripts.records.results_file import cell_of
 
@@ -32,4 +32,4 @@ def main() -> None:
         ended = row["outcome"]
         said = f"{row['latency']['ms']:.4g} ms" if row["latency"] else ended["reason"]
         print(f"{kept}: {cell_of(row)}: {ended['status']} ({said})")
-    print("snakemake --cores 8 results/latency.csv adds what is new")
+    print(f"{checkout.run_command('results/latency.csv')} adds what is new")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import exits
-from scripts.records import dynamic_costs, latency_page, results_file, speedups
+from scripts.records import latency_page, results_file, speedups
+from scripts.records.record import add_dynamic_costs
 from scripts.records.results_file import BadRecords, cell_of
 
 Record = dict[str, Any]
@@ -84,7 +85,7 @@ def merge(
     ]
     chosen = [_chosen([row for _, row in rows], prefer or FIRST) for rows in by_cell.values()]
     speedups.add_speedups(chosen)
-    dynamic_costs.add(chosen)
+    add_dynamic_costs(chosen)
     return chosen, conflicts
 
 

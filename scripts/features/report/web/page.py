@@ -18,7 +18,7 @@ from string import Template
 from typing import Any
 
 from scripts.core import private
-from scripts.features.report.web import rows, views
+from scripts.features.report.web import page_source, views
 from scripts.features.report.web.page_source import Source, View
 from scripts.records import wording
 
@@ -39,7 +39,7 @@ def page(source: Source) -> str:
     when = provenance.when and f"measured {provenance.when}"
     title = " · ".join(filter(None, (wording.title(source.table), when)))
     return filled(
-        elements(source, shown, rows.table(source), title),
+        elements(source, shown, page_source.table_of_rows(source), title),
         title="vmfbench report",
         styles=f"<style>{text(HERE / STYLE)}</style>",
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
@@ -125,12 +125,12 @@ def elements(
         }
         for view in kept
     ]
-    about = {"views": tabs, "block": rows.BLOCK, "title": title, "root": root}
+    about = {"views": tabs, "block": page_source.BLOCK, "title": title, "root": root}
     yield _element("views", about)
     yield _element("rows", table)
     for view in kept:
         yield _element(f"view-{view.name}", selected[view.name])
-    for number, block in enumerate(rows.details(source) if with_details else ()):
+    for number, block in enumerate(page_source.details_of_rows(source) if with_details else ()):
         yield _element(f"details-{number}", block)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import fx
 
-from scripts.core import archive, tensors
+from scripts.core import tensors
 from scripts.features.reproduce.reduction import failures
 from scripts.features.reproduce.reduction.mismatch import differs
 from scripts.iree import added_flags
@@ -139,7 +139,9 @@ class Lowering:
         ]
         own, _ = named_weights(part.module)
         if own:
-            archive.write(weights, ((key, convert.to_bytes(one)) for key, one in own.items()))
+            tensors.write_archive(
+                weights, ((key, convert.to_bytes(one)) for key, one in own.items())
+            )
         module = Module(vmfb, weights if own else None, BACKENDS[CPU].device)
         return Program(text, lowered.rewrites, module, inputs)
 

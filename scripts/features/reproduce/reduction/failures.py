@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator
 
 from scripts.iree.tools import Compiled
-from scripts.supervise.diagnose import Diagnosis, diagnose
-from scripts.supervise.same_failure import signature
+from scripts.supervise.diagnose import Diagnosis, diagnose, failure_signature
 
 _LOCATED = re.compile(r"\.mlir:(\d+):\d+: ")
 _ERROR = re.compile(r":\d+:\d+: error: ")
@@ -33,7 +32,7 @@ def diagnoses(compiled: Compiled) -> Iterator[Diagnosis]:
 
 def kind_of(failure: Diagnosis) -> tuple[str, str, str]:
     """What failures must have in common to be the same."""
-    return failure.status, failure.reason, signature(failure.detail)
+    return failure.status, failure.reason, failure_signature(failure.detail)
 
 
 def kinds(compiled: Compiled) -> list[tuple[str, str, str]]:

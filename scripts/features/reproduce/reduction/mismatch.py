@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from scripts.core import process
 from scripts.iree.session import runtime_flags
 from scripts.iree.tools import Compiler, tool
 
@@ -153,7 +154,7 @@ def outputs(
         *(f"--output=@{folder}/output_{number}.npy" for number in range(count)),
     ]
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+        run = process.captured(command, timeout_s=limit_s)
     except subprocess.TimeoutExpired as error:
         raise NoOutputs("does not run", f"it takes more than {limit_s:.0f} s") from error
     if run.returncode != 0:

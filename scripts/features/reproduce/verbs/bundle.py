@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from scripts.core import exits
+from scripts.core import exits, temporary
 from scripts.features.reproduce import bundling, dispatch_ratios, dispatch_tests, elsewhere
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import Case, NoCase
 from scripts.records import results_file
 from scripts.records.results_file import Record
 from scripts.supervise import outcome
-from scripts.supervise.same_failure import signature
+from scripts.supervise.diagnose import failure_signature
 
 
 def main() -> None:
@@ -73,10 +72,10 @@ def _write_dispatches(args: argparse.Namespace) -> None:
         case = cases.case_of(root, cases.named(records, args.cell))
         other = cases.case_of(root, cases.named(records, args.against)) if args.against else None
         folder = _emptied(args, f"{case.name}__dispatches")
-        with tempfile.TemporaryDirectory(prefix="dispatches-") as scratch:
+        with temporary.folder("dispatches") as scratch:
             if other:
                 tests, compared = dispatch_ratios.write(
-                    root, (case, other), folder, args.budget, Path(scratch)
+                    root, (case, other), folder, args.budget, scratch
                 )
             else:
                 tests, compared = dispatch_tests.write(root, case, folder, args.budget), ""
@@ -164,7 +163,7 @@ def _one_per_group(root: Path, records: Iterable[Record]) -> Iterator[Case]:
         except NoCase as error:
             print(f"note: {error}")
             continue
-        group = (case.ended.stage, case.ended.reason, signature(case.ended.detail))
+        group = (case.ended.stage, case.ended.reason, failure_signature(case.ended.detail))
         if case.ended.status in outcome.FAILED and group not in seen:
             seen.add(group)
             yield case

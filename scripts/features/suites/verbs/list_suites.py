@@ -17,6 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=NAMES, help="folder of the files")
     args = parser.parse_args()
+    checkout.refuse_installed("vmfbench suites")
     if not importlib.util.find_spec("timm"):
         _run_in_environment()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -29,9 +30,11 @@ def main() -> None:
 
 def _run_in_environment() -> None:
     """Run this command with the Python of the environment that has the packages, in place of this process."""
-    python = Path(checkout.path(".venvs/torch-mlir/bin/python"))
+    from scripts.run import environments  # which the environment cannot import
+
+    python = Path(environments.prefix("torch-mlir"), "bin/python")
     if not python.exists():
-        exits.fail(f"no {python}; a run makes it: snakemake --cores 8 results/latency.csv")
+        exits.fail(f"no {python}; a run makes it: {checkout.run_command('results/latency.csv')}")
     variables = os.environ | {"PYTHONPATH": str(checkout.ROOT)}
     os.execve(python, [str(python), "-m", __spec__.name, *sys.argv[1:]], variables)
 

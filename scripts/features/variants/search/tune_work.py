@@ -33,13 +33,12 @@ from scripts.features.variants.search.tried import (
     why_not,
 )
 from scripts.supervise import members, outcome, supervise
-from scripts.supervise.caplog import CappedLog
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.job import Job
 from scripts.supervise.members import VERIFICATION, Member, Workers
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.supervise.supervise import Ran
-from scripts.supervise.watch import Ended, Watch
+from scripts.supervise.watch import CappedLog, Ended, Watch
 from scripts.timing import ratios
 
 FOLDER = "candidates"

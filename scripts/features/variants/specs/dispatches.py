@@ -113,7 +113,7 @@ def write_benchmarks(program: Path, flags: Sequence[str], folder: Path) -> list[
     Runs iree-compile with the `flags` of a target up to the choice of configurations. Exits as the compiler does if it
     fails.
     """
-    run = process.run_tool(
+    process.require_tool(
         [
             *(tool("iree-compile"), *flags, "--compile-to=executable-configurations"),
             "--iree-codegen-add-tuner-attributes",
@@ -121,8 +121,6 @@ def write_benchmarks(program: Path, flags: Sequence[str], folder: Path) -> list[
             *(str(program), "-o", "/dev/null"),
         ]
     )
-    if run.returncode != 0:
-        process.exit_like(run.returncode)
     return sorted(folder.glob("*.mlir"))
 
 

@@ -144,9 +144,7 @@ class DispatchTrials:
             *(str(program), "-o", str(module)),
         ]
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=COMPILE_S
-            )
+            done = process.captured(command, timeout_s=COMPILE_S)
         except subprocess.TimeoutExpired:
             return None
         return module if done.returncode == 0 else None

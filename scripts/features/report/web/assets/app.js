@@ -43,15 +43,15 @@ report.draw = async function () {
   document.getElementById("counted").textContent = `${indices.length.toLocaleString("en")} of ${report.count.toLocaleString("en")} rows`;
   const element = report.h("div", { class: `view ${view.name}` });
   if (!view.has_data) {
-    const [words, command] = view.missing.split(": ");
-    main.replaceChildren(report.h("p", {}, words, ":"), report.command(command));
+    const end = view.missing.indexOf(": ") + 1; // the command may have a colon too
+    main.replaceChildren(report.h("p", {}, view.missing.slice(0, end)), report.command(view.missing.slice(end + 1)));
     main.dataset.view = view.name;
     return;
   }
   const data = await report.data(`view-${view.name}`);
   if (report.view !== view.name) return; // another tab was opened meanwhile
   main.replaceChildren(element);
-  script.draw(element, data, indices);
+  await script.draw(element, data, indices);
   main.dataset.view = view.name;
 };
 
@@ -81,12 +81,13 @@ report.openNamed = function (cell) {
   if (index >= 0) report.open(index);
 };
 
-/* The address: #view?model=…&text=…&cell=… */
+/* The address: #view?model=…&text=…&cell=… and the parameters of the view itself, which are in report.extra. */
 
 report.address = function (view, cell = "") {
   const parameters = new URLSearchParams();
   report.filterToAddress(parameters);
   if (cell) parameters.set("cell", cell);
+  if (view === report.view) for (const [name, value] of Object.entries(report.extra)) if (value) parameters.set(name, value);
   const text = parameters.toString();
   return `#${view}${text && `?${text}`}`;
 };
@@ -96,6 +97,9 @@ report.fromAddress = function () {
   const parameters = new URLSearchParams(text ?? "");
   report.view = report.tabs.some((one) => one.name === view) ? view : report.tabs[0].name;
   report.filterFromAddress(parameters);
+  const { script } = report.tabs.find((one) => one.name === report.view);
+  const names = report.views[script].parameters ?? [];
+  report.extra = Object.fromEntries(names.filter((name) => parameters.has(name)).map((name) => [name, parameters.get(name)]));
   report.cell = parameters.get("cell") ?? "";
 };
 

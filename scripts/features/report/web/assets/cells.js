@@ -83,16 +83,14 @@ report.quantile = function (quantiles, df) {
   return y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
 };
 
-/** Geometric mean of speed-ups: [logarithm, scale, degrees of freedom] of each, or the logarithm alone. */
+/** Geometric mean of speed-ups: [logarithm, scale, degrees of freedom] of each. */
 report.meanRatio = function (logs, quantiles) {
   const mean = d3.mean(logs, ([value]) => value);
-  const found = { mean: Math.exp(mean), low: null, high: null, count: logs.length };
-  if (logs.some((one) => one.length < 3)) return found;
   const parts = logs.map(([, scale, df]) => [(scale / logs.length) ** 2, df]);
   const variance = d3.sum(parts, ([part]) => part);
   const df = variance ? variance ** 2 / d3.sum(parts, ([part, own]) => part ** 2 / own) : 1;
   const half = report.quantile(quantiles, df) * Math.sqrt(variance);
-  return { ...found, low: Math.exp(mean - half), high: Math.exp(mean + half) };
+  return { mean: Math.exp(mean), count: logs.length, low: Math.exp(mean - half), high: Math.exp(mean + half) };
 };
 
 /** The geometric means of each column (path, target, test) over the selected rows. */
@@ -107,7 +105,8 @@ report.means = function (indices, quantiles) {
   for (const [name, group] of groups) {
     const timed = group.filter(report.isTimed);
     const over = [0, 1].map(function (place) {
-      const logs = timed.map((index) => report.table.over[index][place]).filter(Boolean);
+      // A speed-up without an interval was timed too seldom: it may be wrong by any factor.
+      const logs = timed.map((index) => report.table.over[index][place]).filter((log) => log?.length === 3);
       return logs.length ? report.meanRatio(logs, quantiles) : null;
     });
     if (over.some(Boolean)) {

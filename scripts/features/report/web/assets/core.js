@@ -31,6 +31,11 @@ report.decompress = async function (name) {
   const element = document.getElementById(`data-${name}`);
   const text = element.textContent;
   element.textContent = "";
+  return report.unpack(text);
+};
+
+/** JSON that was compressed with gzip, from base64. */
+report.unpack = async function (text) {
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).json();

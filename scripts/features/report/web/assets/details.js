@@ -159,7 +159,7 @@ report.programOf = function (index, found) {
     ["program", exported.program_bytes && report.bytes(exported.program_bytes)],
     ["module", compiled.vmfb_bytes && report.bytes(compiled.vmfb_bytes)],
     ["dispatches", compiled.dispatch_count],
-    ["memory for intermediate results", compiled.transient_bytes && report.bytes(compiled.transient_bytes)],
+    ["intermediate results, packed weights", compiled.transient_bytes && report.bytes(compiled.transient_bytes)],
     ["constants", compiled.constant_bytes && report.bytes(compiled.constant_bytes)],
     ["export", exported.export_s && report.seconds(exported.export_s)],
     ["iree-compile", compiled.compile_s && `${report.seconds(compiled.compile_s)}, ${report.mebibytes(compiled.max_rss_mb)}`],

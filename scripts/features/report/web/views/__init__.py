@@ -6,6 +6,7 @@ or in the module that a feature names as its `views`.
 
 from __future__ import annotations
 
+from scripts.core import checkout
 from scripts.features.report.web.page_source import AGAIN, View
 from scripts.features.report.web.views import of_rows
 from scripts.matrix import feature
@@ -13,10 +14,10 @@ from scripts.matrix import feature
 VIEWS = (
     View("overview", "Overview", of_rows.overview),
     View("latency", "Latency", of_rows.latency),
-    View("threads", "Threads", of_rows.threads, f"All rows were measured on one number of threads. Measure on several, {AGAIN}snakemake --cores 8 results/report.html --config measure='{{threads: [1, 2]}}'"),
+    View("threads", "Threads", of_rows.threads, f"All rows were measured on one number of threads. Measure on several, {AGAIN}" + checkout.run_command("results/report.html", "measure='{threads: [1, 2]}'")),
     View("failures", "Failures", of_rows.failures),
     View("memory", "Memory", of_rows.memory),
-    View("training", "Training", of_rows.training, f"No training steps were measured. Measure them, {AGAIN}snakemake --cores 8 results/latency.csv --config tests=eval,train"),
+    View("training", "Training", of_rows.training, f"No training steps were measured. Measure them, {AGAIN}{checkout.run_command('results/latency.csv', 'tests=eval,train')}"),
 )  # fmt: skip
 
 

@@ -1,24 +1,111 @@
-"""The data of the views that show the rows of results.jsonl."""
+"""The data of the views that show the rows of results.jsonl.
+
+Thread scaling is the parallel efficiency of each model, by path: that of n threads is latency(fewest) × fewest / (latency(n) × n), where `fewest` is the smallest number of
+threads with a latency. It is 1 if twice the threads take half the time. Rows of different numbers of threads are timed one
+group after the other, so its interval is that of two independent latencies: it does not contain what changes between groups.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from scripts.features.report import thread_scaling
-from scripts.features.report.web.page_source import Record, Run, Source
-from scripts.features.report.web.rows import FAILED_CHARS, end_of
-from scripts.matrix import feature
+from scripts.features.report.web.page_source import FAILED_CHARS, Record, Run, Source, end_of
+from scripts.matrix import cell, feature
+from scripts.matrix.cell import EVAL, TRAIN
 from scripts.matrix.stages import STAGES, status_path
-from scripts.matrix.training import EVAL, TRAIN
 from scripts.records import speedups, wording
 from scripts.records.clusters import Cluster, clusters, command
 from scripts.records.fields import lookup
-from scripts.records.results_table import in_order
-from scripts.records.row import Row
-from scripts.supervise import memory_series
+from scripts.records.results_table import ModelRows, Table, in_order
+from scripts.records.row import Column, Row, Timing
+from scripts.supervise import outcome
 from scripts.timing import ratios
+from scripts.timing.ratios import Interval
+
+Numbered = dict[int, Row]
+"""The rows of a line by their number of threads."""
+
+
+@dataclass(frozen=True)
+class ScalingPoint:
+    """A row of a line. `efficiency` is None without a latency; `interval` is its 99 % interval, None for the fewest
+    threads and where one of the two latencies has none."""
+
+    threads: int
+    row: Row
+    efficiency: float | None = None
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
+class ScalingLine:
+    """A model in one test by one path, on one CPU, with a point for each number of threads, the fewest first. `column` is the
+    path without a number. `device`: the CPU, if there are lines of several."""
+
+    of: ModelRows
+    column: Column
+    points: tuple[ScalingPoint, ...]
+    device: str = ""
+
+    @property
+    def path(self) -> str:
+        """The name of the line in legends."""
+        return f"{wording.path(self.column)}{self.device and f' ({self.device})'}"
+
+
+def scaling_lines(table: Table) -> list[ScalingLine]:
+    """Return the lines with more than one number of threads, in the order of the models and of their columns."""
+    return [line for rows in table.rows for line in _scaling_lines(rows) if len(line.points) > 1]
+
+
+def _scaling_lines(of_model: ModelRows) -> Iterator[ScalingLine]:
+    """Yield the lines of a model. Each has the failures of its path, which may have been on any CPU."""
+    timed: dict[Column, dict[str, Numbered]] = defaultdict(lambda: defaultdict(dict))
+    failed: dict[Column, Numbered] = defaultdict(dict)
+    for column, row in of_model.entries.items():
+        shared = Column(cell.without_threads(column.name), cell.without_threads(column.target))
+        if at := row.conditions:
+            cpu = " of ".join(filter(None, (at.device_name, at.machine)))
+            if at.threads:
+                timed[shared][cpu][at.threads] = row
+        elif number := cell.threads_of(column.label):
+            failed[shared][number] = row
+    for column in dict.fromkeys((*timed, *failed)):
+        several = len(timed[column]) > 1
+        for cpu, rows in (timed[column] or {"": {}}).items():
+            points = tuple(_scaling_points(failed[column] | rows))
+            yield ScalingLine(of_model, column, points, cpu if several else "")
+
+
+def _scaling_points(rows: Numbered) -> Iterator[ScalingPoint]:
+    timings = {number: row.timing for number, row in rows.items() if row.timing}
+    fewest = min(timings, default=0)
+    for number, row in sorted(rows.items()):
+        if row.timing is None:
+            yield ScalingPoint(number, row)
+        elif number == fewest:
+            yield ScalingPoint(number, row, 1.0)
+        else:
+            yield ScalingPoint(
+                number, row, *_efficiency(timings[fewest], row.timing, fewest / number)
+            )
+
+
+def _efficiency(base: Timing, timing: Timing, share: float) -> tuple[float, Interval | None]:
+    """The efficiency and its interval. `share`: the threads of `base`, divided by those of `timing`."""
+    known = [
+        ratios.of_logs(list(map(math.log, timed.latency["values_ms"]))) for timed in (base, timing)
+    ]
+    if known[0] is None or known[1] is None:
+        return share * base.ms / timing.ms, None
+    interval = ratios.combined([(1, known[0]), (-1, known[1])]).interval()
+    ends = Interval(*(share * end for end in (interval.ratio, interval.low, interval.high)))
+    return ends.ratio, ends
+
 
 INVERSE_DF = tuple(place / 1000 for place in range(0, 501, 2))
 """Inverse degrees of freedom at which the page knows the quantile of the t distribution. There are at least
@@ -28,7 +115,7 @@ WITH_MEMORY = ("reference", "export", "compile", "verify", "baseline", "time")
 PLANNED = {
     "parameters": "reference.weights_bytes",
     "constants": "compile.constant_bytes",
-    "intermediate results": "compile.transient_bytes",
+    "intermediate results, packed weights": "compile.transient_bytes",
 }
 """What a program needs memory for, with the places of the bytes in a record."""
 
@@ -86,12 +173,12 @@ def threads(source: Source) -> dict[str, Any] | None:
                 for point in line.points
             ],
         }
-        for line in thread_scaling.lines(source.table)
+        for line in scaling_lines(source.table)
     ]
     return {"lines": lines} if lines else None
 
 
-def _point(point: thread_scaling.Point, index: int) -> dict[str, Any]:
+def _point(point: ScalingPoint, index: int) -> dict[str, Any]:
     timing, interval = point.row.timing, point.interval
     low_ms, high_ms = (timing and timing.ends_ms) or (None, None)
     return {
@@ -201,13 +288,13 @@ def memory(source: Source) -> dict[str, Any]:
 
 
 def _planned(record: Mapping[str, Any]) -> dict[str, int]:
-    """The bytes of the parameters, constants and intermediate results of a program; {} if they are not known."""
+    """The bytes of the parameters, constants, intermediate results and packed weights of a program; {} if they are not known."""
     values = {name: lookup(record, path) for name, path in PLANNED.items()}
-    return values if values["intermediate results"] is not None else {}
+    return values if values["intermediate results, packed weights"] is not None else {}
 
 
 def _of_stage(source: Source, ran: Run, model: str) -> dict[str, Any]:
     path = source.root / status_path(STAGES[ran["stage"]].folder, ran["cell"])
-    series = memory_series.read(path)
+    series = outcome.read_memory(path)
     kept = {key: ran[key] for key in ("stage", "cell", "status", "seconds", "mb")}
     return kept | {"model": model, "series": asdict(series) if series else None, "rows": []}

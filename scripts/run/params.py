@@ -1,4 +1,5 @@
-"""Command-line options of the stages that come from the configuration.
+"""Params of the stages that come from the configuration: the options of their commands, and which rows are timed together, from
+which files, and how.
 
 Params are functions of wildcards only: in Snakemake, a function of input or output never triggers a
 re-run.
@@ -6,17 +7,31 @@ re-run.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from scripts.matrix import stages, threads, training
-from scripts.matrix.cell import Cell, is_dynamic
-from scripts.matrix.entries import Target
+import msgspec
+
+from scripts.matrix import stages
+from scripts.matrix.cell import (
+    EVAL,
+    PINNED,
+    TRAIN,
+    Cell,
+    Kind,
+    is_dynamic,
+    of_this_size,
+    thread_numbers,
+)
+from scripts.matrix.choices import BASES, BASES_OF, DEFAULT_MATMUL_PRECISION
+from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.matrix import Matrix, compact
-from scripts.matrix.precision import DEFAULT_MATMUL_PRECISION
-from scripts.matrix.toolchains import PINNED
+from scripts.supervise.group import Given
+from scripts.timing.turns import Rule
 
 
 def compile_options(target: Target, opt_level: str, flags: Sequence[str]) -> list[str]:
@@ -28,8 +43,8 @@ def compile_options(target: Target, opt_level: str, flags: Sequence[str]) -> lis
     ]
 
 
-def for_target(target: Target) -> str:
-    """The same for the target as it is, as text for a shell."""
+def options_of_target(target: Target) -> str:
+    """The options of scripts.stages.compile_iree for a target, with its own opt level and flags, as text for a shell."""
     words = compile_options(target, target.opt_level, target.flags)
     return " ".join(map(_quoted, words))
 
@@ -63,7 +78,7 @@ class Options:
         """`--threads N` if the configuration sets it, else nothing. The cell has the number if the configuration lists
         several."""
         number = self.matrix.measure.get("threads")
-        if threads.numbers(self.matrix.measure):
+        if thread_numbers(self.matrix.measure):
             number = cell.threads if cell else None
         return f"--threads {number}" if number else ""
 
@@ -78,9 +93,9 @@ class Options:
             declared = self.matrix.models[cell.model].dynamic.items()
             sizes = {name: replace(one, values=one.probes()) for name, one in declared}
             return _shell({"dynamic": {name: asdict(one) for name, one in sizes.items()}})
-        if cell.test == training.EVAL:
+        if cell.test == EVAL:
             return ""
-        return f"--test {training.TRAIN} {self.optimizer()}"
+        return f"--test {TRAIN} {self.optimizer()}"
 
     def optimizer(self) -> str:
         """`--optimizer <JSON>` of training steps."""
@@ -96,7 +111,7 @@ class Options:
 
     def compile(self, cell: Cell) -> str:
         """The target of a model's cell, as options of scripts.stages.compile_iree."""
-        return for_target(self.matrix.target(cell.model, cell.frontend, cell.target))
+        return options_of_target(self.matrix.target(cell.model, cell.frontend, cell.target))
 
     def step(self, cell: Cell) -> str:
         """What a baseline's cell runs and how, as options of scripts.stages.verify_baseline."""
@@ -120,10 +135,84 @@ class Options:
         if baseline.program:
             program = self.matrix.program(cell)
             options["program"] = stages.STAGES["export"].path(program, "program.mlir")
-        if cell.test == training.TRAIN:
+        if cell.test == TRAIN:
             options["optimizer"] = self.matrix.train
         return f"{_shell(options)} {self.threads(cell)}".rstrip()
 
     def dump(self, *keys: str) -> str:
         """The values that `dumps:` sets for these keys, as options of a dump script."""
         return _shell({key: self.matrix.dumps[key] for key in keys if key in self.matrix.dumps})
+
+
+_OF_TOOLCHAIN = re.compile("@[^/]+")
+RULE_KEYS = tuple(field.name for field in dataclasses.fields(Rule))
+
+
+class Groups:
+    """Answers the rules' questions about groups. `rows`: those of each group. `forked`: whether the process of a row
+    may be forked."""
+
+    def __init__(
+        self, matrix: Matrix, rows: dict[Cell, list[Cell]], forked: Callable[[Cell], bool]
+    ) -> None:
+        self.matrix, self._rows, self._forked = matrix, rows, forked
+        self._known = matrix.every()
+
+    def files(self, group: Cell, file: str) -> list[str]:
+        """A file of the verification of each member."""
+        return [_verified(row, file) for row in self._rows[group]]
+
+    def given(self, group: Cell) -> str:
+        """What is timed, as JSON for the command line of the job."""
+        rows = self._rows[group]
+        # A group of operator problems is of no model.
+        bases = BASES_OF[self._known.models[group.model].source] if group.model else BASES
+        plain = {base: name for base in bases if (name := self._plain(rows, base))}
+        given = Given(
+            members={str(row): _verified(row) for row in rows},
+            rule=dataclasses.asdict(self.rule_of(group)),
+            anchor=plain.get(bases[0], "") if bases else "",
+            bases=tuple(plain.values()),
+            pairs=_pairs([str(row) for row in rows]),
+            forked=tuple(str(row) for row in rows if self._forked(row)),
+        )
+        return msgspec.json.encode(given).decode()
+
+    def rule(self, model: str) -> Rule:
+        """How a model is timed: the defaults, replaced by the values of `measure:`."""
+        measure = self.matrix.matrix_of(model).measure
+        return Rule(**{key: measure[key] for key in RULE_KEYS if key in measure})
+
+    def rule_of(self, group: Cell) -> Rule:
+        return self.rule(group.model)
+
+    def on_device(self, group: Cell) -> Target | Baseline:
+        """An entry that runs on the device of a group, which names the node that has it."""
+        return self.entry(self._rows[group][0])
+
+    def entry(self, row: Cell) -> Target | Baseline:
+        if row.kind is Kind.IREE:
+            return self._known.target_of(row.target)
+        return self._known.baselines[row.baseline]
+
+    def _plain(self, rows: Sequence[Cell], runtime: str) -> str:
+        """The member that is a runtime without options of its own; "" if there is none."""
+        for row in rows:
+            entry = self.entry(row)
+            if isinstance(entry, Baseline) and entry.runtime_name == runtime and entry.is_plain:
+                return str(row)
+        return ""
+
+
+def _pairs(rows: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Each row of another toolchain with that of the pinned one, and each one for all sizes with that for this size."""
+    return tuple(
+        (base, row)
+        for row in rows
+        for base in (_OF_TOOLCHAIN.sub("", row), of_this_size(row))
+        if base != row and base in rows
+    )
+
+
+def _verified(row: Cell, file: str = "") -> str:
+    return stages.STAGES[stages.LAST[row.kind]].path(row, file)
