@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import re
 import secrets
 import shutil
 import socket
@@ -18,6 +20,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -140,6 +143,7 @@ class Slurm:
             "slurmctld": ("-D", "-f", str(self.conf)),
             "slurmd": ("-D", "-f", str(self.conf), "-N", name),
         }[program]
+        begun = f"{datetime.now():%Y-%m-%dT%H:%M:%S}"
         with (self.folder / f"{name}.out").open("ab") as out:
             self._daemons[name] = subprocess.Popen(
                 [path, *options], stdout=out, stderr=out, env=self.environment
@@ -147,9 +151,15 @@ class Slurm:
         ready = {
             "munged": (self.folder / "munge.socket").exists,
             "slurmctld": lambda: "UP" in self.command("scontrol", "ping", check=False),
-            "slurmd": lambda: self.node_state(name) not in ("", "unk", "down*", "idle*"),
+            "slurmd": lambda: self._slurmd_start(name) >= begun and "*" not in self.node_state(name),
         }[program]
-        self.wait(ready, f"{name} to be up")
+
+        def up() -> bool:
+            if (code := self._daemons[name].poll()) is not None:
+                raise RuntimeError(f"{name} ended with exit code {code}\n{self._logs()}")
+            return bool(ready())
+
+        self.wait(up, f"{name} to be up")
 
     def stop_daemon(self, name: str, kill: bool = False) -> None:
         daemon = self._daemons.pop(name)
@@ -190,6 +200,11 @@ class Slurm:
     def node_state(self, name: str) -> str:
         return self.command("sinfo", "-h", "-n", name, "-o", "%t", check=False).strip()
 
+    def _slurmd_start(self, name: str) -> str:
+        """When the slurmd of a node began that slurmctld has last heard of: `alloc` is a node without one, too."""
+        said = self.command("scontrol", "show", "node", name, check=False)
+        return next(iter(re.findall(r"SlurmdStartTime=(\d\S*)", said)), "")
+
     def jobs(self) -> list[Job]:
         """Every submission so far, the first one first."""
         fields = "%i|%T|%P|%C|%m|%h|%f|%N|%k"
@@ -209,6 +224,11 @@ class Slurm:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"waited {seconds:g} s for {what}\n{self._logs()}")
             time.sleep(0.2)
+
+    def account(self) -> str:
+        """Nodes, jobs, steps and the ends of the daemons' logs: what a failed test shows."""
+        asked = (("sinfo", "-N", "-l"), ("squeue", "--states=all"), ("squeue", "--steps"))
+        return "\n".join([*(self.command(*words, check=False) for words in asked), self._logs()])
 
     def _logs(self) -> str:
         logs = [*self.folder.glob("*.log"), *self.folder.glob("*.out")]
@@ -240,6 +260,9 @@ def _mb(size: str) -> int:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port below those that Linux gives to connections (32768 on), which may take it while its daemon is away."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -41,6 +41,13 @@ class Life:
     def stage_runs(self, stage: str, cell: str) -> bool:
         return (self.checkout.path / "results" / stage / cell / ".scratch").exists()
 
+    def end(self, code: int = 0) -> None:
+        """Wait for the run to end; where it does not, say what Slurm knew of it."""
+        try:
+            self.checkout.end(code=code)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.slurm.account()}") from None
+
 
 @pytest.fixture(scope="module")
 def life(make_stubs, slurm):
@@ -51,15 +58,21 @@ def life(make_stubs, slurm):
 @pytest.fixture(scope="module")
 def disturbed(life):
     """A run in which one cell fails, one needs more memory than was asked for, one submission is
-    cancelled, and, while that is compiling, the daemons are restarted and the node is drained."""
+    cancelled, and, while both are compiling, the daemons are restarted and the node is drained.
+
+    A job that ends while slurmctld is away is CANCELLED when it is back: none ends until then.
+    """
+    away = life.checkout.path / "daemons-are-away"
+    away.touch()
     hold = f"python3 -c 'import time; b = bytearray({MORE_THAN_ASKED_MB} << 20); time.sleep(3)'"
     life.checkout.behave(
-        f"*scripts.stages.compile_iree*m00000*t1*) {hold}",
+        f"*scripts.stages.compile_iree*m00000*t1*) while [ -e {away} ]; do sleep 0.2; done; {hold}",
         "*scripts.stages.compile_iree*m00001*t2*) sleep 300",
         "*scripts.stages.export_program*m00002*) echo error: no such operator; exit 1",
     )
     life.checkout.start(*SLURM)
-    life.checkout.wait_for(lambda: life.stage_runs("compile", "m00001/stub/t2"), "a compilation")
+    for cell in ("m00000/stub/t1", "m00001/stub/t2"):
+        life.checkout.wait_for(lambda cell=cell: life.stage_runs("compile", cell), "a compilation")
     slurm = life.slurm
     time.sleep(STATE_SAVE_SECONDS)
     slurm.stop_daemon("slurmctld", kill=True)
@@ -74,7 +87,8 @@ def disturbed(life):
     life.checkout.behave(f"*scripts.stages.compile_iree*m00000*t1*) {hold}", "*scripts.stages.export_program*m00002*) echo error: no such operator; exit 1")  # fmt: skip
     slurm.command("scancel", victim.number)
     slurm.command("scontrol", "update", f"nodename={victim.node}", "state=resume")
-    life.checkout.end()
+    away.unlink()
+    life.end()
     return life
 
 
@@ -124,13 +138,13 @@ def repaired(disturbed):
     disturbed.left = [job for job in disturbed.submissions() if job.state == "RUNNING"]
     checkout.behave()
     checkout.start(*SLURM)
-    checkout.end(code=1)
+    disturbed.end(code=1)
     disturbed.refused = checkout.output()
     slurm = disturbed.slurm
     slurm.command(*re.findall(r"^ +(scancel [\d ]+)$", disturbed.refused, re.MULTILINE)[0].split())
     slurm.wait(lambda: not slurm.running(), "the jobs to end")
     checkout.start(*SLURM)
-    checkout.end()
+    disturbed.end()
     return disturbed
 
 
@@ -164,13 +178,15 @@ def test_the_repaired_chain_alone_was_run(repaired):
 def lost(make_stubs, slurm):
     """A run that loses the node on which it compiles."""
     life = Life(make_stubs(1, slurm.environment), slurm)
+    for node in NODES:
+        slurm.wait(lambda node=node: slurm.node_state(node) == "idle", f"{node} to be idle")
     life.checkout.behave("*scripts.stages.compile_iree*m00000*t2*) sleep 300")
     life.checkout.start(*SLURM)
     life.checkout.wait_for(lambda: life.stage_runs("compile", "m00000/stub/t2"), "a compilation")
     (life.victim,) = [j for j in life.submissions("build-m00000") if j.state == "RUNNING"]
     life.checkout.behave()
     slurm.lose_node(life.victim.node)
-    life.checkout.end()
+    life.end()
     slurm.start_daemon(life.victim.node)
     return life
 
