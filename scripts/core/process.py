@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from scripts.core import instructions
+
 KILL_GRACE_SECONDS = 10.0
 
 # linux/prctl.h. There is no maintained library for these two calls on Python 3.11.
@@ -211,13 +213,15 @@ class Limits:
 @dataclass(frozen=True)
 class ToolRun:
     """A finished tool: exit code (negative: signal), wall seconds, peak RSS in MiB, and CPU seconds of all of its threads.
-    `stopped_for`: "timeout" or "oom" if it was killed because it had reached a limit."""
+    `stopped_for`: "timeout" or "oom" if it was killed because it had reached a limit. `instructions`: in user space; None if the
+    processor's counters cannot be read."""
 
     returncode: int
     seconds: float
     max_rss_mb: float
     cpu_s: float
     stopped_for: str = ""
+    instructions: int | None = None
 
 
 def run_tool(
@@ -232,22 +236,23 @@ def run_tool(
     Peak RSS is the kernel's own `ru_maxrss` of the tool, which no polling can miss.
     """
     start = time.monotonic()
-    child = subprocess.Popen(
-        list(command),
-        stdout=output,
-        stderr=output if said is None else subprocess.PIPE,
-        preexec_fn=child_setup(os.getpid()),
-    )
-    if child.stderr is not None and said is not None:
-        with child.stderr:
-            for line in child.stderr:
-                said.append(line.decode(errors="replace"))
-                os.write(2, line)
-    stopped_for = _stopped_for(child.pid, limits, start) if limits else ""
-    _, wait_status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(wait_status)
+    with instructions.counted() as count:
+        child = subprocess.Popen(
+            list(command),
+            stdout=output,
+            stderr=output if said is None else subprocess.PIPE,
+            preexec_fn=child_setup(os.getpid()),
+        )
+        if child.stderr is not None and said is not None:
+            with child.stderr:
+                for line in child.stderr:
+                    said.append(line.decode(errors="replace"))
+                    os.write(2, line)
+        stopped_for = _stopped_for(child.pid, limits, start) if limits else ""
+        _, wait_status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(wait_status)
     seconds, cpu_s = time.monotonic() - start, usage.ru_utime + usage.ru_stime
-    return ToolRun(child.returncode, seconds, rss_mb(usage), cpu_s, stopped_for)
+    return ToolRun(child.returncode, seconds, rss_mb(usage), cpu_s, stopped_for, count.value)
 
 
 def captured(

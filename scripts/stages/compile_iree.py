@@ -53,6 +53,7 @@ def main() -> None:
         {
             "compile_s": round(run.seconds, 3),
             "cpu_s": round(run.cpu_s, 3),
+            "instructions": run.instructions,
             "max_rss_mb": round(run.max_rss_mb, 1),
             "vmfb_bytes": args.out_vmfb.stat().st_size,
             "dispatch_count": planned["execution"]["dispatch-count"],
