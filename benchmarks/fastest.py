@@ -33,7 +33,7 @@ def main() -> None:
     of_target = [r.data for r in records if r.is_iree and r["target"] == args.target]
     devices = {record["experiment"]["device"] for record in of_target}
     for record in (r.data for r in records):
-        row, experiment = Row.of(record), record["experiment"]
+        row, experiment = Row.of_record(record), record["experiment"]
         at_it = row.column.target in ("", args.target) and experiment["device"] in devices
         is_pinned = (experiment.get("toolchain") or PINNED) == PINNED
         if row.test == EVAL and at_it and is_pinned:

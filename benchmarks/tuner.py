@@ -67,7 +67,7 @@ def main() -> None:
 
 def search(model: str, target: str, budget_s: float, keep: float) -> Report:
     """Search for a model with a budget; return the report. Exits if the run fails."""
-    of = Cell.of(Kind.TUNING, model=model, target=target)
+    of = Cell.of_kind(Kind.TUNING, model=model, target=target)
     path = Path(STAGES["tune"].path(of, REPORT))
     command = [
         *(sys.executable, "-m", "snakemake", "--cores", "all", str(path), "--config"),

@@ -19,7 +19,7 @@ model, and a model whose best lowering paths differ clearly. Their generations a
 
 def real() -> Table:
     """Return the table of the real rows."""
-    return Table.of(map(json.loads, RECORDS.read_text().splitlines()))
+    return Table.of_records(map(json.loads, RECORDS.read_text().splitlines()))
 
 
 def steady(ms: float, shift: int = 0) -> list[float]:

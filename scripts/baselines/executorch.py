@@ -60,9 +60,9 @@ def _without_kernel(lowered: ExecutorchProgramManager) -> list[str]:
     known = Runtime.get().operator_registry.operator_names
     plans = lowered.executorch_program.execution_plan
     used = {
-        f"{one.name}.{one.overload}" if one.overload else one.name
+        f"{operator.name}.{operator.overload}" if operator.overload else operator.name
         for plan in plans
-        for one in plan.operators
+        for operator in plan.operators
     }
     return sorted(used - known)
 

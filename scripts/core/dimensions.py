@@ -27,7 +27,7 @@ class Sizes:
     multiple_of: int = 1
 
     @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> Sizes:
+    def of_entry(cls, entry: Mapping[str, Any]) -> Sizes:
         """The sizes of an entry of the configuration."""
         return cls(**{**entry, "values": tuple(entry["values"])})
 

@@ -162,7 +162,7 @@ def _further_decompositions(graph: fx.Graph) -> dict[Any, Callable]:
     """
     known = ((node.target, decomposition_table.get(node.target)) for node in graph.nodes)
     return {
-        op: found for op, found in known if found and found.__module__.startswith("torch._decomp")
+        op: table for op, table in known if table and table.__module__.startswith("torch._decomp")
     }
 
 
@@ -214,18 +214,18 @@ def _not_lowered(module: ir.Module) -> str:
     """What a lowering that failed has left of the torch dialect: the first operator, and the others; "" if
     there is none. torch-mlir's own message names the first operation that is left. That is often only
     the constant that the operator takes ('torch.constant.int')."""
-    found: dict[str, str] = {}
+    left: dict[str, str] = {}
 
     def note(operation: ir.OpView | ir.Operation) -> ir.WalkResult:
         name = operation.operation.name
         if name.startswith(_OPERATORS):
-            found.setdefault(name, str(operation).splitlines()[0])
+            left.setdefault(name, str(operation).splitlines()[0])
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(note)
-    if not found:
+    if not left:
         return ""
-    (name, shown), *others = found.items()
+    (name, shown), *others = left.items()
     more = f" (and {', '.join(repr(other) for other, _ in others)})" if others else ""
     return f"failed to legalize operation '{name}'{more}: {shown}"
 

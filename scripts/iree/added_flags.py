@@ -52,7 +52,7 @@ _BYTECODE = b"ML\xefR"
 _TENSOR = re.compile(r"tensor<(?:[^>]*x)?f64>")
 
 
-def of(program: Path, given: Sequence[str] = ()) -> list[str]:
+def for_program(program: Path, given: Sequence[str] = ()) -> list[str]:
     """The flags that a program needs where `given` are those of its target."""
     return [*keeping_float64(_text(program), given), *serial(given)]
 

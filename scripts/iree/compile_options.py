@@ -49,7 +49,7 @@ class CompileOptions(TargetOptions):
 
     def added_flags(self) -> list[str]:
         """The flags that the program needs beside those of its target."""
-        return added_flags.of(self.program, self.flags)
+        return added_flags.for_program(self.program, self.flags)
 
     def compiler_flags(self) -> list[str]:
         return [*super().compiler_flags(), *self.added_flags()]

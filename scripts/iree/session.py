@@ -121,8 +121,8 @@ class Session:
 
     def _check_sizes(self, inputs: Sequence[np.ndarray]) -> None:
         shapes = [array.shape for array in inputs]
-        if found := list(problems(self._dimensions, shapes)):
-            raise WrongSizes("; ".join(found))
+        if wrong := list(problems(self._dimensions, shapes)):
+            raise WrongSizes("; ".join(wrong))
 
     def close(self) -> None:
         """Free the module and the weights on the device. The session cannot be used after it.

@@ -107,7 +107,7 @@ def link_located(
     *,
     changing: Collection[str] = (),
 ) -> tuple[bytes, dict[int, str]]:
-    """The same, with the name in the location of each line of the program's text."""
+    """Return a program as `link` does, and the name in the location of each line of its text."""
     with _linked(lowered, inputs, changing) as module:
         # Bytecode has locations of its own. From the text, they are its lines.
         parsed = type(module).parse(_written(module, "text"))

@@ -50,7 +50,7 @@ def of_nodes(nodes: Iterable[Any], prefix: str = "") -> Origins:
 
     `prefix`: what the paths of all modules begin with; it is left out, and so are modules outside it.
     """
-    found: dict[str, Origin] = {}
+    origins: dict[str, Origin] = {}
     classes: dict[str, str] = {}
     for node in nodes:
         if node.op != "call_function":
@@ -61,17 +61,17 @@ def of_nodes(nodes: Iterable[Any], prefix: str = "") -> Origins:
                 continue
             innermost = path.removeprefix(prefix.removesuffix(".")).removeprefix(".")
             classes[innermost] = kind
-        found[node.name] = Origin(node.name, str(node.target), innermost)
-    return Origins(found, classes)
+        origins[node.name] = Origin(node.name, str(node.target), innermost)
+    return Origins(origins, classes)
 
 
 def module_stack(stack: Mapping[str, tuple[str, Any]] | None) -> list[tuple[str, str]]:
     """(path, class name) of each module of an FX node's `nn_module_stack`, the outermost first."""
-    found = []
+    modules = []
     for path, kind in (stack or {}).values():
         name = kind if isinstance(kind, str) else kind.__qualname__
-        found.append((_CALL.sub("", path), name.rsplit(".", 1)[-1]))
-    return found
+        modules.append((_CALL.sub("", path), name.rsplit(".", 1)[-1]))
+    return modules
 
 
 def of_lines(linked: Any, parsed: Any) -> dict[int, str]:
@@ -80,26 +80,26 @@ def of_lines(linked: Any, parsed: Any) -> dict[int, str]:
     `linked`: the program as an operation whose locations have the names of nodes. `parsed`: the same
     program as parsed from its text, which gives the lines. Raises ValueError if they are not the same.
     """
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for ours, theirs in zip(below(linked), below(parsed), strict=True):
         if ours.name != theirs.name:
             raise ValueError(f"the printed program has {theirs.name} in the place of {ours.name}")
         name = _NAME.search(str(ours.location))
         line = _LINE.search(str(theirs.location))
         if name and line:
-            found.setdefault(int(line["line"]), name["name"])
-    return found
+            names.setdefault(int(line["line"]), name["name"])
+    return names
 
 
 def below(operation: Any, inner_first: bool = False) -> list[Any]:
     """Every operation below one of MLIR's, in the order of the text, or each after those inside it."""
-    found = []
+    operations = []
     for region in operation.regions:
         for block in region.blocks:
             for op in block.operations:
                 inside = below(op.operation, inner_first)
-                found += [*inside, op.operation] if inner_first else [op.operation, *inside]
-    return found
+                operations += [*inside, op.operation] if inner_first else [op.operation, *inside]
+    return operations
 
 
 # Where an inlined function was called from.
@@ -127,7 +127,7 @@ def to_json(lines: Mapping[int, str], origins: Origins) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "modules": dict(sorted(origins.modules.items())),
-        "nodes": [[one.node, one.operator, one.module] for one in nodes],
+        "nodes": [[origin.node, origin.operator, origin.module] for origin in nodes],
         "lines": {str(line): number[known[line]] for line in sorted(known)},
     }
 
@@ -144,6 +144,6 @@ class Locations:
         """Raises ValueError for another version of the format, KeyError or TypeError for other JSON."""
         if value["format"] != FORMAT:
             raise ValueError(f"locations of format {value['format']!r}, expected {FORMAT}")
-        nodes = [Origin(*one) for one in value["nodes"]]
+        nodes = [Origin(*fields) for fields in value["nodes"]]
         lines = {int(line): nodes[place] for line, place in value["lines"].items()}
         return cls(lines, value["modules"])

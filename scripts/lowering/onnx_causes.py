@@ -93,5 +93,5 @@ def _lines_in(text: str, symbol: str, files: Collection[str]) -> tuple[int, ...]
 
     with ir.Context():
         module = ir.Module.parse(text)
-        inside = [op for found in below(module.operation) if named(found) for op in below(found)]
+        inside = [op for outer in below(module.operation) if named(outer) for op in below(outer)]
         return lines_of(inside, files)

@@ -199,15 +199,15 @@ def _sort_with_own_positions(ir, operation) -> str:
             attributes=_attributes(operation),
             regions=1,
         )
-        found = list(new.results)
+        sorted_values = list(new.results)
         for place, kind in wide.items():
-            found[place] = call("convert", kind, moved("subtract", found[place]))
+            sorted_values[place] = call("convert", kind, moved("subtract", sorted_values[place]))
     arguments = [
         narrow(argument.type) if number // 2 in wide else argument.type
         for number, argument in enumerate(body.arguments)
     ]
     _clone_body(ir, body, new.regions[0], arguments)
-    for old, result in zip(operation.results, found, strict=True):
+    for old, result in zip(operation.results, sorted_values, strict=True):
         old.replace_all_uses_with(result)
     operation.erase()
     return "sort with positions of its own" if start else "sort positions i64 to i32"

@@ -88,24 +88,24 @@ def completed(
 
     `module`: the model. Raises UnsupportedProgram if the graph changes other things than the eager step.
     """
-    found = _results(program, module)
+    results = _results(program, module)
     state = _state(program, training)
     slots = state_slots(training.optimizer)
     graph_of = functools.cache(functools.partial(_update_graph, _Update(training.optimizer, slots)))
     for name, weight in _weights(program, module).items():
-        if GRADIENT + name not in found:
+        if GRADIENT + name not in results:
             continue
         keys = [state_key(slot, name) for slot in slots]
-        taken = [weight, found[GRADIENT + name], *(state[key] for key in keys)]
+        taken = [weight, results[GRADIENT + name], *(state[key] for key in keys)]
         kind = weight.meta["val"]
         new = _inserted(program.graph, graph_of(kind.shape, kind.dtype), taken)
-        found |= {CHANGE + key: value for key, value in zip([name, *keys], new, strict=True)}
-    if missing := [name for name in training.results if name not in found]:
+        results |= {CHANGE + key: value for key, value in zip([name, *keys], new, strict=True)}
+    if missing := [name for name in training.results if name not in results]:
         raise UnsupportedProgram(
             f"the captured training step does not return the {missing[0]} ({len(missing)} missing), "
             "which the eager step does"
         )
-    _return(program, [found[name] for name in training.results])
+    _return(program, [results[name] for name in training.results])
     return program
 
 
@@ -113,55 +113,55 @@ def _results(program: ExportedProgram, module: torch.nn.Module) -> dict[str, fx.
     """The results of a joint graph by their names; the gradient of a tied weight is the sum of all its uses."""
     _, aliases = named_weights(module)
     output = program.graph.output_node()
-    found: dict[str, fx.Node] = {}
+    results: dict[str, fx.Node] = {}
     for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
         name = (spec.target or "").removeprefix(PREFIX)
         name = aliases.get(name, name)
         match spec.kind:
             case OutputKind.LOSS_OUTPUT:
-                found[LOSS] = node
-            case OutputKind.GRADIENT_TO_PARAMETER if GRADIENT + name in found:
+                results[LOSS] = node
+            case OutputKind.GRADIENT_TO_PARAMETER if GRADIENT + name in results:
                 with program.graph.inserting_before(output):
-                    both = (found[GRADIENT + name], node)
+                    both = (results[GRADIENT + name], node)
                     total = program.graph.call_function(aten.add.Tensor, both)
                 edit.retype(total)
-                found[GRADIENT + name] = total
+                results[GRADIENT + name] = total
             case OutputKind.GRADIENT_TO_PARAMETER:
-                found[GRADIENT + name] = node
+                results[GRADIENT + name] = node
             case OutputKind.BUFFER_MUTATION:
-                found[CHANGE + name] = node
-    return found
+                results[CHANGE + name] = node
+    return results
 
 
 def _weights(program: ExportedProgram, module: torch.nn.Module) -> dict[str, fx.Node]:
     """The arguments of a program that are parameters, by name."""
     _, aliases = named_weights(module)
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-    found: dict[str, fx.Node] = {}
+    weights: dict[str, fx.Node] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.PARAMETER:
             name = spec.target.removeprefix(PREFIX)
-            found.setdefault(aliases.get(name, name), nodes[spec.arg.name])
-    return found
+            weights.setdefault(aliases.get(name, name), nodes[spec.arg.name])
+    return weights
 
 
 def _state(program: ExportedProgram, training: Training) -> dict[str, fx.Node]:
     """New arguments of a program for the optimizer's state, by key; buffers, as far as torch knows."""
     mode = edit.fake_mode(program.graph)
     first = next(node for node in program.graph.nodes if node.op == "placeholder")
-    found: dict[str, fx.Node] = {}
+    state: dict[str, fx.Node] = {}
     specs = []
     for number, (name, kind) in enumerate(training.state.items()):
         value = convert.zeros(kind)
         with program.graph.inserting_before(first):
             node = program.graph.placeholder(f"b_optimizer_{number}")
         node.meta["val"] = mode.from_tensor(value, static_shapes=True)
-        found[name] = node
+        state[name] = node
         argument = TensorArgument(node.name)
         specs.append(InputSpec(InputKind.BUFFER, argument, PREFIX + name, persistent=True))
         program.state_dict[PREFIX + name] = value
     program.graph_signature.input_specs[:0] = specs
-    return found
+    return state
 
 
 class _Update(torch.nn.Module):

@@ -48,9 +48,9 @@ def with_locations(text: str) -> str:
         if line.startswith("#loc"):
             continue
         line = _OF_ARGUMENT.sub("", line)
-        if found := _OF_OPERATION.search(line):
-            name = _NAME.search(found[0])
+        if operation := _OF_OPERATION.search(line):
+            name = _NAME.search(operation[0])
             where = f'"{name["name"]}"' if name else "unknown"
-            line = f"{line[: found.start()]} loc({where})"
+            line = f"{line[: operation.start()]} loc({where})"
         lines.append(line)
     return "\n".join(lines) + "\n"

@@ -157,7 +157,7 @@ class Cell:
     test: str = ""
 
     @classmethod
-    def of(cls, kind: Kind, **values: str) -> Cell:
+    def of_kind(cls, kind: Kind, **values: str) -> Cell:
         """The cell with these values. Raises ValueError for an axis that is missing."""
         try:
             own = {axis: values[axis] for axis in AXES[kind]}
@@ -174,7 +174,7 @@ class Cell:
         """Parse the name of a cell as the first of `kinds` that fits. Raises ValueError if none does."""
         for kind in kinds:
             if match := _regex(kind).fullmatch(text):
-                return cls.of(kind, **match.groupdict())
+                return cls.of_kind(kind, **match.groupdict())
         expected = " or ".join(PATTERNS[kind] for kind in kinds)
         raise ValueError(f"{text!r} is not the name of a cell; expected {expected}")
 
@@ -212,7 +212,7 @@ class Cell:
             raise ValueError(f"a cell of kind {self.kind} is of no {lacking}, which {kind} needs")
         if kind is Kind.MODULE:
             values["target"] = without_threads(self.target)
-        return Cell.of(kind, **values)
+        return Cell.of_kind(kind, **values)
 
     @property
     def row(self) -> Cell:
@@ -227,7 +227,7 @@ class Cell:
 def of_columns(kind: Kind, model: str, columns: Mapping[str, Any]) -> Cell:
     """The cell of a row, from its columns."""
     values = {axis: columns.get(COLUMNS[axis]) for axis in AXES[kind] if axis in COLUMNS}
-    return Cell.of(kind, model=model, **{k: v for k, v in values.items() if v is not None})
+    return Cell.of_kind(kind, model=model, **{k: v for k, v in values.items() if v is not None})
 
 
 _KINDS = {
@@ -239,7 +239,7 @@ _KINDS = {
 
 def of_axes(**values: str) -> Cell:
     """The cell with these axes. A module, an IREE cell and its dumps have the same; this is the IREE cell."""
-    return Cell.of(_KINDS[frozenset(values)], **values)
+    return Cell.of_kind(_KINDS[frozenset(values)], **values)
 
 
 def of_wildcards(wildcards: Any) -> Cell:

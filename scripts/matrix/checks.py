@@ -204,8 +204,8 @@ def _expect_problems(draft: Draft) -> Iterator[str]:
     numbers = cell.thread_numbers(draft.config["measure"])
     # One that is in runs by default for some kinds of models only has cells of the others too.
     declared_ones = {
-        name: dataclasses.replace(one, sources=MODEL_KINDS)
-        for name, one in known["baselines"].items()
+        name: dataclasses.replace(baseline, sources=MODEL_KINDS)
+        for name, baseline in known["baselines"].items()
     }
     baselines = with_dynamic_baselines(declared_ones, known["models"].values(), draft.root)
     everything = Matrix(

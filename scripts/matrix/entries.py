@@ -158,17 +158,17 @@ class Target:
     toolchain: str = PINNED
     env: str = IREE_ENV
 
-    def of(self, model: Model) -> Target:
+    def for_model(self, model: Model) -> Target:
         """Return the target with its overrides for a model."""
-        return self._with(one for one in self.overrides if one.is_for(model))
+        return self._with(override for override in self.overrides if override.is_for(model))
 
     def _with(self, overrides: Iterable[TargetOverride | StepOverride | None]) -> Target:
         """Return the target with the values that overrides set; the last override of a value counts."""
         changes = {
             key: value
-            for one in overrides
+            for override in overrides
             for key in ("frontends", "opt_level", "flags")
-            if (value := getattr(one, key, None)) is not None
+            if (value := getattr(override, key, None)) is not None
         }
         return dataclasses.replace(self, **changes) if changes else self
 
@@ -176,7 +176,9 @@ class Target:
         """Return the target (with its overrides for a model) for the program of a frontend: with the overrides for
         training steps, if it is one, or the kept result of tuning, if that is for this frontend."""
         if cell.frontend_test(frontend) == cell.TRAIN:
-            return self._with(one.train for one in self.overrides if one.is_for(model))
+            return self._with(
+                override.train for override in self.overrides if override.is_for(model)
+            )
         choice = self.choices.get(model.name)
         if choice is None or choice.frontend != frontend:
             return self
@@ -227,16 +229,16 @@ Varied = TypeVar("Varied", Frontend, Target)
 def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> dict[str, Varied]:
     """Return the entries of each toolchain by name: an entry as it is, where the toolchain does not change
     its environment, else one with an environment of its own."""
-    found: dict[str, Varied] = {}
+    variants: dict[str, Varied] = {}
     for entry in entries.values():
-        for one in chosen.values():
-            env = one.of_env(entry.env)
+        for other in chosen.values():
+            env = other.of_env(entry.env)
             name = (
-                entry.name if env == entry.env else f"{entry.name}{TOOLCHAIN_SEPARATOR}{one.name}"
+                entry.name if env == entry.env else f"{entry.name}{TOOLCHAIN_SEPARATOR}{other.name}"
             )
-            toolchain = PINNED if env == entry.env else one.name
-            found[name] = dataclasses.replace(entry, name=name, env=env, toolchain=toolchain)
-    return found
+            toolchain = PINNED if env == entry.env else other.name
+            variants[name] = dataclasses.replace(entry, name=name, env=env, toolchain=toolchain)
+    return variants
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,9 @@ def programs(
 ) -> dict[str, Frontend]:
     """The frontends whose programs these baselines run for these models."""
     kinds = {model.source for model in models}
-    named = dict.fromkeys(name for one in baselines for name in one.program if name in frontends)
+    named = dict.fromkeys(
+        name for baseline in baselines for name in baseline.program if name in frontends
+    )
     return {name: frontends[name] for name in named if kinds & {*frontends[name].sources}}
 
 
@@ -290,12 +294,12 @@ Timed = TypeVar("Timed", Target, Baseline)
 
 def by_threads(entries: Mapping[str, Timed], numbers: Collection[int]) -> dict[str, Timed]:
     """Return the entries by name: those of a CPU once for each of these numbers of threads."""
-    found: dict[str, Timed] = {}
+    timed: dict[str, Timed] = {}
     for entry in entries.values():
         for number in numbers if numbers and entry.on_cpu else (None,):
             name = cell.with_threads(entry.name, number)
-            found[name] = dataclasses.replace(entry, name=name)
-    return found
+            timed[name] = dataclasses.replace(entry, name=name)
+    return timed
 
 
 @dataclass(frozen=True)

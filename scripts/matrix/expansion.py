@@ -108,7 +108,9 @@ def with_absolute_paths(matrix: Matrix, root: Path) -> Matrix:
     """Return the matrix for a run in another folder than `root`, the folder of the Snakefile."""
     return dataclasses.replace(
         matrix,
-        models={name: models.with_absolute_paths(one, root) for name, one in matrix.models.items()},
+        models={
+            name: models.with_absolute_paths(model, root) for name, model in matrix.models.items()
+        },
         parts={
             name: absolute(part, root) if (absolute := feature.LOADED[name].absolute) else part
             for name, part in matrix.parts.items()
@@ -150,11 +152,11 @@ def _chosen(draft: Draft) -> dict[str, dict]:
     sized = {name: _with_size(chosen["models"][name], draft.root, problems) for name in names}
     kinds = {model.source for model in sized.values()}
     for kind in ("frontends", "baselines"):
-        taking = {name: one for name, one in chosen[kind].items() if kinds & {*one.sources}}
+        taking = {name: entry for name, entry in chosen[kind].items() if kinds & {*entry.sources}}
         if kind in wanted and sized and chosen[kind] and not taking:
             problems.append(
                 f"{kind}={wanted[kind]}: takes none of the models {', '.join(sized)}; for models of {', '.join(sorted(kinds))} there are: "
-                f"{', '.join(n for n, one in known[kind].items() if kinds & {*one.sources}) or 'none'}"
+                f"{', '.join(n for n, entry in known[kind].items() if kinds & {*entry.sources}) or 'none'}"
             )
         chosen[kind] = taking
     return chosen | {"models": sized}
@@ -212,7 +214,10 @@ def _by_default(
     kind: str, known: Mapping[str, Any], config: Mapping[str, Mapping | None], problems: list[str]
 ) -> dict:
     """What is selected where nothing is: all but the entries with `default: false`."""
-    entry_of = {name: config.get(getattr(one, "family", "") or name) for name, one in known.items()}
+    entry_of = {
+        name: config.get(getattr(declared, "family", "") or name)
+        for name, declared in known.items()
+    }
     default = {name: (entry or {}).get("default", True) for name, entry in entry_of.items()}
     left = {name: known[name] for name, is_in in default.items() if is_in}
     for name, kinds in default.items():
@@ -298,10 +303,10 @@ def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
 def _frontend(name: str, entry: Mapping[str, Any], draft: Draft) -> Frontend:
     """The frontend of an entry; with `speed_rewrites: false`, without the rewrites for speed."""
     sources = _sources(lambda: plugins.exporter(entry["exporter"], draft.root))
-    found = Frontend(name=name, sources=sources, **_own(entry))
-    if draft.config.get("speed_rewrites", True) or found.options.get("rewrites") != "all":
-        return found
-    return dataclasses.replace(found, options=found.options | {"rewrites": "needed"})
+    frontend = Frontend(name=name, sources=sources, **_own(entry))
+    if draft.config.get("speed_rewrites", True) or frontend.options.get("rewrites") != "all":
+        return frontend
+    return dataclasses.replace(frontend, options=frontend.options | {"rewrites": "needed"})
 
 
 def _target(
@@ -312,15 +317,15 @@ def _target(
 
     def expanded(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
         """An entry or override with the flags of the sets that are named among its flags."""
-        found = dict(entry)
+        values = dict(entry)
         if "train" in entry:
-            found["train"] = expanded(entry["train"], f"{where}.train")
+            values["train"] = expanded(entry["train"], f"{where}.train")
         for expand_sets in feature.hooks("flags") if "flags" in entry else ():
             try:
-                found["flags"] = expand_sets(entry["flags"], backend.name)
+                values["flags"] = expand_sets(entry["flags"], backend.name)
             except ConfigError as error:
                 problems.append(f"{where}.flags: {error}")
-        return found
+        return values
 
     overrides = (entry.get("overrides") or {}).items()
     values = {

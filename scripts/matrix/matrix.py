@@ -88,7 +88,7 @@ class Matrix:
         the overrides for the model, and what tuning has found."""
         belong = self._pairs()
         for model in self.models.values():
-            targets = [target.of(model) for target in self.targets.values()]
+            targets = [target.for_model(model) for target in self.targets.values()]
             for frontend in self.frontends.values():
                 if model.source not in frontend.sources or not is_for_sizes(frontend, model):
                     continue
@@ -100,10 +100,10 @@ class Matrix:
         """The names of the frontends and targets that belong together in a toolchain."""
         return {
             (frontend.name, target.name)
-            for one in self.toolchains.values()
+            for toolchain in self.toolchains.values()
             for frontend in self.frontends.values()
             for target in self.targets.values()
-            if one.takes(frontend.env, target.env)
+            if toolchain.takes(frontend.env, target.env)
         }
 
     def baseline_cells(self) -> Iterator[tuple[Model, Baseline, str]]:
@@ -125,22 +125,22 @@ class Matrix:
         """Every cell of a kind: all models, all devices with limits, and for other kinds the cells that the
         rows depend on."""
         if kind is Kind.MODEL:
-            return [Cell.of(Kind.MODEL, model=name) for name in self.models]
+            return [Cell.of_kind(Kind.MODEL, model=name) for name in self.models]
         for rows in feature.rows():
             if kind in rows.kinds:
                 return rows.cells(self, kind)
         if kind is Kind.DEVICE:
-            return [Cell.of(Kind.DEVICE, device=name) for name in self.devices()]
-        of = Kind.BASELINE if kind is Kind.BASELINE else Kind.IREE
-        found = [row.to(kind) for row in self.rows() if row.kind is of]
+            return [Cell.of_kind(Kind.DEVICE, device=name) for name in self.devices()]
+        row_kind = Kind.BASELINE if kind is Kind.BASELINE else Kind.IREE
+        cells = [row.to(kind) for row in self.rows() if row.kind is row_kind]
         if kind is Kind.PROGRAM:
-            found += [self.program(row) for row in self.rows() if self.runs_program(row)]
-            found += [
-                Cell.of(Kind.PROGRAM, model=model.name, frontend=attempt.variant.frontend)
+            cells += [self.program(row) for row in self.rows() if self.runs_program(row)]
+            cells += [
+                Cell.of_kind(Kind.PROGRAM, model=model.name, frontend=attempt.variant.frontend)
                 for model, frontend, target in self.cells()
                 for attempt in self.attempts(frontend.name, target)
             ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(cells))
 
     def devices(self) -> dict[str, Target | Baseline]:
         """The kinds of devices that rows run on, each with the first entry that does so. A CPU has limits for each
@@ -177,28 +177,28 @@ class Matrix:
         source, run = self.models[row.model].source, self.baselines[row.baseline].program
         taking = [name for name in self.programs if source in self.programs[name].sources]
         frontend = next(name for name in run if name in taking)
-        return Cell.of(Kind.PROGRAM, model=row.model, frontend=frontend)
+        return Cell.of_kind(Kind.PROGRAM, model=row.model, frontend=frontend)
 
     def chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
         """The stages on which a row depends, each with its cell, in order."""
         for rows in feature.rows():
             if rows.owns(row):
                 return rows.chain(self, row)
-        found = stages.of_row(row)
+        chain = stages.of_row(row)
         if row.kind is Kind.IREE and row.test == cell.TRAIN:
             gradients = stages.STAGES[cell.REFERENCES[cell.TRAIN]]
-            found.insert(1, (gradients, row.to(gradients.kind)))
+            chain.insert(1, (gradients, row.to(gradients.kind)))
         if self.runs_program(row):
-            found.insert(1, (stages.STAGES["export"], self.program(row)))
+            chain.insert(1, (stages.STAGES["export"], self.program(row)))
         if row.kind is Kind.IREE and (program := row.to(Kind.PROGRAM)).model != row.model:
             # The program is that of another size.
-            found.insert(0, (stages.STAGES["reference"], program.to(Kind.MODEL)))
-        return found
+            chain.insert(0, (stages.STAGES["reference"], program.to(Kind.MODEL)))
+        return chain
 
     def timed_chain(self, row: Cell) -> list[tuple[Stage, Cell]]:
-        """The same of a row of operator problems, with the stage that times it."""
-        found = self.chain(row)
-        return [*found, self.timed(row)] if found[-1][0].measures else found
+        """The stages on which a row depends, as in `chain`, and the stage that times it, if the last of them measures."""
+        chain = self.chain(row)
+        return [*chain, self.timed(row)] if chain[-1][0].measures else chain
 
     def group(self, row: Cell) -> Cell:
         """The group in which a row is timed: the rows of its model, device, kind of node, number of threads and test."""
@@ -212,7 +212,7 @@ class Matrix:
         if entry.node != NODE:  # another machine
             device = f"{device}+{entry.node}"
         device = cell.with_threads(device, row.threads)
-        return Cell.of(Kind.GROUP, model=row.model, device=device, test=row.test)
+        return Cell.of_kind(Kind.GROUP, model=row.model, device=device, test=row.test)
 
     def timed(self, row: Cell, stage: str = "time") -> tuple[Stage, Cell]:
         """The stage that times a row, and its group. The rows of results/tuned.csv have groups of their own, of the stage
@@ -224,22 +224,22 @@ class Matrix:
 
     def groups(self) -> dict[Cell, list[Cell]]:
         """The rows of each group."""
-        found: dict[Cell, list[Cell]] = {}
+        groups: dict[Cell, list[Cell]] = {}
         for row in self.rows():
-            found.setdefault(self.group(row), []).append(row)
-        return found
+            groups.setdefault(self.group(row), []).append(row)
+        return groups
 
     def target(self, model: str, frontend: str, name: str) -> Target:
         """Return the target of that name, with its overrides for a model and what tuning has found for the
         program of a frontend."""
         known = self.models[model]
-        return self.target_of(name).of(known).by_path(known, frontend)
+        return self.target_of(name).for_model(known).by_path(known, frontend)
 
     def target_of(self, name: str) -> Target:
         """Return the target of that name; for the name that numbers of threads share, that of one of them."""
         if name in self.targets:
             return self.targets[name]
-        return {cell.without_threads(other): one for other, one in self.targets.items()}[name]
+        return {cell.without_threads(other): target for other, target in self.targets.items()}[name]
 
     def all_frontends(self) -> dict[str, Frontend]:
         """The frontends of models, of baselines and of features, by name."""
@@ -280,17 +280,17 @@ class Matrix:
 
 
 def _united(entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    return {name: one for found in entries for name, one in found.items()}
+    return {name: entry for part in entries for name, entry in part.items()}
 
 
 def iree_cell(model: Model, frontend: Frontend, target: Target) -> Cell:
     """The cell of a model, by a frontend, on a target."""
-    return Cell.of(Kind.IREE, model=model.name, frontend=frontend.name, target=target.name)
+    return Cell.of_kind(Kind.IREE, model=model.name, frontend=frontend.name, target=target.name)
 
 
 def baseline_cell(model: Model, baseline: Baseline, test: str) -> Cell:
     """The cell of a test of a model under a baseline."""
-    return Cell.of(Kind.BASELINE, model=model.name, baseline=baseline.name, test=test)
+    return Cell.of_kind(Kind.BASELINE, model=model.name, baseline=baseline.name, test=test)
 
 
 def compact(value: Any) -> str:
@@ -302,13 +302,13 @@ def devices_of(
     baselines: Iterable[Baseline], targets: Iterable[Target]
 ) -> dict[str, Target | Baseline]:
     """The kinds of devices that entries run on, each with the first of them."""
-    found: dict[str, Target | Baseline] = {}
+    devices: dict[str, Target | Baseline] = {}
     for baseline in baselines:
-        found.setdefault(
+        devices.setdefault(
             cell.with_threads(baseline.device, cell.threads_of(baseline.name)), baseline
         )
     for target in targets:
-        found.setdefault(
+        devices.setdefault(
             cell.with_threads(target.device_kind, cell.threads_of(target.name)), target
         )
-    return found
+    return devices

@@ -26,11 +26,11 @@ AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 
 def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model]:
     """Every file of models/, then the entries that name a file of their own."""
-    found = shipped(root)
+    files = shipped(root)
     models: dict[str, Model] = {}
     entries_of = [
         variant
-        for name in [*found, *(n for n in entries if n not in found)]
+        for name in [*files, *(n for n in entries if n not in files)]
         for variant in variants(name, dict(entries.get(name) or {}))
     ]
     for name, family, entry in entries_of:
@@ -46,7 +46,9 @@ def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model
 def with_sizes(models: Mapping[str, Model]) -> dict[str, Model]:
     """The models, each followed by its variants of other sizes, if its entry is `dynamic`."""
     return {
-        one.name: one for model in models.values() for one in (model, *variants_of_sizes(model))
+        sized.name: sized
+        for model in models.values()
+        for sized in (model, *variants_of_sizes(model))
     }
 
 
@@ -127,7 +129,9 @@ def model_of(
         torchbench=entry.get("torchbench", known_as),
         family=family,
         source=source_of(file).kind,
-        dynamic={option: Sizes.of(sizes) for option, sizes in (entry.get(DYNAMIC) or {}).items()},
+        dynamic={
+            option: Sizes.of_entry(sizes) for option, sizes in (entry.get(DYNAMIC) or {}).items()
+        },
     )
 
 
@@ -149,9 +153,9 @@ def could_be_variant(name: str, declared: Iterable[Model]) -> bool:
 def variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     """(name, family, entry) for each value of the axes that are lists: bert-bf16-b8."""
     axes = {axis: entry[axis] for axis in AXES if isinstance(entry.get(axis), list)}
-    found = []
+    rows = []
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         suffix = "".join(f"-{AXES[axis]}{value}" for axis, value in chosen.items())
-        found.append((name + suffix, name, entry | chosen))
-    return found
+        rows.append((name + suffix, name, entry | chosen))
+    return rows

@@ -153,18 +153,18 @@ def _literal(path: Path, name: str, form: Any, default: Any = dataclasses.MISSIN
     except SyntaxError as error:
         raise DeclarationError(f"{path}: {error.msg} in line {error.lineno}") from error
     except ValueError:
-        found = "an expression"
+        given = "an expression"
     else:
         if value is not missing and _has(form, value):
             return value
-        found = "nothing" if value is missing else repr(value)
+        given = "nothing" if value is missing else repr(value)
     expected = (
         "a number above 0"
         if form is float
         else inspect.formatannotation(form).replace("typing.", "")
     )
     raise DeclarationError(
-        f"{path}: {name}: found {found}, expected {expected}, as a plain literal"
+        f"{path}: {name}: found {given}, expected {expected}, as a plain literal"
     )
 
 

@@ -22,7 +22,7 @@ from scripts.torch_model.source import shipped as shipped_models
 TEXTS = ("suites", "filter", "exclude", "retry")
 """Other keys whose value on the command line is text. An empty text counts as not given."""
 NAMED = ("file", "stop_on")
-"""The same, but an empty text is an error."""
+"""Keys whose value on the command line is text, of which an empty one is an error."""
 WITH_OPTIONS = ("models", "suites", "frontends", "baselines")
 """Keys whose entries have options of which only models, exporters or runtimes know the types."""
 ENTRIES = ("models", "frontends", "targets", "baselines")

@@ -100,10 +100,10 @@ class Stage:
         )
 
     def path(self, cell: object, file: str = "") -> str:
-        """The path of a file of one of its cells (without `file`: of the folder). `of` is a cell or its
+        """The path of a file of one of its cells (without `file`: of the folder). `cell`: one of them, or its
         name."""
         return f"results/{self.folder}/{cell}/{file}".removesuffix("/")
 
     def pattern(self, file: str = "") -> str:
-        """The same path with wildcards, for a rule."""
+        """The path of a file of any of its cells, with wildcards, for a rule."""
         return self.path(cell.PATTERNS[self.kind], file)

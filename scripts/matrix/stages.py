@@ -149,7 +149,7 @@ def before(last: str) -> list[Stage]:
 
 
 def chain(last: str, cell: Cell) -> list[tuple[Stage, Cell]]:
-    """The same, each with the cell on which the cell `of` depends."""
+    """The stages that a stage comes after, the first one first, and the stage itself; each with the cell on which `cell` depends."""
     return [(stage, cell.to(stage.kind)) for stage in before(last)]
 
 

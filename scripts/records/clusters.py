@@ -63,19 +63,25 @@ def command(record: Record, failed: Outcome) -> str:
 def clusters(records: Sequence[Record]) -> list[Cluster]:
     """Return the clusters of all failures: first those that nothing made good, the one that alone blocks
     most first."""
-    rows = [Row.of(record) for record in records]
+    rows = [Row.of_record(record) for record in records]
     places: dict[Key, list[int]] = {}
     for place, row in enumerate(rows):
         if ended := row.failed:
             key = ended.stage, ended.reason, failure_signature(ended.detail)
             places.setdefault(key, []).append(place)
-    blocked = _blocked(rows, {key: [rows[n] for n in of] for key, of in places.items()})
-    found = [
-        Cluster(*key, tuple(rows[n] for n in of), records[of[0]], blocked.get(key, {}))
-        for key, of in places.items()
+    blocked = _blocked(rows, {key: [rows[n] for n in at] for key, at in places.items()})
+    grouped = [
+        Cluster(*key, tuple(rows[n] for n in at), records[at[0]], blocked.get(key, {}))
+        for key, at in places.items()
     ]
     return sorted(
-        found, key=lambda one: (one.is_made_good, -len(one.blocks), -len(one.rows), one.reason)
+        grouped,
+        key=lambda cluster: (
+            cluster.is_made_good,
+            -len(cluster.blocks),
+            -len(cluster.rows),
+            cluster.reason,
+        ),
     )
 
 
@@ -84,14 +90,14 @@ def _blocked(
 ) -> dict[Key, dict[tuple[str, str], str]]:
     """Return, by cluster, the (model, target) all of whose lowering paths fail for its reason alone."""
     every = Counter((row.model, row.column.target) for row in rows if row.column.target)
-    found: dict[Key, dict[tuple[str, str], str]] = {}
-    for key, of in failed.items():
+    blocked: dict[Key, dict[tuple[str, str], str]] = {}
+    for key, failed_rows in failed.items():
         remedies: dict[tuple[str, str], list[str]] = {}
-        for row in of:
+        for row in failed_rows:
             remedies.setdefault((row.model, row.column.target), []).append(row.remedy)
-        found[key] = {
+        blocked[key] = {
             place: ", ".join(dict.fromkeys(filter(None, names)))
             for place, names in remedies.items()
             if len(names) == every[place]
         }
-    return found
+    return blocked

@@ -49,17 +49,17 @@ def _option(name: str, *types: type) -> Callable[[Mapping[str, Any]], Any]:
 
     def value(record: Mapping[str, Any]) -> Any:
         resolved = record["reference"].get("resolved") or record["model"]["options"]
-        found = resolved.get(name)
-        fits = type(found) in types and (type(found) is not int or abs(found) < 2**63)
-        return found if fits else None
+        option = resolved.get(name)
+        fits = type(option) in types and (type(option) is not int or abs(option) < 2**63)
+        return option if fits else None
 
     return value
 
 
 def _size(record: Mapping[str, Any]) -> str | None:
     """A size as text: a name, or a number that is used as a name."""
-    found = _option("size", str, int)(record)
-    return None if found is None else str(found)
+    size = _option("size", str, int)(record)
+    return None if size is None else str(size)
 
 
 def _cold(key: str) -> Callable[[Mapping[str, Any]], Any]:
@@ -86,8 +86,8 @@ def with_bases(table: Sequence[Field], records: Iterable[Mapping[str, Any]]) -> 
     """The columns with those of the speed-ups over further baselines of these records, after the other speed-ups."""
     names = dict.fromkeys(key for record in records for key in record["latency"] or ())
     bases = [n.removeprefix(COLUMN) for n in names if n.startswith(COLUMN) and f"{n}_low" in names]
-    further = [one for base in bases if base not in BASES for one in speedup_over(base)]
-    last = max(at for at, one in enumerate(table) if one.column.startswith(COLUMN))
+    further = [field for base in bases if base not in BASES for field in speedup_over(base)]
+    last = max(at for at, field in enumerate(table) if field.column.startswith(COLUMN))
     return [*table[: last + 1], *further, *table[last + 1 :]]
 
 

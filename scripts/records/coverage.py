@@ -64,7 +64,7 @@ def iree_cells(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def _cell(record: Record, referenced: bool) -> dict[str, Any]:
-    row, experiment = Row.of(record), record["experiment"]
+    row, experiment = Row.of_record(record), record["experiment"]
     verified, ended = bool(row.timing), row.ended
     rewrites = tuple((record.get("export") or {}).get("rewrites") or ())
     ending = _ending(row)

@@ -50,7 +50,7 @@ class Field:
     checks: Mapping[str, Any] = field(default_factory=dict)
     value: Callable[[Mapping[str, Any]], Any] | None = None
 
-    def of(self, record: Mapping[str, Any]) -> Any:
+    def value_in(self, record: Mapping[str, Any]) -> Any:
         """The value for the CSV, or None. A list becomes one text."""
         value = self.value(record) if self.value else lookup(record, self.path)
         if isinstance(value, list):
@@ -82,7 +82,7 @@ def chosen(table: Iterable[Field], *paths: str) -> tuple[Field, ...]:
 
 def row(record: Mapping[str, Any], table: Iterable[Field]) -> dict[str, Any]:
     """The flat CSV row of a record, by column."""
-    return {field.column: field.of(record) for field in columns(table)}
+    return {field.column: field.value_in(record) for field in columns(table)}
 
 
 def dtypes(table: Iterable[Field]) -> dict[str, str]:

@@ -35,13 +35,13 @@ mean, so means of different rows do not compare.
 
 def content(records: Iterable[Mapping[str, Any]]) -> Content:
     """Return what is written of some records."""
-    return Content(records, lambda checked: page(Table.of(checked)))
+    return Content(records, lambda checked: page(Table.of_records(checked)))
 
 
 def page(table: Table) -> str:
     """Return the whole page as Markdown."""
-    of = table.provenance
-    models = ([text(name), text(options)] for name, options in of.models.items())
+    provenance = table.provenance
+    models = ([text(name), text(options)] for name, options in provenance.models.items())
     bodies = {
         "Geometric means": _means(table),
         "Leaks": markdown.bullets(wording.leaks(table)),
@@ -50,10 +50,10 @@ def page(table: Table) -> str:
         # An entry has several variants if its options differ between models.
         "Configuration": "".join(
             f"- {kind}: {text(name)}: {text('; '.join(variants))}\n"
-            for kind, entries in of.entries.items()
+            for kind, entries in provenance.entries.items()
             for name, variants in entries.items()
         ),
-        "Measured with": markdown.bullets([*of.where, *of.with_what]),
+        "Measured with": markdown.bullets([*provenance.where, *provenance.with_what]),
     }
     parts = [wording.head("Latencies", table), _latencies(table)]
     if doubts := markdown.bullets(wording.doubts(table)):
@@ -104,5 +104,5 @@ ROW_SET = RowSet(
     columns=columns.COLUMNS,
     described=columns.FIELDS,
     content=lambda matrix, _: content(record.records(matrix, further=imported.rows())),
-    screen=lambda records: Screen(Table.of(records)),
+    screen=lambda records: Screen(Table.of_records(records)),
 )

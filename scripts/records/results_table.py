@@ -218,13 +218,13 @@ class Table:
     provenance: Provenance
 
     @classmethod
-    def of(cls, records: Iterable[Record]) -> Table:
+    def of_records(cls, records: Iterable[Record]) -> Table:
         """Return the table of some records, which are read once and not kept."""
         lines: dict[tuple[str, str], ModelRows] = {}
         provenance = Provenance()
         for record in records:
             provenance.add(record)
-            row = Row.of(record)
+            row = Row.of_record(record)
             line = ModelRows(row.model, row.test, size_of(record))
             lines.setdefault((row.model, row.test), line).entries[row.column] = row
         rows = tuple(lines.values())

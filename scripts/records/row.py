@@ -45,7 +45,7 @@ class Column:
         return f"{self.name}/{self.target}" if self.target else self.name
 
     @classmethod
-    def of(cls, cell: Cell) -> Column:
+    def of_cell(cls, cell: Cell) -> Column:
         _, first, *rest = cell.name.split("/")
         if cell.kind is Kind.IREE:
             return cls(without_test(first), "/".join(rest))
@@ -102,7 +102,7 @@ class Row:
     is_compiled: bool = False
 
     @classmethod
-    def of(cls, record: Record) -> Row:
+    def of_record(cls, record: Record) -> Row:
         """Return the row of a record."""
         cell, other = cell_of(record), remedied.by_other_path(record)
         latency = None if other else record["latency"]
@@ -112,7 +112,7 @@ class Row:
             as_asked = _outcome(cell, {"stage": "compile"} | remedy["first"])
         return cls(
             cell,
-            Column.of(cell),
+            Column.of_cell(cell),
             as_asked if other else ended,
             Timing(latency) if latency else None,
             runtime=speedups.runtime_of(record),

@@ -75,8 +75,8 @@ class Screen:
             yield means
         if table.absent:
             yield Text()
-            for one in table.absent:
-                yield Text(wording.absent(one))
+            for absent in table.absent:
+                yield Text(wording.absent(absent))
 
 
 def compiled(table: Table) -> Iterator[Text]:
@@ -86,10 +86,10 @@ def compiled(table: Table) -> Iterator[Text]:
         for column, row in line.entries.items():
             if column.target:
                 counts.setdefault(column.target, Counter())[row.way] += 1
-    if all(set(of) <= {WAYS[0]} for of in counts.values()):
+    if all(set(ways) <= {WAYS[0]} for ways in counts.values()):
         return
-    for target, of in counts.items():
-        yield Text(f"compiled for {target}: " + ", ".join(f"{of[way]} {way}" for way in WAYS))
+    for target, ways in counts.items():
+        yield Text(f"compiled for {target}: " + ", ".join(f"{ways[way]} {way}" for way in WAYS))
     yield Text()
 
 
@@ -170,8 +170,8 @@ def _column(column: Column, lines: Sequence[ModelRows], style: Style) -> Iterato
     """Yield the heading of a column and its cells, all of the same width."""
     rows = [line.entries.get(column) for line in lines]
     timings = [row.timing for row in rows if row and row.timing]
-    number = max((len(wording.milliseconds_of(one)) for one in timings), default=0)
-    interval = max((len(_interval(one)) for one in timings), default=0)
+    number = max((len(wording.milliseconds_of(timing)) for timing in timings), default=0)
+    interval = max((len(_interval(timing)) for timing in timings), default=0)
     names = list(filter(None, (column.name, column.target)))
     # What must not be broken over lines.
     whole = [*names, *(row.why for row in rows if row and not row.timing)]

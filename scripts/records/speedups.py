@@ -35,7 +35,8 @@ def difference(base: Latency, row: Latency) -> Difference | None:
     if not base["anchor"] or base["anchor"] != row["anchor"]:
         return None
     own, other = (
-        ratios.paired(one["anchor_ms"], one["values_ms"], noise(one)) for one in (row, base)
+        ratios.paired(latency["anchor_ms"], latency["values_ms"], noise(latency))
+        for latency in (row, base)
     )
     return ratios.combined([(1, own), (-1, other)]) if own and other else None
 
@@ -51,12 +52,14 @@ def point(base: Latency, row: Latency) -> float | None:
         return base["ms"] / row["ms"]
     if not base["anchor"] or base["anchor"] != row["anchor"]:
         return None
-    own, other = (ratios.log_mean(one["anchor_ms"]) - math.log(one["ms"]) for one in (row, base))
+    own, other = (
+        ratios.log_mean(latency["anchor_ms"]) - math.log(latency["ms"]) for latency in (row, base)
+    )
     return math.exp(own - other)
 
 
-def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None:
-    """Compare each latency with those of all baselines that `found` has, and with eager and inductor in any case. A value is
+def add_speedups(records: Sequence[Record], key: Comparable | None = None) -> None:
+    """Compare each latency with those of all baselines that `records` has, and with eager and inductor in any case. A value is
     None where there is no comparable row.
 
     `key`: the values that two latencies must share; those of `comparable` if it is None.
@@ -64,12 +67,12 @@ def add_speedups(found: Sequence[Record], key: Comparable | None = None) -> None
     key = key or comparable
     bases: dict[tuple, dict[str, Record]] = {}
     names = dict.fromkeys(BASES)
-    for record in found:
+    for record in records:
         if record["latency"] and record["experiment"]["runtime"] != "iree":
             name = cell.without_threads(runtime_of(record))
             bases.setdefault(key(record), {}).setdefault(name, record)
             names[name] = None
-    for record in found:
+    for record in records:
         if record["latency"]:
             own = bases.get(key(record), {})
             for name in names:
@@ -100,12 +103,12 @@ def ratio_values(name: str, base: Latency | None, row: Latency | None) -> dict[s
 
 def _verdict(record: Record, bases: Mapping[str, Record]) -> str | None:
     """What the ratio of a row to the fastest of these bases says; None for a row of one of them, and where there is none."""
-    others = [one["latency"] for one in bases.values() if one is not record]
-    if not others or any(one is record for one in bases.values()):
+    others = [base["latency"] for base in bases.values() if base is not record]
+    if not others or any(base is record for base in bases.values()):
         return None
-    fastest = min(others, key=lambda one: one["ms"])
-    of = difference(fastest, record["latency"])
-    return of.interval().verdict if of else ratios.UNDECIDED
+    fastest = min(others, key=lambda latency: latency["ms"])
+    known = difference(fastest, record["latency"])
+    return known.interval().verdict if known else ratios.UNDECIDED
 
 
 def runtime_of(record: Mapping[str, Any]) -> str:
@@ -154,7 +157,7 @@ def machine_of(record: Mapping[str, Any]) -> str | None:
     return record["experiment"].get("imported")
 
 
-_TORCH_DEVICE = {one.device_kind: one.torch_device for one in BACKENDS.values()}
+_TORCH_DEVICE = {backend.device_kind: backend.torch_device for backend in BACKENDS.values()}
 """PyTorch's name of a kind of device; that of a ROCm GPU is "cuda"."""
 
 

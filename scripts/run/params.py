@@ -91,8 +91,8 @@ class Options:
         if is_dynamic(cell.frontend):
             # The sizes by which the program is found: further ones to measure are no other program.
             declared = self.matrix.models[cell.model].dynamic.items()
-            sizes = {name: replace(one, values=one.probes()) for name, one in declared}
-            return _shell({"dynamic": {name: asdict(one) for name, one in sizes.items()}})
+            sizes = {name: replace(size, values=size.probes()) for name, size in declared}
+            return _shell({"dynamic": {name: asdict(size) for name, size in sizes.items()}})
         if cell.test == EVAL:
             return ""
         return f"--test {TRAIN} {self.optimizer()}"

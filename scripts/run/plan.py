@@ -179,19 +179,21 @@ class Plan:
         self._frontends = self.matrix.all_frontends()
         self._baselines = self.matrix.all_baselines()
         self.environments = environments.of_run(matrix.toolchains)
-        self._has_toolchains = any(one.env != IREE_ENV for one in matrix.targets.values())
+        self._has_toolchains = any(target.env != IREE_ENV for target in matrix.targets.values())
         self.retry = retry
         self.with_conda = with_conda
         self.options = Options(matrix)
         loaded = feature.LOADED.values()
-        self.maker: Maker = next((one.maker(self) for one in loaded if one.maker), Maker())
+        self.maker: Maker = next(
+            (feature.maker(self) for feature in loaded if feature.maker), Maker()
+        )
         groups = {group: rows for own in matrix.matrices for group, rows in own.groups().items()}
         self.groups = Groups(matrix, groups, self.row_forked)
         self.aggregation = Aggregation(matrix, self.maker)
         self._memory_mb = {
             key: resources.memory_limit_mb(limit) for key, limit in matrix.limits.items()
         }
-        self._of_features = {one.name: one.plan(self) for one in loaded if one.plan}
+        self._of_features = {feature.name: feature.plan(self) for feature in loaded if feature.plan}
 
     def __getitem__(self, name: str) -> Any:
         """What a feature answers the questions of its rules with."""
@@ -284,11 +286,11 @@ class Plan:
         """`forked` for all cells of a stage; None if they differ."""
         declared = STAGES[stage]
         entries = self._entries(declared).values() if declared.entry else [None]
-        found = {declared.forked and _forkable(entry) for entry in entries}
-        return found.pop() if len(found) == 1 else None
+        answers = {declared.forked and _forkable(entry) for entry in entries}
+        return answers.pop() if len(answers) == 1 else None
 
     def due(self, stage: str, cell: Cell) -> str:
-        """See fingerprint.due."""
+        """The value of the param `due` of a job, by which Snakemake runs it again (fingerprint.due)."""
         declared = STAGES[stage]
         retry = self.retry
         if declared.kind is Kind.ENV:  # what kept it from being made may be gone; not for "all"
@@ -316,8 +318,8 @@ class Plan:
         if not stage.is_batch:
             return []
         return [
-            one.outcome
-            for one in outcome.read_problem_ends_if_whole(stage.path(cell, OUTCOMES)).values()
+            ending.outcome
+            for ending in outcome.read_problem_ends_if_whole(stage.path(cell, OUTCOMES)).values()
         ]
 
     def _status(self, stage: Stage, cell: Cell) -> str:
@@ -356,7 +358,7 @@ class Plan:
             )
         if declared.is_batch:
             return resources.of_batch(declared.need, limit, attempt)
-        return resources.of(
+        return resources.request(
             declared.need,
             limit,
             _size_mb(STAGES["reference"].path(cell.model, "weights.irpa")),

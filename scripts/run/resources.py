@@ -114,7 +114,7 @@ def within_limits(memory_mb: int, timeout_s: float) -> Ask:
     return Ask(memory_mb, timeout_s, memory_mb, _minutes(timeout_s))
 
 
-def of(
+def request(
     need: Need,
     limit: Mapping[str, float],
     weights_mb: float | None,

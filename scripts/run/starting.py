@@ -167,7 +167,9 @@ def _thread_problem(matrix: Matrix) -> str:
     """
     most, cpus = cell.most_threads(matrix.measure), machine.usable_cpu_count()
     of_iree = any(target.on_cpu for target in matrix.targets.values())
-    if most <= cpus or not (of_iree or any(one.on_cpu for one in matrix.baselines.values())):
+    if most <= cpus or not (
+        of_iree or any(baseline.on_cpu for baseline in matrix.baselines.values())
+    ):
         return ""
     return (
         f"measure.threads: found {most}, but this process may use {cpus} CPUs; set {cpus} or less, or give the profile "

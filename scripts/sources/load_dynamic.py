@@ -12,7 +12,7 @@ from scripts.sources.load_model import load_model
 from scripts.sources.registry import source_of
 from scripts.torch_model import convert
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.errors import Fault, ModelError, of
+from scripts.torch_model.errors import Fault, ModelError, with_reason
 from scripts.torch_model.inputs import argument_names
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.source import DYNAMIC_FUNCTION
@@ -46,14 +46,14 @@ def load_for_all_sizes(
     own = _inputs(loaded)
     declared = _declared(loaded, options)
     dimensions: list[Dimension] = []
-    with of(Fault.INPUTS):
+    with with_reason(Fault.INPUTS):
         for option, sizes in options.items():
             dimensions += _dimensions(choice, option, sizes, own, others[option], declared)
         _require_one_option_each(choice, dimensions)
         _require_same(
             choice, captured, opened(signature.inputs, dimensions), opened(own, dimensions)
         )
-    with of(Fault.WEIGHTS):
+    with with_reason(Fault.WEIGHTS):
         weights, _ = named_weights(loaded.module)
         types = [convert.tensor_type(name, weight) for name, weight in weights.items()]
         _require_same(choice, captured, signature.parameters, types)
@@ -155,7 +155,7 @@ def _declared(
     where = f"{loaded.file.path}: {DYNAMIC_FUNCTION}() returned"
     names = argument_names(loaded.module, loaded.args, loaded.kwargs)
     declared: set[tuple[int, int, str]] = set()
-    with of(Fault.RETURN):
+    with with_reason(Fault.RETURN):
         if not isinstance(given, Mapping) or not all(
             isinstance(axes, Mapping) for axes in given.values()
         ):

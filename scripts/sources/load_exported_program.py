@@ -17,7 +17,7 @@ from scripts.sources import exported_program
 from scripts.sources.exported_program import Archive
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.errors import BrokenModelFile, Fault, ModelError, cause, of
+from scripts.torch_model.errors import BrokenModelFile, Fault, ModelError, cause, with_reason
 from scripts.torch_model.inputs import check_inputs, check_weights
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_model.weights import with_arrays
@@ -45,7 +45,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     # model.
     for key in [*module._forward_pre_hooks_with_kwargs]:
         del module._forward_pre_hooks[key], module._forward_pre_hooks_with_kwargs[key]
-    with of(Fault.WEIGHTS):
+    with with_reason(Fault.WEIGHTS):
         check_weights(f"{path}: has", module)
     module.eval().requires_grad_(False)
     # A tensor that requires a gradient is a leaf of a graph that no stage wants.
@@ -53,7 +53,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
         torch.Tensor, torch.Tensor.detach, program.example_inputs or ((), {})
     )
     loaded = LoadedModel(choice.name, module, tuple(args), dict(kwargs), None)
-    with of(Fault.INPUTS):
+    with with_reason(Fault.INPUTS):
         if not convert.flat_tensors((args, kwargs)):
             raise ModelError(f"{path}: it has no example inputs; save it with the arguments of torch.export.export")  # fmt: skip
         check_inputs(f"{path}: its example inputs are", (args, kwargs))

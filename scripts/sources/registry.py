@@ -37,7 +37,7 @@ def model_name(path: str | Path) -> str:
 
 
 def name_with_kind(path: str | Path) -> str:
-    """The same for a file whose name another model has: `resnet-onnx`, and `resnet-folder` for a folder."""
+    """The name of a model whose file has the name of another model: `resnet-onnx`, and `resnet-folder` for a folder."""
     file = model_file(path)
     kind = "folder" if source_of(file) is hugging_face.SOURCE else file.suffix.removeprefix(".")
     return f"{model_name(path)}-{kind}"

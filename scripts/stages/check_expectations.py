@@ -26,7 +26,7 @@ def main() -> int:
     try:
         rows = args.results / "results.jsonl" if args.results.is_dir() else args.results
         records = [record.data for record in read(rows)]
-        chosen = [one for one in records if cell.selects(args.cell, str(cell_of(one)))]
+        chosen = [record for record in records if cell.selects(args.cell, str(cell_of(record)))]
         if records and not chosen:
             raise BadRecords(f"no cell of {len(records)} matches --cell {' '.join(args.cell)}")
         if args.as_config:
@@ -53,7 +53,7 @@ def main() -> int:
             return 0
     except (BadRecords, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
-    violations = [violation for one in checked for violation in one.violations]
+    violations = [violation for cell_check in checked for violation in cell_check.violations]
     whole = _markdown(violations, checked, len(chosen))
     formats = {
         "text": lambda: _text(violations, checked, len(chosen)),
@@ -95,7 +95,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _summary(violations: Sequence[Violation], checked: Sequence[Checked], rows: int) -> str:
-    undecided = sum(one.undecided for one in checked)
+    undecided = sum(cell_check.undecided for cell_check in checked)
     said = f"{len(checked)} of {rows} cells have an expectation: {len(violations)} violations"
     return f"{said}, {undecided} verdicts undecided" if undecided else said
 

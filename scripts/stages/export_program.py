@@ -45,7 +45,7 @@ def main() -> None:
     commands.report_working()
     declared = plugins.exporter(args.exporter)
     signature = Signature.read(args.signature)
-    sizes = {name: Sizes.of(entry) for name, entry in args.dynamic.items()}
+    sizes = {name: Sizes.of_entry(entry) for name, entry in args.dynamic.items()}
     stage = f"export {args.exporter}"
     with errors.reported():
         if sizes:
@@ -70,7 +70,7 @@ def main() -> None:
         "rewrites": list(lowered.rewrites),
     }
     if loaded.dimensions:
-        report["dimensions"] = [asdict(one) for one in loaded.dimensions]
+        report["dimensions"] = [asdict(dimension) for dimension in loaded.dimensions]
     for called, version in plugins.installed(declared.versions).items():
         report[f"{called}_version"] = version
     args.out_program.write_bytes(program)

@@ -49,7 +49,7 @@ def make_reference(model: ModelChoice, files: Options) -> None:
     parameters = tuple(convert.tensor_type(key, w) for key, w in weights.items())
     del weights
     inputs_from = loaded.input_description() or ""
-    greedy = greedy_tokens.of(loaded.module)
+    greedy = greedy_tokens.generation_of(loaded.module)
     sizes = _sizes(loaded.module)
     # The last use of the model, which may stay in float64 afterwards.
     observed = golden.observe(loaded, EvalStep, model.model_file, model.dtype)

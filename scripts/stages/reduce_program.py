@@ -218,13 +218,13 @@ def _by_level(compiler: Compiler, ending: Callable[[Compiler], str]) -> dict[str
     """How a compiler ends at each opt level, with its other flags as they are; {} if they name none."""
     if not any(flag.startswith(OPT_LEVEL) for flag in compiler.flags):
         return {}
-    found = {}
+    endings = {}
     for level in OPT_LEVELS:
         flags = (
             f"{OPT_LEVEL}{level}" if flag.startswith(OPT_LEVEL) else flag for flag in compiler.flags
         )
-        found[level] = ending(dataclasses.replace(compiler, flags=tuple(flags)))
-    return found
+        endings[level] = ending(dataclasses.replace(compiler, flags=tuple(flags)))
+    return endings
 
 
 def _is_valid(text: str) -> bool:

@@ -51,7 +51,7 @@ def main() -> None:
         test = dispatches.Test(compiler, args.device, args.threads, missing)
         for each in atomic.read_json(args.tests / dispatches.REPORT):
             name = each["functions"][0]
-            said[name] = test.of(args.tests / name, each, deadline)
+            said[name] = test.outcome(args.tests / name, each, deadline)
             if args.modules and said[name]["status"] == dispatches.RIGHT:
                 shutil.copyfile(Path(scratch, mismatch.MODULE), args.modules / f"{name}.vmfb")
     atomic.write_json(args.out, said)

@@ -56,7 +56,7 @@ def _dimensions(exported: Sequence[Path]) -> tuple[Dimension, ...]:
     """The open dimensions of a program's inputs, by the report of its export."""
     if not exported:
         return ()
-    return tuple(Dimension(**one) for one in atomic.read_json(exported[0])["dimensions"])
+    return tuple(Dimension(**fields) for fields in atomic.read_json(exported[0])["dimensions"])
 
 
 def _require_same_weights(own: Path, exported: Sequence[Path]) -> None:

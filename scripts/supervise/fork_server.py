@@ -61,7 +61,7 @@ ON_DEMAND = (
     "transformers.generation.utils",
     "transformers.models.auto.modeling_auto",
 )
-"""The same for packages that not every run needs: those that a stage has imported are imported for the next ones."""
+"""Packages that not every run needs: those that a stage has imported are imported for the next stages."""
 
 MESSAGE_BYTES = 1 << 20
 """Maximum size of a request in bytes; it contains all environment variables."""

@@ -72,7 +72,7 @@ def kept_timing(path: Path) -> GroupTiming | None:
 
 
 def member_outcome(cell: str, timed: MemberTiming, ended: Outcome) -> Outcome:
-    """The outcome of a member; `of`: that of the job that has timed its group."""
+    """The outcome of a member; `ended`: that of the job that has timed its group."""
     log = Path(ended.log).parent / MEMBERS / log_name(cell)
     return replace(
         ended,

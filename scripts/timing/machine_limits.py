@@ -94,15 +94,15 @@ class MachineLimits:
         return (device_name, threads) == (self.device_name, self.threads)
 
     def least_seconds(
-        self, flop: float, moved: float, dtype: str, of: float | None = None
+        self, flop: float, moved: float, dtype: str, whole: float | None = None
     ) -> tuple[float, str]:
         """The time that the device needs at least for a call, and what limits it: MEMORY or COMPUTE.
 
         By the roofline model (Williams et al. 2009), the larger one of the times for `flop` operations and
-        for moving `moved` bytes. `of`: for a part of a program, the bytes that the whole program moves.
+        for moving `moved` bytes. `whole`: for a part of a program, the bytes that the whole program moves.
         """
         return max(
-            (moved / self.gb_per_s_of(moved if of is None else of) / 1e9, MEMORY),
+            (moved / self.gb_per_s_of(moved if whole is None else whole) / 1e9, MEMORY),
             (flop / self.gflop_per_s(dtype) / 1e9, COMPUTE),
         )
 

@@ -70,7 +70,7 @@ def serve_generations(load: Callable[[], Program]) -> None:
 
 
 def serve_programs(load: Callable[[Any], Program]) -> None:
-    """The same for many programs, one at a time. `load`: loads the program that a request describes, after the one before
+    """Answer the requests of the coordinator for many programs, one at a time. `load`: loads the program that a request describes, after the one before
     was released."""
     _answer(None, load)
 

@@ -42,7 +42,7 @@ class Optimizer:
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str = "SGD", lr: float = 0.01, **others: Any) -> Optimizer:
+    def of_entry(cls, name: str = "SGD", lr: float = 0.01, **others: Any) -> Optimizer:
         """The optimizer of an entry `train` of the configuration."""
         return cls(name, lr, others)
 
@@ -51,7 +51,7 @@ class Optimizer:
         """The field for the optimizer of training steps."""
         return option(
             factory=cls,
-            type=lambda text: cls.of(**json.loads(text)),
+            type=lambda text: cls.of_entry(**json.loads(text)),
             help='JSON: {"name": "SGD", "lr": 0.01}',
         )
 

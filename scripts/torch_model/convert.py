@@ -64,13 +64,13 @@ def flat_tensors(tree: Any) -> list[tuple[str, torch.Tensor]]:
 
 def leaves(tree: Any) -> list[tuple[str, Any]]:
     """(path, leaf) of a nested structure, in pytree order; registers dataclasses on the way."""
-    found, _ = pytree.tree_flatten_with_path(tree)
-    unknown = {type(leaf) for _, leaf in found if _is_data(leaf)}
+    paths, _ = pytree.tree_flatten_with_path(tree)
+    unknown = {type(leaf) for _, leaf in paths if _is_data(leaf)}
     for kind in unknown:
         torch.export.register_dataclass(kind)
     if unknown:
         return leaves(tree)
-    return [(pytree.keystr(path), leaf) for path, leaf in found]
+    return [(pytree.keystr(path), leaf) for path, leaf in paths]
 
 
 def opaque(tree: Any) -> list[str]:

@@ -50,7 +50,7 @@ class BrokenModelFile(ModelFileError):
 
 
 @contextlib.contextmanager
-def of(reason: Fault) -> Iterator[None]:
+def with_reason(reason: Fault) -> Iterator[None]:
     """Set the reason of a ModelError without a reason that is raised inside this context."""
     try:
         yield

@@ -136,7 +136,7 @@ def _output_type(name: str, tensor: torch.Tensor) -> tensors.TensorType:
         raise errors.ModelError(f"forward() returned {'a tensor that' if not name else ''}{error}") from error  # fmt: skip
 
 
-@errors.of(errors.Fault.OUTPUTS)
+@errors.with_reason(errors.Fault.OUTPUTS)
 def check(file: Path, golden: list[np.ndarray]) -> None:
     """Raise ModelError for results that cannot show whether a program is correct."""
     if not golden:

@@ -39,13 +39,13 @@ def widened(module: nn.Module) -> Iterator[None]:
         module.double()
         yield
         return
-    found = blocks(module)
-    inside = {id(part) for block in found for part in block.modules()}
+    parts = blocks(module)
+    inside = {id(part) for block in parts for part in block.modules()}
     apart = [part for part in module.modules() if id(part) not in inside]
-    at_once = _wide_bytes(apart) + max((_wide_bytes(b.modules()) for b in found), default=0)
+    at_once = _wide_bytes(apart) + max((_wide_bytes(b.modules()) for b in parts), default=0)
     if psutil.Process().memory_info().rss + at_once > limit:
         raise RuntimeError(f"{at_once / 1e9:.1f} GB of float64 weights, block by block, do not fit")
-    print(f"note: float64 in {len(found)} blocks: all at once does not fit", flush=True)
+    print(f"note: float64 in {len(parts)} blocks: all at once does not fit", flush=True)
     outside = _widen(apart)
     widened_now: dict[int, Kept] = {}
 
@@ -55,8 +55,8 @@ def widened(module: nn.Module) -> Iterator[None]:
     def leave(block: nn.Module, *_: object) -> None:
         _restore(widened_now.pop(id(block), []))
 
-    hooks = [block.register_forward_pre_hook(enter) for block in found]
-    hooks += [block.register_forward_hook(leave, always_call=True) for block in found]
+    hooks = [block.register_forward_pre_hook(enter) for block in parts]
+    hooks += [block.register_forward_hook(leave, always_call=True) for block in parts]
     try:
         yield
     finally:
@@ -73,11 +73,11 @@ def is_wide(module: nn.Module) -> bool:
 
 def blocks(module: nn.Module) -> list[nn.Module]:
     """The parts that run one after the other: the elements of the outermost lists of modules."""
-    found: list[nn.Module] = []
+    parts: list[nn.Module] = []
     for child in module.children():
         repeated = isinstance(child, nn.ModuleList | nn.Sequential) and len(child) > 1
-        found += list(child.children()) if repeated else blocks(child)
-    return found
+        parts += list(child.children()) if repeated else blocks(child)
+    return parts
 
 
 def _wide_bytes(parts: Iterable[nn.Module]) -> int:

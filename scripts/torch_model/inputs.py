@@ -46,8 +46,12 @@ def argument_names(module: torch.nn.Module, args: tuple, kwargs: Mapping[str, An
     """For each tensor input of a call of a module, the parameter of its forward() that it is given for."""
     parameters = inspect.signature(module.forward).parameters.values()
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    positional = [one.name for one in parameters if one.kind in by_position]
-    rest = [one.name for one in parameters if one.kind is inspect.Parameter.VAR_POSITIONAL]
+    positional = [parameter.name for parameter in parameters if parameter.kind in by_position]
+    rest = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL
+    ]
     given = [*zip([*positional, *rest * len(args)], args, strict=False), *kwargs.items()]
     return [
         name for name, value in given for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)
@@ -56,21 +60,21 @@ def argument_names(module: torch.nn.Module, args: tuple, kwargs: Mapping[str, An
 
 def check_inputs(where: str, tree: Any) -> None:
     """Raise ModelError for inputs that are not supported."""
-    found = 0
+    tensors = 0
     for path, leaf in leaves(tree):
         if isinstance(leaf, np.ndarray | np.generic):
             raise ModelError(
                 f"{where} {described(leaf)} as {path}, expected a tensor{instead(leaf)}"
             )
         if isinstance(leaf, torch.Tensor):
-            found += 1
+            tensors += 1
             _check_tensor(f"{where} {path}, which", leaf)
     if hidden := opaque(tree):
         raise ModelError(
             f"{where} {hidden[0]}, which holds tensors that are no inputs; pass the tensors "
             "themselves, or make the class a dataclass"
         )
-    if not found:
+    if not tensors:
         raise ModelError(f"{where} no tensor, expected {_EXPECTED_INPUT}")
 
 

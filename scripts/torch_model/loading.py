@@ -28,7 +28,7 @@ from scripts.core.dimensions import Dimension
 from scripts.torch_model import footprint, source
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.convert import TORCH_DTYPE, cast_floats, flat_tensors
-from scripts.torch_model.errors import Fault, ModelError, of, raised
+from scripts.torch_model.errors import Fault, ModelError, raised, with_reason
 from scripts.torch_model.inputs import (
     call_arguments,
     check_inputs,
@@ -89,16 +89,16 @@ class ModelFile:
         These are the options of the entry, the functions' defaults for other arguments (if both
         have a default, get_model()'s), and the options that the pipeline applies itself.
         """
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         for name in source.FUNCTIONS:
             for parameter in inspect.signature(getattr(self._module, name)).parameters.values():
                 if parameter.default is not parameter.empty:
-                    found.setdefault(parameter.name, parameter.default)
+                    options.setdefault(parameter.name, parameter.default)
         for name in source.FUNCTIONS:
-            found |= source.chosen_options(self.functions[name], self.options)
-        found.pop(source.MODEL_PARAMETER, None)
-        found |= {"dtype": self.options.get("dtype", "f32"), "seed": self.seed}
-        return {key: _plain(value) for key, value in found.items()}
+            options |= source.chosen_options(self.functions[name], self.options)
+        options.pop(source.MODEL_PARAMETER, None)
+        options |= {"dtype": self.options.get("dtype", "f32"), "seed": self.seed}
+        return {key: _plain(value) for key, value in options.items()}
 
     def build(self, name: str) -> torch.nn.Module:
         """The module that function `name` returns, in eval mode, without gradients and in the entry's dtype."""
@@ -112,7 +112,7 @@ class ModelFile:
                 "return the module that it was made of",
                 Fault.RETURN,
             )
-        with of(Fault.WEIGHTS):
+        with with_reason(Fault.WEIGHTS):
             check_weights(where, built)
         built.eval().requires_grad_(False)
         return built if self.dtype is torch.float32 else built.to(self.dtype)
@@ -199,7 +199,7 @@ def inputs_of(file: ModelFile, built: torch.nn.Module) -> tuple[tuple, dict[str,
     ModelError as `load` does."""
     with torch.no_grad():
         given = file.call("get_dummy_input", built)
-    with of(Fault.INPUTS):
+    with with_reason(Fault.INPUTS):
         args, kwargs = call_arguments(file.path, given)
         check_inputs(f"{file.path}: get_dummy_input() returned", (args, kwargs))
     # A tensor that requires a gradient is a leaf of the user's own graph: no stage wants that.
@@ -215,9 +215,9 @@ def _plain(value: Any) -> Any:
     For a value that JSON does not support, it is the name, or Python's repr without the address.
     """
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     if value is None or isinstance(value, str) or is_number:
         return value

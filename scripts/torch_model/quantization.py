@@ -29,8 +29,8 @@ def report(loaded: LoadedModel, outputs: Sequence[np.ndarray]) -> dict | None:
     float_bytes = sum(w.numel() * w.element_size() for w in weights.values())
     del weights
     with torch.no_grad():
-        found = module(*loaded.args, **loaded.kwargs)
-    reference = [convert.to_numpy(tensor) for _, tensor in convert.flat_tensors(found)]
+        computed = module(*loaded.args, **loaded.kwargs)
+    reference = [convert.to_numpy(tensor) for _, tensor in convert.flat_tensors(computed)]
     shapes = [[list(a.shape) for a in arrays] for arrays in (reference, outputs)]
     if shapes[0] != shapes[1]:
         raise errors.ModelError(

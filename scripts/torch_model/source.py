@@ -53,19 +53,21 @@ def functions(path: str | Path) -> dict[str, Function]:
     no option can set.
     """
     path = Path(path).expanduser()
-    found: dict[str, ast.stmt] = {}
+    statements: dict[str, ast.stmt] = {}
     for node in _parsed(path).body:
         for name in _bound(node):
-            found[name] = node
+            statements[name] = node
     for name in FUNCTIONS:
-        if name not in found:
-            near = difflib.get_close_matches(name, sorted(found), n=1)
+        if name not in statements:
+            near = difflib.get_close_matches(name, sorted(statements), n=1)
             hint = f"; did you mean {near[0]!r}? rename it to {name}" if near else ""
             raise BrokenModelFile(
                 f"{path}: no function {name}() at the top level; expected both "
                 f"{' and '.join(f'{f}()' for f in FUNCTIONS)}{hint}"
             )
-    known = {name: found[name] for name in (*FUNCTIONS, *OPTIONAL_FUNCTIONS) if name in found}
+    known = {
+        name: statements[name] for name in (*FUNCTIONS, *OPTIONAL_FUNCTIONS) if name in statements
+    }
     return {name: _function(path, name, node) for name, node in known.items()}
 
 
@@ -102,7 +104,7 @@ def code_digest(path: str | Path, root: Path = ROOT) -> str:
     """Return a hash of the code of a model file and of the files of `own_imports`, which comments and the
     layout of lines do not change. Raises ModelFileError."""
     path = Path(path).expanduser()
-    trees = [_parsed(one) for one in (path, *own_imports(path, root))]
+    trees = [_parsed(file) for file in (path, *own_imports(path, root))]
     text = "\0".join(ast.dump(tree) for tree in trees)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

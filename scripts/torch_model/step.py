@@ -279,8 +279,8 @@ class Training:
     def results_of(self, prefix: str) -> frozenset[str]:
         """The names after GRADIENT, of the parameters that have one; or after CHANGE, of the weights, buffers and tensors
         of the optimizer that the step changes."""
-        found = (name for name in self.results if name.startswith(prefix))
-        return frozenset(name.removeprefix(prefix) for name in found)
+        names = (name for name in self.results if name.startswith(prefix))
+        return frozenset(name.removeprefix(prefix) for name in names)
 
 
 def for_capture(loaded: LoadedModel, signature: Signature, optimizer: Optimizer) -> LoadedModel:

@@ -62,7 +62,7 @@ class Work:
         """The work of the whole call, without that of single modules, for a signature."""
         return {key: value for key, value in vars(self).items() if key != "modules"}
 
-    def of(self, module: str) -> ModuleWork:
+    def of_module(self, module: str) -> ModuleWork:
         """The part of a module, to which more may be added."""
         return self.modules.setdefault(module, ModuleWork())
 
@@ -88,7 +88,7 @@ def count(call: Callable[[], Any], loaded: LoadedModel) -> Work:
     work = counter.finished()
     written = {_storage(t): t for _, t in convert.flat_tensors(outputs)}
     work.output_bytes = sum(_bytes(t) for key, t in written.items() if key not in stored)
-    work.of("").bytes += work.output_bytes
+    work.of_module("").bytes += work.output_bytes
     return work
 
 
@@ -116,7 +116,7 @@ class _Counter(TorchDispatchMode):
         if packet in flop_registry:
             flop = flop_registry[packet](*args, **kwargs, out_val=out)
             self.work.flop += flop
-            self.work.of(self.modules[-1]).flop += flop
+            self.work.of_module(self.modules[-1]).flop += flop
         else:
             self.work.no_formula[str(func)] = self.work.no_formula.get(str(func), 0) + 1
         self._note_reads(packet, args, kwargs)
@@ -139,7 +139,7 @@ class _Counter(TorchDispatchMode):
         for key, read in self._read.items():
             name = self._stored[key]
             setattr(self.work, name, getattr(self.work, name) + read.bytes)
-            self.work.of(read.module).bytes += read.bytes
+            self.work.of_module(read.module).bytes += read.bytes
         return self.work
 
 
@@ -175,7 +175,7 @@ class _Read:
 def _gathered(packet: Any, args: Any) -> tuple[torch.Tensor, torch.Tensor, int] | None:
     """The tensor, the indices and the dimension of a call that reads only some rows of a tensor."""
     if packet is _aten.index:
-        indexed = [(dim, one) for dim, one in enumerate(args[1]) if one is not None]
+        indexed = [(dim, place) for dim, place in enumerate(args[1]) if place is not None]
         if len(indexed) == 1 and indexed[0][1].dtype != torch.bool:
             return args[0], indexed[0][1], indexed[0][0]
         return None

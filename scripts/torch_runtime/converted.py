@@ -85,8 +85,8 @@ def exported(loaded: LoadedModel) -> ExportedProgram:
 
 def require_float32(loaded: LoadedModel, runtime: str) -> None:
     """Exit as unsupported if the model has weights or inputs of another floating-point type."""
-    found = [*loaded.module.named_parameters(), *loaded.inputs]
-    for name, tensor in found:
+    tensors = [*loaded.module.named_parameters(), *loaded.inputs]
+    for name, tensor in tensors:
         if tensor.is_floating_point() and tensor.dtype is not torch.float32:
             dtype = str(tensor.dtype).removeprefix("torch.")
             exits.fail(

@@ -120,8 +120,8 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
 
 
 FUNCTIONS = {
-    one.__name__: one
-    for one in (
+    kernel.__name__: kernel
+    for kernel in (
         softmax_forward,
         softmax_backward,
         cross_entropy_forward,

@@ -37,7 +37,7 @@ class Generation:
         return len(self.tokens[0])
 
 
-def of(module: Any) -> Generation | None:
+def generation_of(module: Any) -> Generation | None:
     """The expected tokens from a model's `generation()`, a mapping with the fields of Generation; None for
     models without it."""
     generation = module.generation() if callable(getattr(module, "generation", None)) else None

@@ -151,7 +151,9 @@ class Slurm:
         ready = {
             "munged": (self.folder / "munge.socket").exists,
             "slurmctld": lambda: "UP" in self.command("scontrol", "ping", check=False),
-            "slurmd": lambda: self._slurmd_start(name) >= begun and "*" not in self.node_state(name),
+            "slurmd": lambda: (
+                self._slurmd_start(name) >= begun and "*" not in self.node_state(name)
+            ),
         }[program]
 
         def up() -> bool:

@@ -278,7 +278,7 @@ def test_means_of_all_rows_are_those_of_latency_md(page, source):
     for name, target, test, *over in of_rows.latency(source)["means"]:
         path = f"{name} on {target}" if target else name
         assert found[path if test == "eval" else f"{path} ({test})"] == over
-    assert len(found) == len(Table.of(source.records).means)
+    assert len(found) == len(Table.of_records(source.records).means)
 
 
 def test_rows_sort_and_are_saved_as_csv_as_shown(page, source):

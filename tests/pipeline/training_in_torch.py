@@ -65,10 +65,10 @@ CASES = {
     "own loss": (OwnLoss, lambda: torch.randn(2, 4)),
 }
 OPTIMIZERS = {
-    "SGD": Optimizer.of(lr=0.1),
-    "SGD with momentum": Optimizer.of(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
-    "Adam": Optimizer.of("Adam", 0.1),
-    "AdamW": Optimizer.of("AdamW", 0.1, betas=[0.5, 0.9], amsgrad=True),
+    "SGD": Optimizer.of_entry(lr=0.1),
+    "SGD with momentum": Optimizer.of_entry(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "Adam": Optimizer.of_entry("Adam", 0.1),
+    "AdamW": Optimizer.of_entry("AdamW", 0.1, betas=[0.5, 0.9], amsgrad=True),
 }
 
 

@@ -26,7 +26,7 @@ def cells(draw, kind: Kind) -> Cell:
         )
         for axis in cell.AXES[kind]
     }
-    return Cell.of(kind, **values)
+    return Cell.of_kind(kind, **values)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def cells(draw, kind: Kind) -> Cell:
     ],
 )
 def test_the_names_of_cells_are_these(kind, values, name):
-    assert str(Cell.of(kind, **values)) == name
-    assert Cell.parse(name, kind) == Cell.of(kind, **values)
+    assert str(Cell.of_kind(kind, **values)) == name
+    assert Cell.parse(name, kind) == Cell.of_kind(kind, **values)
     assert cell.PATTERNS[kind].format(**values) == name
 
 
@@ -55,7 +55,7 @@ def test_the_names_of_cells_are_these(kind, values, name):
 def test_a_name_is_parsed_to_the_cell_that_it_is_of(kind, data):
     one = data.draw(cells(kind))
     assert Cell.parse(str(one), kind) == one
-    assert Cell.of(kind, **one.by_axis()) == one
+    assert Cell.of_kind(kind, **one.by_axis()) == one
 
 
 @given(data=st.data())
@@ -105,14 +105,14 @@ def test_the_constraints_of_wildcards_take_a_name_apart_as_the_parser_does(kind,
     pattern = re.sub(r"\{(\w+)\}", lambda w: f"(?P<{w[1]}>{limits[w[1]]})", cell.PATTERNS[kind])
     found = re.fullmatch(pattern, str(one))
     assert found
-    assert Cell.of(kind, **found.groupdict()) == one
+    assert Cell.of_kind(kind, **found.groupdict()) == one
 
 
 def test_a_cell_without_one_of_its_axes_is_refused():
     with pytest.raises(ValueError, match=r"kind iree needs a 'target', found \{'model': 'm'"):
-        Cell.of(Kind.IREE, model="m", frontend="f")
+        Cell.of_kind(Kind.IREE, model="m", frontend="f")
     with pytest.raises(ValueError, match="a cell of kind baseline is of no frontend"):
-        Cell.of(Kind.BASELINE, model="m", baseline="b", test="eval").to(Kind.IREE)
+        Cell.of_kind(Kind.BASELINE, model="m", baseline="b", test="eval").to(Kind.IREE)
 
 
 def test_test_threads_and_toolchain_are_axes_that_are_parts_of_names():
@@ -134,7 +134,7 @@ def test_a_job_is_of_the_cell_that_its_wildcards_name(kind, data):
 
 
 def test_a_cell_stands_on_those_of_the_stages_before_and_its_dumps_are_of_its_row():
-    one = Cell.of(Kind.IREE, model="m", frontend="f", target="t")
+    one = Cell.of_kind(Kind.IREE, model="m", frontend="f", target="t")
     assert [str(one.to(kind)) for kind in (Kind.MODEL, Kind.PROGRAM)] == ["m", "m/f"]
     assert str(one.to(Kind.IREE_DUMP)) == "m/iree/f/t"
     assert one.to(Kind.IREE_DUMP).row == one

@@ -110,7 +110,7 @@ def test_such_a_baseline_has_means_over_inductor_too():
     own = row(Column("inductor-own"), steady(5.0))
     own["experiment"]["compile"] = {"dynamic": True}
     found = [row(Column("eager"), steady(20.0)), row(Column("inductor"), steady(10.0)), own]
-    means = {mean.column.name: mean for mean in Table.of(found).means}
+    means = {mean.column.name: mean for mean in Table.of_records(found).means}
     of_eager, of_faster = means["inductor-own"].over
     assert (of_eager.interval.ratio, of_faster.interval.ratio) == (
         pytest.approx(4.0),

@@ -111,6 +111,6 @@ def test_open_dimensions_are_question_marks_in_the_type_of_a_program():
 
 
 def test_sizes_are_read_from_an_entry():
-    assert Sizes.of({"values": [1, 8]}) == Sizes((1, 8), 1, None, 1)
-    assert Sizes.of({"values": [8], "min": 8, "max": 64, "multiple_of": 8}).allows(64)
+    assert Sizes.of_entry({"values": [1, 8]}) == Sizes((1, 8), 1, None, 1)
+    assert Sizes.of_entry({"values": [8], "min": 8, "max": 64, "multiple_of": 8}).allows(64)
     assert math.inf not in Sizes((1,)).probes()

@@ -175,7 +175,7 @@ def plan(matrix: Matrix | None = None) -> Plan:
 
 
 def test_an_export_is_told_its_sizes_but_not_which_are_measured():
-    exported = Cell.of(Kind.PROGRAM, model="conv~8", frontend="mlir+dynamic")
+    exported = Cell.of_kind(Kind.PROGRAM, model="conv~8", frontend="mlir+dynamic")
     words = shlex.split(plan().options.exported(exported))
     [option] = [word.partition("=") for word in words]
     assert option[0] == "--dynamic"
@@ -185,7 +185,7 @@ def test_an_export_is_told_its_sizes_but_not_which_are_measured():
     assert more.options.exported(exported) == plan().options.exported(exported)
     other = plan(of_sizes(batch_size=Sizes((1, 8), max=32)))
     assert other.options.exported(exported) != plan().options.exported(exported)
-    assert plan().options.exported(Cell.of(Kind.PROGRAM, model="conv", frontend="mlir")) == ""
+    assert plan().options.exported(Cell.of_kind(Kind.PROGRAM, model="conv", frontend="mlir")) == ""
 
 
 def test_a_verification_reads_the_sizes_of_its_program_and_the_weights_of_its_export():

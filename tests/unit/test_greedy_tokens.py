@@ -111,10 +111,10 @@ def test_only_a_module_that_gives_a_generation_has_one():
         def generation(self):
             return dataclasses.asdict(expected(2))
 
-    assert greedy_tokens.of(Module()) is None
-    assert greedy_tokens.of(Other()) is None
-    assert greedy_tokens.of(object()) is None
-    assert greedy_tokens.of(Language()).steps == 2
+    assert greedy_tokens.generation_of(Module()) is None
+    assert greedy_tokens.generation_of(Other()) is None
+    assert greedy_tokens.generation_of(object()) is None
+    assert greedy_tokens.generation_of(Language()).steps == 2
 
 
 @pytest.mark.parametrize(("gap", "matched"), [(0.2, 1), (0.4, 0)])

@@ -254,7 +254,7 @@ def test_page_and_screen_have_means_shares_and_the_reasons_of_failures(tree):
     assert "A CPU, 4 threads: 1 GB/s from memory." in text
     assert "- others used 40% of the cores" in text
     console = Console(record=True, width=150)
-    console.print(Screen(Kernels.of(records(tree))))
+    console.print(Screen(Kernels.of_records(records(tree))))
     said = console.export_text()
     assert "mlir on llvm-cpu" in said
     assert "share of the bandwidth" in said
@@ -266,7 +266,7 @@ def test_what_a_remedy_compiled_by_another_lowering_path_is_not_stated_for_this_
     one = next(r for r in found if r["experiment"]["runtime"] == "iree")
     first = {"status": "error", "reason": "bufferization", "detail": "what", "log": "l"}
     one["remedy"] = {"name": "other-path", "frontend": "xla", "first": first, "tried": []}
-    made = Kernels.of(found)
+    made = Kernels.of_records(found)
     [shares] = [shares for column, shares in made.shares.items() if column.target]
     assert len(shares) == 2
     text = page.page(found, [LIMITS])

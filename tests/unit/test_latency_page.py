@@ -23,10 +23,10 @@ def test_the_same_rows_give_the_same_page_whatever_was_known_of_them_in_which_or
         keys = list(one["versions"] | {"torch": "2.0", "iree": "3.0", "jax": "0.9"})
         random.Random(len(keys)).shuffle(keys)
         one["versions"] = dict.fromkeys(keys, "1.0")
-    page = latency_page.page(Table.of(rows))
+    page = latency_page.page(Table.of_records(rows))
     for one in rows:
         one["versions"] = dict(reversed(one["versions"].items()))
-    assert latency_page.page(Table.of(rows)) == page
+    assert latency_page.page(Table.of_records(rows)) == page
 
 
 def test_a_cell_is_a_latency_with_its_interval_or_a_reason_and_the_fastest_is_bold():
@@ -35,7 +35,7 @@ def test_a_cell_is_a_latency_with_its_interval_or_a_reason_and_the_fastest_is_bo
         record(TORCH, steady(5), model="a|b", doubt="processes differ"),
         record(EAGER, reason="wrong-result", model="c"),
     ]
-    lines = latency_page.page(Table.of(rows)).splitlines()
+    lines = latency_page.page(Table.of_records(rows)).splitlines()
     assert "- a\\|b: torch on cpu: processes differ" in lines
     [measured] = [line for line in lines if line.startswith("| a\\|b | 9.00 (")]
     assert "| **†5.00 (" in measured
@@ -44,14 +44,14 @@ def test_a_cell_is_a_latency_with_its_interval_or_a_reason_and_the_fastest_is_bo
 
 def test_without_intervals_the_page_says_so_and_marks_nothing():
     rows = [record(EAGER, [9.0, 9.0]), record(TORCH, [5.0, 5.0])]
-    page = latency_page.page(Table.of(rows))
+    page = latency_page.page(Table.of_records(rows))
     assert "| m | 9.00 | 5.00 |" in page
     assert "There are no intervals" in page
     assert "**" not in page
 
 
 def test_rows_of_which_nothing_ran_still_give_a_page():
-    page = latency_page.page(Table.of([record(TORCH)]))
+    page = latency_page.page(Table.of_records([record(TORCH)]))
     assert "0 of 1 rows measured" in page
     assert "Geometric" not in page
 
@@ -60,13 +60,13 @@ def test_several_versions_of_a_package_stand_in_their_order():
     rows = [record(Column(f"f{n}", "cpu"), steady(5)) for n in (3, 1, 4, 0, 5, 2)]
     for one in rows:
         one["versions"] = {"torch": one["experiment"]["frontend"].replace("f", "2.")}
-    page = latency_page.page(Table.of(rows))
+    page = latency_page.page(Table.of_records(rows))
     assert "- PyTorch 2.0, 2.1, 2.2, 2.3, 2.4, 2.5\n" in page
 
 
 def test_a_row_whose_calls_leave_memory_behind_says_so():
     leaking = record(TORCH, steady(5))
     leaking["latency"]["leaked_bytes"] = 5000
-    page = latency_page.page(Table.of([record(EAGER, steady(9)), leaking]))
+    page = latency_page.page(Table.of_records([record(EAGER, steady(9)), leaking]))
     assert "## Leaks\n\n- m: torch on cpu: each call leaves 5,000 bytes\n" in page
-    assert "Leaks" not in latency_page.page(Table.of([record(TORCH, steady(5))]))
+    assert "Leaks" not in latency_page.page(Table.of_records([record(TORCH, steady(5))]))

@@ -63,7 +63,7 @@ def test_the_time_needed_at_least_is_that_of_the_slower_resource():
     assert LIMITS.least_seconds(2e9, 3e9, "f32") == (pytest.approx(0.1), "memory")
     assert LIMITS.least_seconds(100e9, 3e9, "f32") == (pytest.approx(0.5), "compute")
     assert LIMITS.least_seconds(100e9, 3e9, "bf16") == (pytest.approx(0.25), "compute")
-    part = LIMITS.least_seconds(0, 10**6, "f32", of=3 * 10**9)
+    part = LIMITS.least_seconds(0, 10**6, "f32", whole=3 * 10**9)
     assert part == (pytest.approx(10**6 / 30e9), "memory")
 
 

@@ -54,7 +54,7 @@ REAL = [
 
 @pytest.mark.parametrize(("fault", "stage", "status", "reason", "detail", "tool"), REAL)
 def test_a_failure_has_the_fault_of_its_stage_and_text(fault, stage, status, reason, detail, tool):
-    assert faults.of(Outcome(status, stage, "cell", reason, detail), tool) == fault
+    assert faults.of_outcome(Outcome(status, stage, "cell", reason, detail), tool) == fault
 
 
 def test_every_fault_is_described_and_every_rule_names_one():
@@ -77,7 +77,7 @@ def test_every_rule_decides_a_failure():
 
 def test_an_unknown_stage_is_refused():
     with pytest.raises(ValueError, match="no rule for a failure of the stage 'teleport'"):
-        faults.of(Outcome("error", "teleport", "cell", "why", "what"), "")
+        faults.of_outcome(Outcome("error", "teleport", "cell", "why", "what"), "")
 
 
 def test_the_page_has_every_fault_with_its_meaning():

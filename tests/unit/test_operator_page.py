@@ -101,7 +101,7 @@ def test_the_rates_of_a_target_count_what_passes_on_each_path_and_on_any(tree):
     tree.endings = {f"{TORCH}: {MM.name}": stack(1), f"{XLA}: {MM_16.name}": stack(1)}
     found = table(tree)
     of_cpu, of_cuda = (rates(found, target) for target in ("llvm-cpu", "cuda"))
-    assert [(r.passed, r.of) for r in (*of_cpu.all.by_column, of_cpu.all.best)] == [(2, 3), (2, 3), (3, 3)]  # fmt: skip
+    assert [(r.passed, r.total) for r in (*of_cpu.all.by_column, of_cpu.all.best)] == [(2, 3), (2, 3), (3, 3)]  # fmt: skip
     by_operator = {of.op: [r.passed for r in of.by_column] for of in of_cpu.operators}
     assert by_operator == {ADD.op: [1, 1], MM.op: [1, 1]}
     assert (of_cpu.has_run, of_cuda.has_run) == (True, False)

@@ -19,7 +19,7 @@ SUITE = [
 
 
 def test_each_operator_has_its_share_and_its_geometric_mean():
-    found = {s.op: (s.problems, s.passed, s.correctness, s.performance) for s in scores.of(SUITE).operators}  # fmt: skip
+    found = {s.op: (s.problems, s.passed, s.correctness, s.performance) for s in scores.of_results(SUITE).operators}  # fmt: skip
     assert found == {
         "aten.add.Tensor": (2, 2, 1.0, pytest.approx(4.0)),
         "aten.exp.default": (1, 1, 1.0, pytest.approx(0.5)),
@@ -29,24 +29,24 @@ def test_each_operator_has_its_share_and_its_geometric_mean():
 
 
 def test_a_suite_has_the_means_over_its_operators():
-    found = scores.of(SUITE)
+    found = scores.of_results(SUITE)
     assert found.correctness == pytest.approx((1 + 1 + 0.5 + 0) / 4)
     assert found.fully_correct == pytest.approx(2 / 4)
     assert found.performance == pytest.approx((4 * 2 * 0.5 * 1) ** (1 / 4))
     # Only add is fully correct and above p; mm is fast enough but not fully correct.
     assert (found.p, found.perf_at_p) == (1.0, pytest.approx(1 / 4))
-    assert scores.of(SUITE, p=0.25).perf_at_p == pytest.approx(2 / 4)
-    assert scores.of(SUITE, p=4.5).perf_at_p == 0
+    assert scores.of_results(SUITE, p=0.25).perf_at_p == pytest.approx(2 / 4)
+    assert scores.of_results(SUITE, p=4.5).perf_at_p == 0
 
 
 def test_a_correct_problem_without_a_time_counts_as_eager():
-    (only,) = scores.of([Result("aten.add.Tensor", True)]).operators
+    (only,) = scores.of_results([Result("aten.add.Tensor", True)]).operators
     assert (only.performance, only.correctness) == (1.0, 1.0)
 
 
 def test_nothing_has_no_score():
     with pytest.raises(ValueError, match="no result to score"):
-        scores.of([])
+        scores.of_results([])
 
 
 @pytest.mark.parametrize(

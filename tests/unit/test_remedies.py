@@ -432,7 +432,7 @@ def test_remedies_that_were_switched_off_are_not_in_the_row(rows, tree):
 def test_another_path_counts_as_a_failure_of_this_one_and_another_level_does_not(rows):
     for works, mark, ending in (("other-path", "✗ compile†", "compile"), ("O1", "✓†", "verified")):
         found = rows(works)
-        table = Table.of(found)
+        table = Table.of_records(found)
         entry = next(e for row in table.rows if row.model == "conv" for c, e in row.entries.items() if c.target == "vulkan")  # fmt: skip
         assert (entry.timing is None) == (works == "other-path")
         cell = next(c for c in coverage.iree_cells(found) if (c["model"], c["target"]) == ("conv", "vulkan"))  # fmt: skip
@@ -441,13 +441,13 @@ def test_another_path_counts_as_a_failure_of_this_one_and_another_level_does_not
 
 
 def test_what_no_device_can_run_is_counted_by_path_too(rows, tree):
-    [summed] = Table.of(rows("other-path", NO_DEVICE)).absent or [None]
+    [summed] = Table.of_records(rows("other-path", NO_DEVICE)).absent or [None]
     assert summed is None, "the other model was measured"
     tiny = Outcome("unavailable", "verify", "tiny/mlir/vulkan", "no-device", "no device", log="l")
     rows("other-path", NO_DEVICE)
     outcome.write(status_path("verify", tiny.cell), tiny, Usage(0, 0))
     Path("results/verify/tiny/mlir/vulkan/verification.json").write_text("")
-    [summed] = Table.of(record.records(tree.matrix)).absent
+    [summed] = Table.of_records(record.records(tree.matrix)).absent
     assert absent(summed) == (
         "vulkan: 1 of 2 compile, 1 fail (1 why), 1 of these compile by another lowering path, not "
         "measured: no device"
@@ -457,7 +457,7 @@ def test_what_no_device_can_run_is_counted_by_path_too(rows, tree):
 def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
     for works, counts in (("other-path", [1, 1, 0]), (None, [1, 0, 1])):
         found = rows(works)
-        said = [line.plain for line in screen.compiled(Table.of(found))][:-1]
+        said = [line.plain for line in screen.compiled(Table.of_records(found))][:-1]
         assert said == [
             "compiled for llvm-cpu: 2 as asked, 0 by remedy, 0 not at all",
             "compiled for vulkan: {} as asked, {} by remedy, {} not at all".format(*counts),
@@ -471,7 +471,7 @@ def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
 
 def test_a_run_in_which_all_compiled_as_asked_does_not_count_them(tree):
     tree.write()
-    assert list(screen.compiled(Table.of(record.records(tree.matrix)))) == []
+    assert list(screen.compiled(Table.of_records(record.records(tree.matrix)))) == []
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_the_map_has_each_row_once_with_baselines_first(source):
 
 def test_the_means_are_those_of_latency_md(source):
     found = of_rows.latency(source)
-    text = latency_page.page(Table.of(source.records))
+    text = latency_page.page(Table.of_records(source.records))
     for _, _, _, *over in found["means"]:
         assert all(one in text for one in over)
     quantiles = dict(found["quantiles"])

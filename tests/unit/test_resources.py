@@ -22,7 +22,9 @@ def test_each_attempt_has_no_less_and_the_last_has_what_the_limits_allow(
     stage, limit, weights_mb, budget_s
 ):
     attempts = range(1, resources.ATTEMPTS + 2)
-    asks = [resources.of(DECLARED[stage].need, limit, weights_mb, n, budget_s) for n in attempts]
+    asks = [
+        resources.request(DECLARED[stage].need, limit, weights_mb, n, budget_s) for n in attempts
+    ]
     for ask in asks:
         assert 0 < ask.timeout_s <= limit["timeout_s"]
         assert ask.memory_mb <= limit.get("memory_mb", float("inf")) + 1
@@ -44,7 +46,8 @@ def test_each_attempt_has_no_less_and_the_last_has_what_the_limits_allow(
 def test_larger_weights_ask_for_no_less(stage, weights_mb, more):
     limit = {"timeout_s": 1e9}
     small, large = (
-        resources.of(DECLARED[stage].need, limit, w, 1) for w in (weights_mb, weights_mb + more)
+        resources.request(DECLARED[stage].need, limit, w, 1)
+        for w in (weights_mb, weights_mb + more)
     )
     assert small.memory_mb <= large.memory_mb
     assert small.timeout_s <= large.timeout_s
@@ -52,7 +55,7 @@ def test_larger_weights_ask_for_no_less(stage, weights_mb, more):
 
 @pytest.mark.parametrize("stage", [name for name in STAGES if DECLARED[name].need.memory])
 def test_what_holds_the_weights_asks_for_them(stage):
-    ask = resources.of(DECLARED[stage].need, {"timeout_s": 1e9}, 13000, 1)
+    ask = resources.request(DECLARED[stage].need, {"timeout_s": 1e9}, 13000, 1)
     assert ask.memory_mb > 13000
 
 

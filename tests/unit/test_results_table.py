@@ -17,7 +17,7 @@ EAGER, INDUCTOR = Column("eager"), Column("inductor")
 
 
 def fastest(*records) -> set[Column]:
-    [row] = Table.of(records).rows
+    [row] = Table.of_records(records).rows
     return set(row.fastest)
 
 
@@ -42,14 +42,14 @@ def test_what_had_no_device_is_a_line_per_target_with_what_compiled_and_why_the_
 
 
 def test_a_target_without_a_device_that_no_row_lacks_is_a_column_of_reasons():
-    table = Table.of([record(EAGER, steady(1)), record(TORCH, reason="bufferization")])
+    table = Table.of_records([record(EAGER, steady(1)), record(TORCH, reason="bufferization")])
     assert table.columns == (EAGER, TORCH)
     assert table.absent == ()
     assert table.rows[0].entries[TORCH].ended.reason == "bufferization"
 
 
 def test_a_model_that_a_target_does_not_take_has_no_entry_there():
-    table = Table.of([record(TORCH, steady(1)), record(EAGER, steady(1), model="n")])
+    table = Table.of_records([record(TORCH, steady(1)), record(EAGER, steady(1), model="n")])
     assert TORCH in table.rows[0].entries
     assert TORCH not in table.rows[1].entries
 
@@ -100,7 +100,7 @@ latencies = st.lists(st.floats(0.5, 50), min_size=6, max_size=6)
 @given(st.lists(latencies, min_size=2, max_size=5))
 def test_a_mark_means_that_the_ratio_to_the_fastest_is_known_to_be_about_1(values):
     columns = [Column(f"f{number}", "cpu") for number in range(len(values))]
-    [row] = Table.of(map(record, columns, values)).rows
+    [row] = Table.of_records(map(record, columns, values)).rows
     known = {column: entry.timing.latency for column, entry in row.entries.items()}
     best = min(known, key=lambda column: known[column]["ms"])
     ratios_to_it = {
@@ -125,7 +125,7 @@ def test_a_geometric_mean_is_of_the_speed_ups_of_a_column_with_its_pass_rate():
         record(TORCH, steady(20, 2), model="b"),
         record(TORCH, model="c"),
     ]
-    table = Table.of(rows)
+    table = Table.of_records(rows)
     found = mean_of(table, TORCH)
     assert (found.verified, found.rows) == (2, 3)
     over_eager, over_both = found.over
@@ -147,7 +147,7 @@ def test_a_mean_is_of_the_rows_whose_speed_up_has_an_interval():
         record(EAGER, steady(10), model="b"),
         record(TORCH, steady(5), model="b"),
     ]
-    [speedup, _] = mean_of(Table.of(rows), TORCH).over
+    [speedup, _] = mean_of(Table.of_records(rows), TORCH).over
     assert (speedup.interval.ratio, speedup.count) == (pytest.approx(2.0), 1)
 
 
@@ -157,7 +157,7 @@ def test_a_test_is_a_row_of_its_own_with_means_of_its_own():
         record(INDUCTOR, steady(5), test="eval"),
         record(INDUCTOR, steady(20), test="train"),
     ]
-    table = Table.of(rows)
+    table = Table.of_records(rows)
     assert [row.label for row in table.rows] == ["m", "m (train)"]
     assert mean_of(table, INDUCTOR, "train").over[0].interval.ratio == pytest.approx(0.5)
 
@@ -172,7 +172,7 @@ def test_a_test_is_a_row_of_its_own_with_means_of_its_own():
     ],
 )
 def test_a_model_says_how_large_it_is(of, size):
-    [row] = Table.of([record(EAGER, steady(1), **of)]).rows
+    [row] = Table.of_records([record(EAGER, steady(1), **of)]).rows
     assert row.size == size
 
 
@@ -212,7 +212,7 @@ def test_the_provenance_counts_what_was_measured_on_what_and_when():
 def test_a_ratio_is_decided_if_its_interval_says_faster_slower_or_the_same(values, decided):
     rows = [record(EAGER, steady(10)[: len(values)]), record(TORCH, values)]
     speedups.add_speedups(rows, lambda _: ())
-    of = Table.of(rows).provenance
+    of = Table.of_records(rows).provenance
     assert (of.ratios, of.decided) == (1, decided)
 
 
@@ -222,11 +222,11 @@ def test_the_doubts_are_of_rows_and_columns():
         record(EAGER, steady(9), model="n", doubt="other"),
         record(TORCH, steady(5), model="n"),
     ]
-    assert Table.of(rows).doubts == {("m", "why"): [EAGER, TORCH], ("n", "other"): [EAGER]}
+    assert Table.of_records(rows).doubts == {("m", "why"): [EAGER, TORCH], ("n", "other"): [EAGER]}
 
 
 def test_without_inductor_there_is_no_mean_over_the_faster_of_both():
-    table = Table.of([record(EAGER, steady(10)), record(TORCH, steady(5))])
+    table = Table.of_records([record(EAGER, steady(10)), record(TORCH, steady(5))])
     assert table.bases == [0]
     assert real().bases == [0, 1]
 
@@ -237,6 +237,6 @@ def test_a_target_and_a_baseline_of_one_name_are_two():
         record(Column("cuda"), steady(3), device="cuda"),
         record(Column("torch", "cuda"), status="unavailable"),
     ]
-    table = Table.of(rows)
+    table = Table.of_records(rows)
     assert [one.places for one in table.absent] == [("cuda",)]
     assert table.columns == (EAGER, Column("cuda"))

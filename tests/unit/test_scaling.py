@@ -28,7 +28,7 @@ def added(
 ) -> None:
     """Add a row that takes so long with a number of threads; None: it failed."""
     column = Column("mlir", target)
-    cell = Cell.of(Kind.IREE, model=to.model, frontend=column.name, target=target)
+    cell = Cell.of_kind(Kind.IREE, model=to.model, frontend=column.name, target=target)
     if ms is None:
         to.entries[column] = Row(
             cell, column, Outcome("crashed", "time", str(cell), reason="segfault")
@@ -84,8 +84,8 @@ def test_the_interval_is_that_of_two_independent_latencies():
 
 
 def test_rows_of_one_number_are_no_line():
-    assert of_rows.scaling_lines(Table.of(report_records.records())) == []
-    assert of_rows.scaling_lines(Table.of(report_records.by_threads(2))) == []
+    assert of_rows.scaling_lines(Table.of_records(report_records.records())) == []
+    assert of_rows.scaling_lines(Table.of_records(report_records.by_threads(2))) == []
 
 
 def test_a_path_whose_rows_all_failed_is_a_line_without_efficiencies():
@@ -93,7 +93,7 @@ def test_a_path_whose_rows_all_failed_is_a_line_without_efficiencies():
 
 
 def test_baselines_and_lowering_paths_have_lines_of_their_own():
-    found = of_rows.scaling_lines(Table.of(report_records.by_threads(1, 2)))
+    found = of_rows.scaling_lines(Table.of_records(report_records.by_threads(1, 2)))
     labels = [one.column.label for one in found]
     assert "eager" in labels
     assert "torchmlir-torch/llvm-cpu" in labels

@@ -49,14 +49,14 @@ def test_a_wide_terminal_has_the_sizes_beside_the_models_and_a_narrow_one_leaves
 
 def test_the_fastest_has_a_star_and_a_doubt_a_dagger():
     rows = [record(EAGER, steady(9)), record(TORCH, steady(5), doubt="why")]
-    assert "9.00 " in (text := shown(Table.of(rows), 100))
+    assert "9.00 " in (text := shown(Table.of_records(rows), 100))
     assert "*†5.00 " in text
     assert "*9.00" not in text
 
 
 def test_nothing_has_a_star_where_a_ratio_is_hardly_known():
     rows = [record(EAGER, unsteady(4, 1)), record(TORCH, unsteady(5, 2))]
-    text = shown(Table.of(rows), 100)
+    text = shown(Table.of_records(rows), 100)
     assert "±" in text
     assert "*4.00" not in text
     assert "*5.00" not in text
@@ -65,15 +65,15 @@ def test_nothing_has_a_star_where_a_ratio_is_hardly_known():
 def test_a_failed_cell_shows_its_reason_which_breaks_at_hyphens_where_it_has_to():
     rows = [record(EAGER, steady(9)), record(TORCH, reason="shared-memory-limit")]
     rows += [record(Column(f"f{n}", "cpu"), steady(9)) for n in range(3)]
-    assert "shared-memory-limit" in shown(Table.of(rows), 160)
-    narrow = shown(Table.of(rows), 62)
+    assert "shared-memory-limit" in shown(Table.of_records(rows), 160)
+    narrow = shown(Table.of_records(rows), 62)
     assert "shared-memory-limit" not in narrow
     assert all(part in narrow for part in ("shared-", "memory-", "limit"))
 
 
 def test_a_terminal_too_narrow_for_all_columns_names_those_that_it_leaves_out():
     rows = [record(Column(f"frontend{n}", "cpu"), steady(9)) for n in range(20)]
-    text = shown(Table.of(rows), 80)
+    text = shown(Table.of_records(rows), 80)
     assert "no room for" in text
     assert "frontend19 on cpu" in " ".join(text.split())
     assert max(map(cell_len, text.splitlines())) <= 80
@@ -83,7 +83,7 @@ def test_a_terminal_too_narrow_for_all_columns_names_those_that_it_leaves_out():
 def test_a_run_of_many_models_shows_forty_lines_of_them_and_says_where_the_rest_is(width, count):
     columns = [Column(f"front{n}", "cpu") for n in range(4)]
     rows = [record(c, steady(9), model=f"model-{n:04}") for n in range(300) for c in columns]
-    text = shown(Table.of(rows), width)
+    text = shown(Table.of_records(rows), width)
     assert text.count("model-") == count
     assert f"{300 - count} more models: {screen.PAGE}" in text
     assert len(text.splitlines()) < 70
@@ -91,7 +91,7 @@ def test_a_run_of_many_models_shows_forty_lines_of_them_and_says_where_the_rest_
 
 def test_without_intervals_nothing_is_marked_and_the_legend_says_why():
     rows = [record(EAGER, [9.0, 9.0]), record(TORCH, [5.0, 5.0])]
-    text = shown(Table.of(rows), 100)
+    text = shown(Table.of_records(rows), 100)
     assert "±" not in text
     assert "*" not in text
     assert "no intervals" in text
@@ -108,7 +108,7 @@ def test_a_latency_has_three_digits_or_all_before_the_point(ms, text):
 
 def test_an_interval_as_wide_as_the_latency_is_shown_whole():
     rows = [record(EAGER, [1.0, 90.0, 10.0]), record(TORCH, [5.0, 6.0, 7.0])]
-    assert "±>999%" in shown(Table.of(rows), 100)
+    assert "±>999%" in shown(Table.of_records(rows), 100)
 
 
 def test_latencies_with_and_without_an_interval_stand_under_each_other():
@@ -117,14 +117,14 @@ def test_latencies_with_and_without_an_interval_stand_under_each_other():
         record(EAGER, steady(9), model="b"),
         record(TORCH, [123.0, 123.0], model="b", group="another"),
     ]
-    lines = shown(Table.of(rows), 100).splitlines()
+    lines = shown(Table.of_records(rows), 100).splitlines()
     a, b = (next(line for line in lines if line.startswith(f"{name} ")) for name in "ab")
     assert a.rindex("9.00") + len("9.00") == b.rindex("123") + len("123")
 
 
 def test_a_name_is_shown_as_it_is_whatever_it_looks_like():
     rows = [record(c, steady(9), model="[bold]m[/x]") for c in (EAGER, Column("[red]", "cpu"))]
-    text = shown(Table.of(rows), 100)
+    text = shown(Table.of_records(rows), 100)
     assert text.count("[red]") == 2  # also in the geometric means
     assert "[bold]m[/x]" in text
 

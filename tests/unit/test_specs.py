@@ -152,10 +152,10 @@ def test_a_gain_is_measured_after_the_search_and_not_the_product_of_its_steps():
 def test_a_compilation_with_a_spec_takes_one_dispatch_at_a_time(tmp_path):
     program = tmp_path / "program.mlir"
     program.write_text("func.func @main() {\n")
-    assert added_flags.of(program, ["--iree-codegen-tuning-spec-path=x.mlir"]) == [
+    assert added_flags.for_program(program, ["--iree-codegen-tuning-spec-path=x.mlir"]) == [
         "--mlir-disable-threading"
     ]
-    assert added_flags.of(program, ["--iree-opt-level=O3"]) == []
+    assert added_flags.for_program(program, ["--iree-opt-level=O3"]) == []
 
 
 def test_nothing_is_compared_when_the_time_is_over():

@@ -454,6 +454,6 @@ def test_why_shows_the_baselines_that_were_profiled_with_as_many_threads(tmp_pat
 
 
 def test_a_module_is_no_cell_of_a_number_of_threads():
-    row = Cell.of(Kind.IREE, model="m", frontend="f", target="cpu+2-threads@old")
+    row = Cell.of_kind(Kind.IREE, model="m", frontend="f", target="cpu+2-threads@old")
     assert str(row.to(Kind.MODULE)) == "m/f/cpu@old"
     assert str(row.to(Kind.IREE_DUMP)) == "m/iree/f/cpu+2-threads@old"

@@ -70,7 +70,7 @@ def test_every_configured_path_of_the_shipped_target_is_a_candidate():
     matrix = shipped({"models": "bert"})
     found = tuned_matrix.candidates(matrix, "bert", "llvm-cpu")
     assert [c.variant for c in found if c.configured] == [
-        matrix.parts["variants"].targets["llvm-cpu"].of(matrix.models["bert"]).asked(name)
+        matrix.parts["variants"].targets["llvm-cpu"].for_model(matrix.models["bert"]).asked(name)
         for name in matrix.frontends
     ]
     assert len({c.variant for c in found}) == len({c.name for c in found}) == len(found)
@@ -193,7 +193,7 @@ def aggregate(tree, monkeypatch):
 
 def _verify(tree, name: str, ended: str, has_module: bool) -> None:
     """Write the verification of a row, or what is left where its tuning failed."""
-    row = Cell.of(Kind.IREE, model="conv", frontend=name, target="llvm-cpu")
+    row = Cell.of_kind(Kind.IREE, model="conv", frontend=name, target="llvm-cpu")
     status = Path(STAGES["verify"].path(row, "status.json"))
     status.parent.mkdir(parents=True, exist_ok=True)
     done = Outcome("ok", "verify", row.name, log="l", fingerprint="c0de")

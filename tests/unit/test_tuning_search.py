@@ -148,9 +148,9 @@ def test_the_fastest_candidate_and_the_fastest_configured_one_are_found(tune):
     assert (report.tuned, report.default) == ("ok-3", "ok-4")
     generations = {one.name: one.timing.generations for one in report.candidates}
     assert generations == {"ok-5": 4, "ok-4": 4, "ok-3": 4, "ok-9": 1}, "slow ones leave"
-    won = report.of("ok-3").timing
+    won = report.line_of("ok-3").timing
     assert 1.3 < won.speedup_low < won.speedup < won.speedup_high < 1.4
-    assert report.of("ok-4").timing.speedup_low == 1.0
+    assert report.line_of("ok-4").timing.speedup_low == 1.0
     left = [path.name for path in Path("results/tune").rglob("*.vmfb")]
     assert sorted(left) == ["default.vmfb", "tuned.vmfb"], "modules of the others are removed"
     assert set(outcome.read_usage("results/tune/m/t/status.json").artifacts) == {"tuned.vmfb", "default.vmfb", "report.json"}  # fmt: skip
@@ -175,8 +175,8 @@ def test_whatever_happens_to_a_candidate_is_a_line_of_the_report_and_the_search_
         "late": ("crashed", "SIGABRT"),
         "ok-4": ("ok", ""),
     }
-    assert report.of("wrong").timing is None, "only what is verified is timed"
-    steps = [report.of(name).step for name in ("hang", "abort", "late", "ok-4")]
+    assert report.line_of("wrong").timing is None, "only what is verified is timed"
+    steps = [report.line_of(name).step for name in ("hang", "abort", "late", "ok-4")]
     assert steps == ["compile", "verify", "time", "time"]
 
 
@@ -248,13 +248,13 @@ def test_a_module_with_a_tuning_spec_is_a_candidate_that_can_win(tune):
     )
     assert (result.status, modules) == ("ok", ["ok 1.5", "ok 4"])
     assert report.tuned == "ok-3-spec"
-    won = report.of(report.tuned)
+    won = report.line_of(report.tuned)
     assert (won.spec, won.flags, won.configured) == ("ok 1.5", ("ok 3",), False)
     assert [one.candidate for one in report.specs] == ["ok-3", "ok-4"], "of the two fastest modules"
     assert report.specs[0].operations[0].found == "b"
-    same = report.of("ok-4-spec")
+    same = report.line_of("ok-4-spec")
     assert same.same_as == "ok-3-spec", "both specs give the same module here"
-    assert report.of("ok-3").timing.generations > won.timing.generations > 3, "timed again"
+    assert report.line_of("ok-3").timing.generations > won.timing.generations > 3, "timed again"
 
 
 @pytest.mark.parametrize("made", ["ok 9", "wrong", "fail", ""])

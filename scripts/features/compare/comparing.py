@@ -81,9 +81,7 @@ class Amount(NamedTuple):
 
 AMOUNTS = {
     "compile_cpu_s": Amount("CPU time of the compiler", "s", 1.0, "compile.cpu_s"),
-    "compile_instructions": Amount(
-        "instructions of the compiler", "", 1e8, "compile.instructions"
-    ),
+    "compile_instructions": Amount("instructions of the compiler", "", 1e8, "compile.instructions"),
     "compile_rss_mb": Amount("memory of the compiler", "MiB", 32.0, "compile.max_rss_mb"),
     "run_rss_mb": Amount("memory", "MiB", 16.0, "run.max_rss_mb"),
     "vmfb_bytes": Amount("size of the module", "bytes", 16384.0, "compile.vmfb_bytes"),
@@ -247,7 +245,7 @@ def _same_options(pair: Pair) -> bool:
 
 
 def _outcome(pair: Pair) -> OutcomeChange | None:
-    endings = (Ending.of(row) if row else None for row in (pair.before, pair.after))
+    endings = (Ending.of_record(row) if row else None for row in (pair.before, pair.after))
     return outcome_changes.change(pair.cell, *endings)
 
 

@@ -43,9 +43,9 @@ class Ending:
     detail: str
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Ending:
+    def of_record(cls, record: Mapping[str, Any]) -> Ending:
         """The ending of a record."""
-        row = Row.of(record)
+        row = Row.of_record(record)
         ended = row.failed or row.ended
         if row.remedy:
             state = _FAILED

@@ -38,7 +38,7 @@ def write(kernel: str, records: Sequence[Mapping[str, Any]], folder: Path) -> No
 
     panels: dict[str, list[tuple[Column, Kernel]]] = {}
     for record in records:
-        row, run = Row.of(record), record["run"]
+        row, run = Row.of_record(record), record["run"]
         if row.timing:
             title = f"{kernel}, {record['experiment']['dtype']}: {run['device_name']}"
             title += f", {run['threads']} threads" if run["threads"] else ""

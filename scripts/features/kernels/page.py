@@ -39,16 +39,16 @@ class Kernels:
     shares: Mapping[Column, Sequence[float]]
 
     @classmethod
-    def of(cls, records: Iterable[Record]) -> Kernels:
+    def of_records(cls, records: Iterable[Record]) -> Kernels:
         """Return the kernels of some records."""
         by_place: dict[tuple[str, Column], Record] = {}
         shares: dict[Column, list[float]] = {}
         for record in records:
-            row, share = Row.of(record), record["kernel"]["bandwidth_share"]
+            row, share = Row.of_record(record), record["kernel"]["bandwidth_share"]
             by_place[row.model, row.column] = record
             if row.timing and share is not None:
                 shares.setdefault(row.column, []).append(share)
-        return cls(Table.of(by_place.values()), by_place, shares)
+        return cls(Table.of_records(by_place.values()), by_place, shares)
 
     def means(self) -> Iterator[list[str]]:
         """Yield, for each column: its name, its verified rows of all, its mean speed-ups over eager and inductor,
@@ -68,7 +68,7 @@ class Kernels:
 
 def page(records: Sequence[Record], limits: Sequence[MachineLimits]) -> str:
     """Return the whole page as Markdown."""
-    kernels = Kernels.of(records)
+    kernels = Kernels.of_records(records)
     provenance = kernels.table.provenance
     names = dict.fromkeys(record["kernel"]["name"] for record in records)
     bodies = {
@@ -81,7 +81,7 @@ def page(records: Sequence[Record], limits: Sequence[MachineLimits]) -> str:
     parts = [wording.head("Kernels", kernels.table), *markdown.sections(bodies)]
     parts.append(f"## GB/s\n\n{RATES}")
     for name in names:
-        own = Kernels.of(record for record in records if record["kernel"]["name"] == name)
+        own = Kernels.of_records(record for record in records if record["kernel"]["name"] == name)
         parts.append(f"### {name}\n\n![GB/s of {name}](kernels/{name}.svg)\n\n{_rates(own)}")
     return "\n".join(parts)
 

@@ -26,7 +26,7 @@ def kernels(source: Source) -> dict[str, Any] | None:
 
 
 def _kernel(record: dict[str, Any]) -> dict[str, Any]:
-    row, run = Row.of(record), record["run"]
+    row, run = Row.of_record(record), record["run"]
     known = _OF_KERNEL if row.timing else ("name", "shape")
     return {
         **{key: record["kernel"].get(key) if key in known else None for key in _OF_KERNEL},

@@ -38,7 +38,7 @@ ROW_SET = RowSet(
     columns=rows.COLUMNS,
     described=(*rows.COLUMNS, rows.OWN[0]),
     content=content,
-    screen=lambda records: page.Screen(page.Kernels.of(records)),
+    screen=lambda records: page.Screen(page.Kernels.of_records(records)),
     add_options=lambda parser: parser.add_argument(
         "--out-plots", required=True, type=Path, help="folder of the plots"
     ),

@@ -19,7 +19,7 @@ SIZES = {"cpu": (1024, 2048), "cuda": (4096, 8192)}
 PROBES = {"cpu": 256}
 """n of a product that is no sample, and shows how long the others would take."""
 OTHER_SIZES = (512, 1024, 2048, 4096, 8192)
-"""The same for other devices, up to the first of which a call takes LONG seconds."""
+"""n of the products on other kinds of device, up to the first of which a call takes LONG seconds."""
 LONG = 0.1
 TOO_LONG = 8.0
 """A product that would take more seconds, by the time of a smaller one of its dtype, is not run. (IREE 3.13 computes

@@ -84,10 +84,12 @@ class Operators:
         for batch in self.batch_names():
             for frontend in self.frontends:
                 for target in self.targets:
-                    yield Cell.of(Kind.BATCH_IREE, batch=batch, frontend=frontend, target=target)
+                    yield Cell.of_kind(
+                        Kind.BATCH_IREE, batch=batch, frontend=frontend, target=target
+                    )
         for batch in self.batch_names():
             for baseline in self.baselines:
-                yield Cell.of(Kind.BATCH_BASELINE, batch=batch, baseline=baseline)
+                yield Cell.of_kind(Kind.BATCH_BASELINE, batch=batch, baseline=baseline)
 
     def group(self, row: Cell) -> Cell:
         """The group in which a row is timed: the rows of its batch and device."""
@@ -95,7 +97,7 @@ class Operators:
             device = BACKENDS[self.targets[row.target].backend].torch_device
         else:
             device = self.baselines[row.baseline].device
-        return Cell.of(Kind.BATCH_GROUP, batch=row.batch, device=device)
+        return Cell.of_kind(Kind.BATCH_GROUP, batch=row.batch, device=device)
 
     def groups(self) -> dict[Cell, list[Cell]]:
         """The rows of each group that are run."""

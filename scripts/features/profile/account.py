@@ -130,7 +130,7 @@ def _limit_ms(
         return None
     whole = work["weight_bytes"] + work["input_bytes"] + work["output_bytes"]
     flop, moved = (part["flop"], part["bytes"]) if part else (work["flop"], whole)
-    return limits.least_seconds(flop, moved, "f32", of=whole)[0] * MS
+    return limits.least_seconds(flop, moved, "f32", whole=whole)[0] * MS
 
 
 def _parts(

@@ -78,7 +78,7 @@ def _add_own(node: Mapping[str, Any], own: dict[str, float]) -> None:
     inside = [child for child in node["passes"] if child]  # a leaf has one that is empty
     name = node["name"].rpartition("::")[2]
     if not _PIPELINE.search(name) and name not in RUN_OTHERS:
-        own[name] += node["wall"]["duration"] - sum(one["wall"]["duration"] for one in inside)
+        own[name] += node["wall"]["duration"] - sum(child["wall"]["duration"] for child in inside)
     for child in inside:
         _add_own(child, own)
 

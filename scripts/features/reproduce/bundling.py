@@ -103,7 +103,7 @@ def _calling(case: Case, signature: Signature, has_golden: bool) -> list[str]:
         "--function=main",
         f"--device={case.device}",
         *(runtime_flags(case.device, case.threads) if case.threads else []),
-        *(f"--input={one.iree}=@inputs/{n}.bin" for n, one in enumerate(signature.inputs)),
+        *(f"--input={tensor.iree}=@inputs/{n}.bin" for n, tensor in enumerate(signature.inputs)),
     ]
     if case.ended.status == outcome.OK or case.ended.stage == TIME:
         times = ["--benchmark_min_warmup_time=0.5", "--benchmark_repetitions=10"]
@@ -111,7 +111,7 @@ def _calling(case: Case, signature: Signature, has_golden: bool) -> list[str]:
     if not has_golden:
         return ["iree-run-module", *call, "--output="]
     golden = enumerate(signature.outputs)
-    call += [f"--expected_output={one.iree}=@golden/{n}.bin" for n, one in golden]
+    call += [f"--expected_output={tensor.iree}=@golden/{n}.bin" for n, tensor in golden]
     return ["iree-run-module", *call, f"--expected_f32_threshold={case.tol or 1e-3:g}"]
 
 
@@ -176,8 +176,8 @@ def described_reduction(folder: Path) -> str:
         issue.fenced("mlir", program),
     ]
     if levels := report["opt_levels"]:
-        found = markdown.table(("--iree-opt-level", "reduced program"), levels.items())
-        parts.append(f"With the other flags as below:\n\n{found.strip()}")
+        table = markdown.table(("--iree-opt-level", "reduced program"), levels.items())
+        parts.append(f"With the other flags as below:\n\n{table.strip()}")
     if right := mismatch.saved(folder, "expected"):
         n = report["output"]
         inputs, wrong = mismatch.saved(folder, "input"), mismatch.saved(folder, "computed")

@@ -105,16 +105,18 @@ def case_of(root: Path, record: Record) -> Case:
         files[added_flags.SPEC_COPY] = root / spec
         # Absolute, because the reduction compiles in other folders.
         given = tuple(flag.replace(str(spec), str(root / spec)) for flag in given)
-    missing = [str(one) for one in files.values() if not one.is_file() or not one.stat().st_size]
+    missing = [
+        str(file) for file in files.values() if not file.is_file() or not file.stat().st_size
+    ]
     if missing:
         raise NoCase(f"{cell}: no {', '.join(missing)}; run it again: {AGAIN}")
     backend, arch = experiment["backend"], experiment["arch"]
-    added = added_flags.of(program, given)
+    added = added_flags.for_program(program, given)
 
     def flags(
-        opt_level: str, further: Sequence[str], of: str = backend, arch: str | None = arch
+        opt_level: str, further: Sequence[str], backend_name: str = backend, arch: str | None = arch
     ) -> tuple[str, ...]:
-        plain = compile_flags(of, arch, opt_level, further)
+        plain = compile_flags(backend_name, arch, opt_level, further)
         return (*renamed(plain, data["versions"].get("iree") or ""), *added)
 
     return Case(

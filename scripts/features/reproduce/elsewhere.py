@@ -46,7 +46,7 @@ def write(root: Path, record: Record, folder: Path) -> None:
     command = recorded(root, VERIFY, cell)
     sources: dict[str, Path] = {}
     for option, name in FILES.items():
-        for path in (root / one for one in command.options.get(option, ())):
+        for path in (root / file for file in command.options.get(option, ())):
             # A stage that failed has left an empty file.
             if path.is_file() and path.stat().st_size:
                 sources.setdefault(name, path)

@@ -37,7 +37,7 @@ def values(
     inputs: Sequence[np.ndarray], right: np.ndarray, wrong: np.ndarray, names: tuple[str, str]
 ) -> str:
     """Inputs and a right and a wrong result, if they are small; else the largest difference. `names`: of the results."""
-    shown = {f"input {n}": one for n, one in enumerate(inputs)} | dict(
+    shown = {f"input {n}": array for n, array in enumerate(inputs)} | dict(
         zip(names, (right, wrong), strict=True)
     )
     if all(array.size <= SHOWN for array in shown.values()):

@@ -64,7 +64,7 @@ def best(rows: Sequence[Row]) -> tuple[str, str]:
 
 def said(record: Record) -> str:
     """How a row ended, in few words."""
-    row = Row.of(record)
+    row = Row.of_record(record)
     return f"{wording.milliseconds(row.timing.ms)} ms" if row.timing else f"{row.ending}: {row.why}"
 
 
@@ -72,7 +72,7 @@ def write_tables(site: Site, shown: Sequence[Newest], changes: Sequence[Change])
     """Write the rows that count today, and all changes, as CSV."""
     columns = fields.columns(COLUMNS)
     head = ["cell", "machine", "run", *(column.column for column in columns)]
-    rows = ([row.cell, site.machines[row.machine], site.entries[row.run].id, *(column.of(row.record) for column in columns)] for row in shown)  # fmt: skip
+    rows = ([row.cell, site.machines[row.machine], site.entries[row.run].id, *(column.value_in(row.record) for column in columns)] for row in shown)  # fmt: skip
     _csv(site.out / "data/rows.csv", head, rows)
     runs = ((site.entries[each.run], each) for each in changes)
     changed = ([entry.id, _time(entry.at), each.cell, each.what, each.kind, each.words, "; ".join(each.differs)] for entry, each in runs)  # fmt: skip

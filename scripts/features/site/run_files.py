@@ -100,7 +100,7 @@ def _given(data: Mapping[str, Any], _: object) -> Mapping[str, Any]:
 
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:
     """What a comparison takes from a record (comparing.py, latencies.py)."""
-    ending = Ending.of(record)
+    ending = Ending.of_record(record)
     latency = record["latency"]
     return {
         "cell": str(cell_of(record)),

@@ -37,7 +37,7 @@ class Definition:
     find_links: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, toolchain: Toolchain, env: str) -> Definition:
+    def of_toolchain(cls, toolchain: Toolchain, env: str) -> Definition:
         """The part of a toolchain that concerns an environment of envs/."""
         pins = changeable(_declared(env), env)
         packages = {name: value for name, value in toolchain.packages.items() if name in pins}
@@ -127,7 +127,7 @@ class Environments(environments.Environments):
         name = cell.toolchain_of(env)
         if name == cell.PINNED:
             return None
-        return Definition.of(self._selected[name], cell.without_toolchain(env))
+        return Definition.of_toolchain(self._selected[name], cell.without_toolchain(env))
 
     def option(self, env: str) -> str:
         """The option of scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""

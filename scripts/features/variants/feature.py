@@ -32,7 +32,7 @@ def target(
         return tuned
     if not config.get("remedies", True) or wanted is False:
         return tuned
-    return tuned | {"remedies": table.of(backend, wanted or None), "hangs": table.hangs}
+    return tuned | {"remedies": table.for_target(backend, wanted or None), "hangs": table.hangs}
 
 
 FEATURE = Feature(

@@ -61,7 +61,7 @@ class ModuleMaker(Maker):
         return [self.completed(attempt, cell.model, target) for attempt in declared]
 
     def text(self, cell: Cell) -> str:
-        """The same as text, for the supervisor's command line."""
+        """The attempts as text, for the supervisor's command line."""
         return candidates.to_text(self.attempts(cell))
 
     def completed(self, way: AnyWay, model: str, target: Target) -> AnyWay:
@@ -131,7 +131,7 @@ class ModuleMaker(Maker):
         """A file of the stages that may have made the module of a cell: the compilation, and its remedies if
         they take part; for a row of results/tuned.csv, its tuning."""
         if is_row(cell):
-            tuning = Cell.of(Kind.TUNING, model=cell.model, target=cell.target)
+            tuning = Cell.of_kind(Kind.TUNING, model=cell.model, target=cell.target)
             module = MODULES[cell.frontend]
             return [TUNE.path(tuning, module if file == "module.vmfb" else file)]
         makers = [ASKED, REMEDY] if self.take_part(cell) else [ASKED]
@@ -200,7 +200,7 @@ def is_row(cell: Cell) -> bool:
 
 
 def program(model: str, frontend: str) -> Cell:
-    return Cell.of(Kind.PROGRAM, model=model, frontend=frontend)
+    return Cell.of_kind(Kind.PROGRAM, model=model, frontend=frontend)
 
 
 def _status(stage: Stage, cell: Cell) -> str:
@@ -252,7 +252,7 @@ class VariantsPlan:
     def target(self, cell: Cell) -> Target:
         """The target that a model is tuned for, with its overrides for the model."""
         model = self._matrix.models[cell.model]
-        return tuned_matrix.part(self._matrix).targets[cell.target].of(model)
+        return tuned_matrix.part(self._matrix).targets[cell.target].for_model(model)
 
     def specs(self, cell: Cell) -> list[str]:
         """The tuning specs that the target's own flags name, as inputs (see ModuleMaker.specs)."""

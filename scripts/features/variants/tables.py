@@ -38,7 +38,7 @@ class RemedyTable(_Table, frozen=True):
     remedies: dict[str, Remedy]
     hangs: tuple[Hang, ...] = ()
 
-    def of(self, backend: str, wanted: Collection[str] | None) -> tuple[Remedy, ...]:
+    def for_target(self, backend: str, wanted: Collection[str] | None) -> tuple[Remedy, ...]:
         """Return the remedies of a target, in order: those that it names, else those of its backend."""
         names = self.order.get(backend, ()) if wanted is None else wanted
         return tuple(self.remedies[name] for name in names)

@@ -86,7 +86,7 @@ def rows(matrix: Matrix) -> Iterator[Cell]:
     for model in matrix.models:
         for target in part(matrix).targets:
             for frontend in FRONTENDS:
-                yield Cell.of(Kind.IREE, model=model, frontend=frontend, target=target)
+                yield Cell.of_kind(Kind.IREE, model=model, frontend=frontend, target=target)
 
 
 def baselines(matrix: Matrix) -> Iterator[Cell]:
@@ -102,7 +102,7 @@ def baselines(matrix: Matrix) -> Iterator[Cell]:
 def candidates(matrix: Matrix, model: str, target: str) -> list[Candidate]:
     """Return what is tried when a model is tuned for a target."""
     known = matrix.models[model]
-    resolved = part(matrix).targets[target].of(known)
+    resolved = part(matrix).targets[target].for_model(known)
     tuned = frontends(matrix, known)
     configured = [resolved.asked(f.name) for f in tuned.values() if resolved.takes(known, f)]
     return combined(resolved.backend, configured, tuned, tables.flag_sets())

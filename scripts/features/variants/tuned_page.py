@@ -41,7 +41,7 @@ OPERATIONS = ("dispatches", "share", "configuration of the compiler", "fastest o
 
 def page(records: Sequence[Record], reports: Reports) -> str:
     """Return the whole page as Markdown."""
-    table = Table.of(records)
+    table = Table.of_records(records)
     provenance = table.provenance
     when = f"\nMeasured {provenance.when}.\n" if provenance.when else ""
     rows = [[text(cell) for cell in row] for row in found_rows(records)]

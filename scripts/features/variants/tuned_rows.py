@@ -45,7 +45,7 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
         row_record["tuning"] = _section(row, searched)
     for row, (tuned, _) in by_row.items():
         if row.frontend == TUNED:
-            other = Cell.of(row.kind, **(row.by_axis() | {"frontend": AS_CONFIGURED}))
+            other = Cell.of_kind(row.kind, **(row.by_axis() | {"frontend": AS_CONFIGURED}))
             tuned["tuning"] |= _gain(tuned, by_row[other][0])
     return rows, reports
 
@@ -53,7 +53,7 @@ def records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Reports]
 def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report | None]:
     """The record of a row of results/tuned.csv, and the report of its tuning (None: there is none)."""
     model, target = matrix.models[row.model], tuned_matrix.part(matrix).targets[row.target]
-    target = target.of(model)
+    target = target.for_model(model)
     common = record.common_record(
         root, matrix, row, matrix.chain(row), None, model, target.device_kind, "time_tuned"
     )
@@ -64,7 +64,7 @@ def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report
         spec = kept_results.spec_flags(model.name, row.target, chosen.spec)
         target = replace(target, opt_level=chosen.opt_level, flags=(*chosen.flags, *spec))
         common["compile"] = chosen.compile
-        exported = Cell.of(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)
+        exported = Cell.of_kind(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)
         record.add_export(root, matrix, common, exported, matrix.frontends[chosen.frontend])
     of_row = {"test": "eval", "tuned": None, "toolchain": PINNED}
     common["experiment"] |= of_row | record.of_target(row, target)
@@ -76,7 +76,7 @@ def _chosen(row: Cell, searched: Report | None) -> Line | None:
     """The candidate whose module a row has."""
     if searched is None:
         return None
-    return searched.of(searched.tuned if row.frontend == TUNED else searched.default)
+    return searched.line_of(searched.tuned if row.frontend == TUNED else searched.default)
 
 
 _NO_RESULT = (outcome.UNAVAILABLE, outcome.SKIPPED, outcome.DAMAGED)

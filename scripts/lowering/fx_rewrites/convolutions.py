@@ -208,8 +208,8 @@ class _Gradients:
         parts = []
         for offset in itertools.product(*map(range, self.kernel)):
             parts.append(call(aten.unsqueeze.default, self._of_offset(padded, offset), 2))
-        found = call(aten.cat.default, parts, 2)
-        return call(aten.view.default, found, list(value(self.weight).shape))
+        joined = call(aten.cat.default, parts, 2)
+        return call(aten.view.default, joined, list(value(self.weight).shape))
 
     def _of_offset(self, padded: fx.Node, offset: tuple[int, ...]) -> fx.Node:
         """The gradient of the weight at one offset in the kernel, [K, C / groups]."""

@@ -58,13 +58,13 @@ def calls(program: ExportedProgram, *targets, with_open: bool = False) -> list[f
     `with_open`: also those with a tensor of an open size, with which most rewrites cannot compute.
     """
     nodes = program.graph.nodes
-    found = [node for node in nodes if node.op == "call_function" and node.target in targets]
-    return found if with_open else [node for node in found if not has_open_size(node)]
+    callers = [node for node in nodes if node.op == "call_function" and node.target in targets]
+    return callers if with_open else [node for node in callers if not has_open_size(node)]
 
 
 def has_open_size(node: fx.Node) -> bool:
     """Whether a result or operand of a call has a size that depends on those of the inputs."""
-    tensors = [one for other in (node, *node.all_input_nodes) for one in _tensors(other)]
+    tensors = [tensor for other in (node, *node.all_input_nodes) for tensor in _tensors(other)]
     return any(
         is_symbolic(size) and bool(free_symbols(size) - free_unbacked_symbols(size))
         for tensor in tensors
@@ -74,9 +74,9 @@ def has_open_size(node: fx.Node) -> bool:
 
 def _tensors(node: fx.Node) -> list[torch.Tensor]:
     """The results of a node that are tensors."""
-    found = node.meta.get("val")
-    results = found if isinstance(found, tuple | list) else [found]
-    return [one for one in results if isinstance(one, torch.Tensor)]
+    result = node.meta.get("val")
+    results = result if isinstance(result, tuple | list) else [result]
+    return [tensor for tensor in results if isinstance(tensor, torch.Tensor)]
 
 
 def argument(node: fx.Node, name: str) -> Any:
@@ -166,8 +166,8 @@ def retype(node: fx.Node) -> None:
 def fake_mode(graph: fx.Graph):
     """The mode that the graph's fake tensors belong to."""
     for node in graph.nodes:
-        if isinstance(found := node.meta.get("val"), torch._subclasses.FakeTensor):
-            return found.fake_mode
+        if isinstance(tensor := node.meta.get("val"), torch._subclasses.FakeTensor):
+            return tensor.fake_mode
     raise ValueError("the graph has no tensors")
 
 

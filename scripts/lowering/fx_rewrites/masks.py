@@ -116,9 +116,9 @@ class _Follower:
             if node.op != "call_function":
                 continue
             _check_sizes(node)
-            found = node.meta.get("val")
-            if isinstance(found, torch.Tensor):
-                has = any(is_symbolic(size) for size in found.shape)
+            result = node.meta.get("val")
+            if isinstance(result, torch.Tensor):
+                has = any(is_symbolic(size) for size in result.shape)
                 if has or any(n in self.layouts for n in operands(node)):
                     self._follow_call(node, has)
             elif node.target not in _ON_SIZES and any(n in self.layouts for n in operands(node)):
@@ -164,10 +164,10 @@ class _Follower:
 
     def _one(self, node: fx.Node, inputs: list[fx.Node]) -> Layout | None:
         """The layout that masked inputs have in common; a uniform one goes with any."""
-        found = {layout for n in inputs if (layout := self.layouts[n]) is not None}
-        if len(found) > 1:
+        layouts = {layout for n in inputs if (layout := self.layouts[n]) is not None}
+        if len(layouts) > 1:
             raise _NotTaken(node)
-        return found.pop() if found else None
+        return layouts.pop() if layouts else None
 
     def _index(self, node: fx.Node) -> Layout | None:
         """Of `x[mask]`, where masked dimensions begin, or of `x[indices]`."""
@@ -255,10 +255,10 @@ def _check_sizes(node: fx.Node) -> None:
 
 def _dimension(node: fx.Node) -> int:
     """The one dimension whose size is not a number."""
-    found = [dim for dim, size in enumerate(value(node).shape) if is_symbolic(size)]
-    if len(found) != 1:
+    symbolic = [dim for dim, size in enumerate(value(node).shape) if is_symbolic(size)]
+    if len(symbolic) != 1:
         raise _NotTaken(node)
-    return found[0]
+    return symbolic[0]
 
 
 def _check_view(node: fx.Node) -> None:

@@ -31,7 +31,7 @@ class _Windows:
     dilation: list[int]
 
     @classmethod
-    def of(cls, node: fx.Node) -> _Windows:
+    def of_node(cls, node: fx.Node) -> _Windows:
         kernel = per_dimension(node, "kernel_size")
         stride = per_dimension(node, "stride") or kernel
         return cls(kernel, stride, per_dimension(node, "padding"), per_dimension(node, "dilation"))
@@ -53,7 +53,7 @@ def ceil_mode_as_padding(node: fx.Node) -> fx.Node | None:
         return None
     if any(user.target is operator.getitem and user.args[1] for user in node.users):
         return None  # indices into the input, which has another width when it is padded
-    windows, result = _Windows.of(node), value(node)
+    windows, result = _Windows.of_node(node), value(node)
     counts = (result[0] if isinstance(result, tuple | list) else result).shape[-2:]
     sizes = value(image).shape[-2:]
     # What the last windows need after the input and its padding.
@@ -82,7 +82,7 @@ def indices_by_offsets(node: fx.Node) -> dict[int, fx.Node] | None:
         return None
     if not value(image).dtype.is_floating_point or not is_static(image):
         return None
-    call, windows = Builder(node), _Windows.of(node)
+    call, windows = Builder(node), _Windows.of_node(node)
     kernel, stride, padding = windows.kernel, windows.stride, windows.padding
     dilation = windows.dilation
     counts, sizes = list(value(node)[0].shape[-2:]), value(image).shape[-2:]
@@ -97,15 +97,15 @@ def indices_by_offsets(node: fx.Node) -> dict[int, fx.Node] | None:
     index = call(aten.expand.default, _flat(call, first, sizes[1]), shape)
     own = _flat(call, starts, sizes[1])
     for offset in itertools.product(*(range(0, kernel[i] * dilation[i], dilation[i]) for i in range(2))):  # fmt: skip
-        found = padded
+        shifted = padded
         for dim in range(2):
             end = offset[dim] + (counts[dim] - 1) * stride[dim] + 1
-            found = call(aten.slice.Tensor, found, dim - 2, offset[dim], end, stride[dim])
-        larger = call(aten.gt.Tensor, found, best)
-        taken = call(aten.logical_or.default, larger, call(aten.ne.Tensor, found, found))
+            shifted = call(aten.slice.Tensor, shifted, dim - 2, offset[dim], end, stride[dim])
+        larger = call(aten.gt.Tensor, shifted, best)
+        taken = call(aten.logical_or.default, larger, call(aten.ne.Tensor, shifted, shifted))
         here = call(aten.add.Scalar, own, offset[0] * sizes[1] + offset[1])
         index = call(aten.where.self, taken, here, index)
-        best = call(aten.where.self, taken, found, best)
+        best = call(aten.where.self, taken, shifted, best)
     return {0: best, 1: index}
 
 
@@ -153,7 +153,7 @@ class _Gradient:
 
     def __init__(self, node: fx.Node) -> None:
         self.node, self.call = node, Builder(node)
-        windows = _Windows.of(node)
+        windows = _Windows.of_node(node)
         self.kernel, self.stride = windows.kernel, windows.stride
         self.padding, self.dilation = windows.padding, windows.dilation
         self.shape = list(value(argument(node, "self")).shape)
@@ -201,7 +201,7 @@ class _Gradient:
         """Where the windows begin that have the elements of a phase, one start for each offset."""
         moved = [i * self.dilation[dim] for i in range(self.kernel[dim])]
         stride = self.stride[dim]
-        return [self.before[dim] - one // stride for one in moved if one % stride == phase]
+        return [self.before[dim] - place // stride for place in moved if place % stride == phase]
 
     def _slice(self, tensor: fx.Node, starts: tuple[int, ...]) -> fx.Node:
         for dim in range(2):

@@ -335,7 +335,7 @@ def _interleaved(node: fx.Node) -> Halves | None:
 def _keeps_halves(node: fx.Node) -> bool:
     """Whether each half of a result depends on the same half of the first operand only."""
     if node.target is aten.view.default:
-        return all(value(one).shape[-1] % 2 == 0 for one in (node, node.args[0]))
+        return all(value(operand).shape[-1] % 2 == 0 for operand in (node, node.args[0]))
     if node.target in _CASTS:
         return set(node.kwargs) <= {"dtype"}
     if node.target not in _BINARY or node.kwargs:

@@ -201,10 +201,10 @@ def from_memory(program: ExportedProgram) -> bool:
     changed = False
     for node in calls(program, aten.scatter_add.default, aten.index_put.default, _REDUCE):
         by_rows = node.target is aten.index_put.default
-        found = _added_rows(node) if by_rows else _reduced(node)
-        if found is None:
+        scattered = _added_rows(node) if by_rows else _reduced(node)
+        if scattered is None:
             continue
-        index, updates, dim, reduction = found
+        index, updates, dim, reduction = scattered
         row = value(node.args[0]).shape[1:] if by_rows else ()
         items = value(index).numel() * math.prod(row)
         indices = value(index).numel() * value(index).element_size()
@@ -275,8 +275,8 @@ def _listed(
 
 def _full(build: Builder, like: fx.Node, number: float) -> fx.Node:
     """A tensor of one number in the shape and type of another."""
-    found = value(like)
-    return build.full(list(found.shape), number, found.dtype)
+    tensor = value(like)
+    return build.full(list(tensor.shape), number, tensor.dtype)
 
 
 def rows_of_index(base: fx.Node, dim: int, index: fx.Node, src: fx.Node) -> fx.Node | None:

@@ -60,8 +60,8 @@ def _natural(known: KnownValues, index: fx.Node) -> bool:
         start = index.args[0] if len(index.args) > 1 else 0
         step = index.args[2] if len(index.args) > 2 else 1
         return start >= 0 and step > 0
-    found = known(index)
-    return found is not None and bool((found >= 0).all())
+    constant = known(index)
+    return constant is not None and bool((constant >= 0).all())
 
 
 def fold_constant_nonzero(program: ExportedProgram) -> bool:
@@ -75,9 +75,9 @@ def fold_constant_nonzero(program: ExportedProgram) -> bool:
     for node in calls(program, aten.nonzero.default, aten.index.Tensor, with_open=True):
         if not any(is_symbolic(size) for size in value(node).shape):
             continue
-        found = known(node)
-        if found is not None:
-            replace(node, _constant(program, node.name, found))
+        constant = known(node)
+        if constant is not None:
+            replace(node, _constant(program, node.name, constant))
             changed = True
         elif node.target is aten.index.Tensor:
             changed |= _fold_masks(program, known, node)
@@ -92,9 +92,9 @@ def _fold_masks(program: ExportedProgram, known: KnownValues, node: fx.Node) -> 
     fixed = list(indices)
     for dim, index in enumerate(indices):
         if index is not None and value(index).dtype is torch.bool and value(index).dim() == 1:
-            found = known(index)
-            if found is not None:
-                fixed[dim] = _constant(program, f"{node.name}_{dim}", found.nonzero().view(-1))
+            mask = known(index)
+            if mask is not None:
+                fixed[dim] = _constant(program, f"{node.name}_{dim}", mask.nonzero().view(-1))
     node.args = (source, fixed)
     return fixed != list(indices)
 
@@ -144,10 +144,10 @@ class KnownValues:
         if not _is_pure_call(node):
             return None
         args, kwargs = fx.map_arg((node.args, node.kwargs), self._done.__getitem__)
-        found = node.target(*args, **kwargs)
-        if not isinstance(found, torch.Tensor) or found.numel() > MAX_ELEMENTS:
+        result = node.target(*args, **kwargs)
+        if not isinstance(result, torch.Tensor) or result.numel() > MAX_ELEMENTS:
             return None
-        return found
+        return result
 
 
 def _is_pure_call(node: fx.Node) -> bool:

@@ -209,7 +209,9 @@ def read(
             continue
         ended = record["outcome"]
         at = latency["started"] if latency else entry.made
-        point = Point(entry, at, ended["status"], Ending.of(record), _made_with(entry, record))
+        point = Point(
+            entry, at, ended["status"], Ending.of_record(record), _made_with(entry, record)
+        )
         outcomes.setdefault((cell, cpu), Series(cell, (cpu,))).points.append(point)
         # What is equal for two records of the same measurement.
         timed = latency and [latency["values_ms"], latency["started"]]
@@ -236,7 +238,7 @@ Found = dict[tuple[str, tuple[str, ...]], list[Series]]
 
 def _add(series_by_key: Found, column: Field, point: Point, record: Record) -> None:
     """Add the value of a record to its series, or to a new one."""
-    if (number := column.of(record)) is None:
+    if (number := column.value_in(record)) is None:
         return
     anchor, valued = "", replace(point, value=float(number))
     if column.column == LATENCY:

@@ -95,7 +95,7 @@ class Scores:
     perf_at_p: float
 
 
-def of(results: Iterable[Result], p: float = 1.0) -> Scores:
+def of_results(results: Iterable[Result], p: float = 1.0) -> Scores:
     """Return the scores of the results of a suite. Raises ValueError if there are no results."""
     by_operator: dict[str, list[Result]] = {}
     for result in results:

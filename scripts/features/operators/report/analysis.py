@@ -20,11 +20,11 @@ class Rate:
     """How many problems pass, of how many."""
 
     passed: int
-    of: int
+    total: int
 
     @property
     def share(self) -> float:
-        return self.passed / self.of
+        return self.passed / self.total
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class OperatorRates:
     @property
     def fails(self) -> bool:
         """Whether a problem fails on a path."""
-        return any(rate.passed < rate.of for rate in self.by_column)
+        return any(rate.passed < rate.total for rate in self.by_column)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Rates:
 def rates(table: Table, target: str) -> Rates:
     """Return the pass rates of operators on the lowering paths of a target."""
 
-    def of(op: str, problems: Sequence[Sequence[Row]]) -> OperatorRates:
+    def operator_rates(op: str, problems: Sequence[Sequence[Row]]) -> OperatorRates:
         passed = [[table.passes(row) for row in rows] for rows in problems]
         return OperatorRates(
             op,
@@ -73,8 +73,8 @@ def rates(table: Table, target: str) -> Rates:
     return Rates(
         columns,
         any(column in table.ran for column in columns),
-        tuple(of(op, own) for op, own in sorted(by_operator.items())),
-        of("all", problems),
+        tuple(operator_rates(op, own) for op, own in sorted(by_operator.items())),
+        operator_rates("all", problems),
     )
 
 
@@ -113,7 +113,9 @@ def _scored(label: str, problems: Sequence[Sequence[Row]]) -> Scored:
     strong = [rows for rows in problems if not rows[0].problem.weak]
     theirs = [_best(rows, lambda row: row.is_correct) for rows in included]
     ours = [_best(rows, lambda row: row.is_verified) for rows in strong]
-    return Scored(label, *(scores.of(results) if results else None for results in (theirs, ours)))
+    return Scored(
+        label, *(scores.of_results(results) if results else None for results in (theirs, ours))
+    )
 
 
 def _best(rows: Sequence[Row], correct: Callable[[Row], bool]) -> Result:

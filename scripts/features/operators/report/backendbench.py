@@ -104,7 +104,7 @@ def _files(
         "full_results.json": _json(tests),
         "failed_tests.json": _json(failed),
         "operator_summary.csv": _summary(correctness, performance),
-        "OVERALL_SUMMARY.md": _overall(name, scores.of(results, p), performance),
+        "OVERALL_SUMMARY.md": _overall(name, scores.of_results(results, p), performance),
     }
 
 

@@ -95,7 +95,7 @@ RULES = (
 """The first rule that applies gives the fault."""
 
 
-def of(ended: Outcome, tool: str) -> str:
+def of_outcome(ended: Outcome, tool: str) -> str:
     """Return the fault of a row, given the outcome of the stage that failed. `tool`: the exporter of the frontend, or
     the runtime of the baseline. Raises ValueError for a stage that no rule knows."""
     for rule in RULES:

@@ -178,7 +178,9 @@ def _rates(table: Table, target: str) -> str:
 
 def _passing(rates: Rates) -> str:
     names = [
-        f"{operator.op} ({operator.best.of})" for operator in rates.operators if not operator.fails
+        f"{operator.op} ({operator.best.total})"
+        for operator in rates.operators
+        if not operator.fails
     ]
     if not names:
         return ""
@@ -186,7 +188,9 @@ def _passing(rates: Rates) -> str:
 
 
 def _rate(rate: Rate) -> str:
-    return f"{rate.passed:,} of {rate.of:,}" + (f" ({rate.share:.1%})" if rate.of >= 20 else "")
+    return f"{rate.passed:,} of {rate.total:,}" + (
+        f" ({rate.share:.1%})" if rate.total >= 20 else ""
+    )
 
 
 def _blocked(table: Table) -> Iterator[str]:
@@ -323,7 +327,7 @@ class Screen:
                 labels.append(analysis.best_path(target))
                 rates.append(target_rates.all.best)
             for label, rate in zip(labels, rates, strict=True):
-                passed = f"{rate.passed:,} of {rate.of:,}"
+                passed = f"{rate.passed:,} of {rate.total:,}"
                 shown.add_row(label, passed, *_score_cells(scored.pop(label, None)))
         for label, scored_column in scored.items():
             shown.add_row(label, "", *_score_cells(scored_column))

@@ -44,7 +44,7 @@ def _rates(table: Table, target: str) -> dict[str, Any]:
             [
                 operator.op,
                 operator.calls,
-                [[rate.passed, rate.of] for rate in (*operator.by_column, operator.best)],
+                [[rate.passed, rate.total] for rate in (*operator.by_column, operator.best)],
             ]
             for operator in (rates.all, *rates.operators)
         ],

@@ -178,7 +178,7 @@ def _taken(section: str, result: Mapping[str, Any]) -> Record:
 def _outcome(decisive: Outcome, last: Outcome, row: Row, timed_by: Outcome | None) -> Record:
     fault = ""
     if decisive.status not in (outcome.OK, outcome.SKIPPED):
-        fault = faults.of(decisive, row.tool)
+        fault = faults.of_outcome(decisive, row.tool)
     timing_code = _code(STAGES["operator_time"].modules)
     stale = decisive.status == outcome.OK and (
         fingerprint.is_stale(last, row.code)

@@ -44,11 +44,11 @@ class Source:
 
     @functools.cached_property
     def rows(self) -> list[Row]:
-        return [Row.of(record) for record in self.records]
+        return [Row.of_record(record) for record in self.records]
 
     @functools.cached_property
     def table(self) -> Table:
-        return Table.of(self.records)
+        return Table.of_records(self.records)
 
     @functools.cached_property
     def stages(self) -> list[list[Run]]:
@@ -79,7 +79,7 @@ def _stages(row: Row, record: Record) -> Iterator[tuple[Stage, Cell]]:
     yield from of_row(row.cell)
     device = with_threads(speedups.device_of(record)[0], row.cell.threads)
     test = row.cell.test
-    yield STAGES["time"], Cell.of(Kind.GROUP, model=row.model, device=device, test=test)
+    yield STAGES["time"], Cell.of_kind(Kind.GROUP, model=row.model, device=device, test=test)
 
 
 def of_row(row: Cell) -> Iterator[tuple[Stage, Cell]]:
@@ -156,7 +156,7 @@ def table_of_rows(
             **{own.column: [value(row) for row in source.rows] for own, value in _OF_ROWS},
             **{own.column: values for own, values in further},
             **{
-                column.column: [short(column.of(record), digits) for record in source.records]
+                column.column: [short(column.value_in(record), digits) for record in source.records]
                 for column in of_csv
             },
         },

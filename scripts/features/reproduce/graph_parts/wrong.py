@@ -140,7 +140,7 @@ class Lowering:
         own, _ = named_weights(part.module)
         if own:
             tensors.write_archive(
-                weights, ((key, convert.to_bytes(one)) for key, one in own.items())
+                weights, ((key, convert.to_bytes(tensor)) for key, tensor in own.items())
             )
         module = Module(vmfb, weights if own else None, BACKENDS[CPU].device)
         return Program(text, lowered.rewrites, module, inputs)
@@ -215,7 +215,7 @@ def _candidates(graph: Graph, wrong: list[fx.Node] | None) -> Iterator[tuple[Par
 
 
 def _shrunk(wrong: Wrong, lowering: Lowering) -> Wrong:
-    """The same with smaller inputs, as long as the difference shows. All dimensions of one size shrink together."""
+    """A wrong part with smaller inputs, as long as the difference shows. All dimensions of one size shrink together."""
     sizes = {size for tensor in wrong.part.inputs for size in tensor.shape if size > 1}
     for size in sorted(sizes, reverse=True):
         wrong = next(_smaller(wrong.part, size, lowering), wrong)

@@ -58,15 +58,15 @@ def frontend(exporter: str, options: Mapping[str, Any]) -> Frontend:
     return Frontend(name, tracker, imports, lowered, dialect, versions)
 
 
-def write(found: Found, model: str, tool: Frontend, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:  # fmt: skip
+def write(wrong: Found, model: str, tool: Frontend, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:  # fmt: skip
     """Write the files of a wrong operator of a model into a folder that exists; return the report. `options`: of the exporter."""
-    part = found.part
-    (folder / PROGRAM).write_text(found.program.text, encoding="utf-8")
+    part = wrong.part
+    (folder / PROGRAM).write_text(wrong.program.text, encoding="utf-8")
     mismatch.save(
-        folder, input=map(convert.to_numpy, part.inputs), expected=[convert.to_numpy(found.eager)]
+        folder, input=map(convert.to_numpy, part.inputs), expected=[convert.to_numpy(wrong.eager)]
     )
     # The tool compares tensors of equal types: half types are saved as float32.
-    is_plain = all(tensor.dtype is not torch.bfloat16 for tensor in (*part.inputs, found.eager))
+    is_plain = all(tensor.dtype is not torch.bfloat16 for tensor in (*part.inputs, wrong.eager))
     run = mismatch.calling("wrong.vmfb", BACKENDS[CPU].device, len(part.inputs), int(is_plain))
     run += [] if is_plain else ["--output=-"]
     shell.write(
@@ -79,12 +79,12 @@ def write(found: Found, model: str, tool: Frontend, options: Mapping[str, Any], 
         "model": model,
         "frontend": tool.name,
         "options": dict(options),
-        "node": found.node.name,
+        "node": wrong.node.name,
         "operators": [str(node.target) for node in part.nodes],
-        "module": locations.of_nodes([found.node], PREFIX).nodes[found.node.name].module,
-        "rewrites": list(found.program.rewrites),
-        "nodes": found.nodes,
-        "wrong": found.wrong,
+        "module": locations.of_nodes([wrong.node], PREFIX).nodes[wrong.node.name].module,
+        "rewrites": list(wrong.program.rewrites),
+        "nodes": wrong.nodes,
+        "wrong": wrong.wrong,
         "shapes": [list(tensor.shape) for tensor in part.inputs],
     }
     atomic.write_json(folder / REPORT, report)
@@ -94,7 +94,7 @@ def write(found: Found, model: str, tool: Frontend, options: Mapping[str, Any], 
         name=report["operators"][-1], tool=tool, operator=operator, dtypes=dtypes
     )
     (folder / SCRIPT).write_text(script, encoding="utf-8")
-    _write_issue(found, report, tool, operator, folder)
+    _write_issue(wrong, report, tool, operator, folder)
     return report
 
 
@@ -125,10 +125,10 @@ def _code(module: fx.GraphModule) -> str:
 
 
 def _write_issue(
-    found: Found, report: Mapping[str, Any], tool: Frontend, operator: str, folder: Path
+    wrong: Found, report: Mapping[str, Any], tool: Frontend, operator: str, folder: Path
 ) -> None:
     """Write the issue for the tracker of the frontend. `operator`: Python text."""
-    program = found.program.text.strip()
+    program = wrong.program.text.strip()
     if len(program) > PROGRAM_CHARS:
         program = f"{program[:PROGRAM_CHARS]}\n… ({PROGRAM})"
     rewrites = ", ".join(report["rewrites"])
@@ -136,9 +136,9 @@ def _write_issue(
         f"The {tool.dialect} program that {tool.name} makes of this operator computes other values than PyTorch:",
         issue.fenced("python", operator),
         issue.values(
-            [convert.to_numpy(one) for one in found.part.inputs],
-            convert.to_numpy(found.eager),
-            found.computed,
+            [convert.to_numpy(tensor) for tensor in wrong.part.inputs],
+            convert.to_numpy(wrong.eager),
+            wrong.computed,
             ("PyTorch", "the program"),
         ),
         "It becomes:",
@@ -149,9 +149,9 @@ def _write_issue(
     ]
     where = f"module `{report['module']}`" if report["module"] else "the model itself"
     compared = "It is the first node of the model that is wrong by itself."
-    if found.wrong is not None:
+    if wrong.wrong is not None:
         compared = (
-            f"{found.wrong} of {found.nodes} nodes of the model have wrong values;\n"
+            f"{wrong.wrong} of {wrong.nodes} nodes of the model have wrong values;\n"
             "this is the first one that is wrong with the right inputs."
         )
     issue.write(
@@ -161,6 +161,6 @@ def _write_issue(
         {
             "": "\n\n".join(filter(None, shows)),
             "Versions": issue.listed(tool.versions),
-            "Where it was found": f"In {report['model']}, as node `{found.node.name}` of {where}. {compared}",
+            "Where it was found": f"In {report['model']}, as node `{wrong.node.name}` of {where}. {compared}",
         },
     )

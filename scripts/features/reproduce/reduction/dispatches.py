@@ -111,7 +111,7 @@ class Test:
     threads: int
     missing: str
 
-    def of(self, folder: Path, said: Mapping[str, Any], deadline: float) -> dict[str, Any]:
+    def outcome(self, folder: Path, said: Mapping[str, Any], deadline: float) -> dict[str, Any]:
         """Test the dispatch in a folder, of which its report says this: `status`, `detail` and `largest_difference`. The module
         is left in the folder of the compiler."""
         try:

@@ -175,7 +175,7 @@ def differs(expected: np.ndarray, computed: np.ndarray) -> bool:
 
 def distance(expected: np.ndarray, computed: np.ndarray) -> tuple[float, float]:
     """The largest difference, and the largest value that is expected."""
-    right, wrong = (one.astype(np.float64) for one in (expected, computed))
+    right, wrong = (array.astype(np.float64) for array in (expected, computed))
     scale = float(np.abs(right).max(initial=0.0))
     return float(np.nan_to_num(np.abs(wrong - right), nan=np.inf).max(initial=0.0)), scale
 

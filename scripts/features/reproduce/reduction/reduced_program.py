@@ -46,16 +46,16 @@ class Program:
             except ir.MLIRError as error:
                 raise NotReducible(f"it does not parse: {str(error).splitlines()[0]}") from error
         top = list(self._module.body.operations)
-        entries = [one for one in top if str(one.operation.name) == "func.func"]
+        entries = [operation for operation in top if str(operation.operation.name) == "func.func"]
         if len(entries) != 1 or len(entries[0].regions[0].blocks) != 1:
             raise NotReducible(f"{len(entries)} functions; expected one, {ENTRY}, of one block")
         self._globals = {
-            str(one.operation.attributes["sym_name"]): one.operation
-            for one in top
-            if str(one.operation.name) == "util.global"
+            str(operation.operation.attributes["sym_name"]): operation.operation
+            for operation in top
+            if str(operation.operation.name) == "util.global"
         }
         self._block = entries[0].regions[0].blocks[0]
-        *self._ops, end = [one.operation for one in self._block.operations]
+        *self._ops, end = [operation.operation for operation in self._block.operations]
         self._position = {op: place for place, op in enumerate(self._ops)}
         self._arguments = list(self._block.arguments)
         self._uses = [sorted(set(self._used(op))) for op in self._ops]
@@ -80,7 +80,7 @@ class Program:
         return {
             place
             for place, op in enumerate(self._ops)
-            if (found := _LINE.search(str(op.location))) and int(found[1]) in lines
+            if (line := _LINE.search(str(op.location))) and int(line[1]) in lines
         } - self.free
 
     def neighbours(self, place: int) -> set[int]:
@@ -165,7 +165,7 @@ class Program:
                 for place in sorted(kept):
                     copy = self._ops[place].clone()
                     self._rewire(copy, known, instead)
-                    known |= {(place, number): one for number, one in enumerate(copy.results)}
+                    known |= {(place, number): result for number, result in enumerate(copy.results)}
                 func.ReturnOp([known[key] for key in wanted])
             return str(module.operation.get_asm(assume_verified=True))
 

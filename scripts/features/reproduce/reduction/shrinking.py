@@ -177,8 +177,8 @@ def shrink(text: str, fails: Callable[[str], bool]) -> str:
 
 def sizes(text: str) -> list[int]:
     """The sizes above 1 in the types of a program, the largest first."""
-    found = {int(n) for shape in _SHAPE.findall(text) for n in _NUMBER.findall(shape)}
-    return sorted(found - {0, 1}, reverse=True)
+    numbers = {int(n) for shape in _SHAPE.findall(text) for n in _NUMBER.findall(shape)}
+    return sorted(numbers - {0, 1}, reverse=True)
 
 
 def _smaller(text: str, size: int) -> Iterator[str]:
@@ -209,5 +209,5 @@ def _without_first_ones(text: str) -> str:
     for number, line in enumerate(lines):
         flatter = _FIRST_ONE.sub("", line)
         if flatter != line:
-            lines[number] = _DIMENSIONS.sub(lambda of: _LIST.sub(one_less, of[0]), flatter)
+            lines[number] = _DIMENSIONS.sub(lambda match: _LIST.sub(one_less, match[0]), flatter)
     return "\n".join(lines)

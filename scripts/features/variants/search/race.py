@@ -91,7 +91,7 @@ class Race:
         return -self._near.get(name, 0), self._log_ratio(name)
 
     def rank_of_configured(self, name: str) -> tuple[int, float]:
-        """The same among those that are configured."""
+        """Sorts the configured modules, those first that stayed longest, and then the fastest."""
         return -max(self.ms[name])[0], self._log_ratio(name)
 
     def timing(self, name: str, base: str | None) -> Timing:

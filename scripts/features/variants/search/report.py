@@ -75,7 +75,7 @@ class Report(msgspec.Struct, frozen=True):
     candidates: tuple[Line, ...]
     specs: tuple[Specs, ...] = ()
 
-    def of(self, name: str | None) -> Line | None:
+    def line_of(self, name: str | None) -> Line | None:
         """Return the candidate of that name; None for None."""
         return next((line for line in self.candidates if line.name == name), None)
 

@@ -46,7 +46,7 @@ class ScalingLine:
     """A model in one test by one path, on one CPU, with a point for each number of threads, the fewest first. `column` is the
     path without a number. `device`: the CPU, if there are lines of several."""
 
-    of: ModelRows
+    rows: ModelRows
     column: Column
     points: tuple[ScalingPoint, ...]
     device: str = ""
@@ -166,10 +166,10 @@ def threads(source: Source) -> dict[str, Any] | None:
     places = {(row.model, row.test, row.column): index for index, row in enumerate(source.rows)}
     lines = [
         {
-            "model": line.of.label,
+            "model": line.rows.label,
             "path": line.path,
             "points": [
-                _point(point, places[line.of.model, line.of.test, point.row.column])
+                _point(point, places[line.rows.model, line.rows.test, point.row.column])
                 for point in line.points
             ],
         }
