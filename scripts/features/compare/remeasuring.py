@@ -113,12 +113,12 @@ def _member(name: str, row: Record, folder: Path, logs: Path) -> Member:
     return replace(member, folder=folder, env=checkout.variables())
 
 
-COMPILE_ROUNDS = (5, 24)
+COMPILE_ROUNDS = (5, 96)
 """The fewest and the most compilations of each program. An interval needs ratios.LEAST."""
 
 
 def compile_rounds(pair: Pair, budget_s: float) -> int:
-    """How often both programs are compiled: as often as the seconds of both rows fit into the budget, within ROUNDS. It
+    """How often both programs are compiled: as often as the seconds of both rows fit into the budget, within COMPILE_ROUNDS. It
     is known before the first compilation, so that what is measured does not decide when to stop."""
     seconds = sum(row["compile"]["compile_s"] for row in pair.both or ())
     return max(COMPILE_ROUNDS[0], min(COMPILE_ROUNDS[1], int(budget_s / max(seconds, 0.1))))
