@@ -183,9 +183,10 @@ def members(ran, env: str = "iree") -> list[psutil.Process]:
     for one in here(ran):
         words = one.info["cmdline"] or []
         if "scripts.stages.fork_server" in words and f"/{env}/" in words[-1]:
-            for below in one.children():
-                if below.status() != psutil.STATUS_ZOMBIE:
-                    found.append(below)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                for below in one.children():
+                    if below.status() != psutil.STATUS_ZOMBIE:
+                        found.append(below)
     return found
 
 
