@@ -96,9 +96,9 @@ def completed(
         if GRADIENT + name not in results:
             continue
         keys = [state_key(slot, name) for slot in slots]
-        taken = [weight, results[GRADIENT + name], *(state[key] for key in keys)]
+        operands = [weight, results[GRADIENT + name], *(state[key] for key in keys)]
         kind = weight.meta["val"]
-        new = _inserted(program.graph, graph_of(kind.shape, kind.dtype), taken)
+        new = _inserted(program.graph, graph_of(kind.shape, kind.dtype), operands)
         results |= {CHANGE + key: value for key, value in zip([name, *keys], new, strict=True)}
     if missing := [name for name in training.results if name not in results]:
         raise UnsupportedProgram(

@@ -102,10 +102,10 @@ def indices_by_offsets(node: fx.Node) -> dict[int, fx.Node] | None:
             end = offset[dim] + (counts[dim] - 1) * stride[dim] + 1
             shifted = call(aten.slice.Tensor, shifted, dim - 2, offset[dim], end, stride[dim])
         larger = call(aten.gt.Tensor, shifted, best)
-        taken = call(aten.logical_or.default, larger, call(aten.ne.Tensor, shifted, shifted))
+        is_new_best = call(aten.logical_or.default, larger, call(aten.ne.Tensor, shifted, shifted))
         here = call(aten.add.Scalar, own, offset[0] * sizes[1] + offset[1])
-        index = call(aten.where.self, taken, here, index)
-        best = call(aten.where.self, taken, shifted, best)
+        index = call(aten.where.self, is_new_best, here, index)
+        best = call(aten.where.self, is_new_best, shifted, best)
     return {0: best, 1: index}
 
 
