@@ -95,7 +95,7 @@ def _is_being_written(partial: Path) -> bool:
         number = int(partial.name.split(".")[-2])
         os.kill(number, 0)
         writer = psutil.Process(number)
-        # The time at which Linux says that the machine was started is a second early at most.
+        # Both times are rounded.
         began_before = writer.create_time() <= written_s + 1
         return began_before and writer.status() != psutil.STATUS_ZOMBIE
     except (ProcessLookupError, ValueError, OverflowError, psutil.NoSuchProcess):
