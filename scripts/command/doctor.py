@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from scripts.core import checkout, machine, process
-from scripts.iree import tools
+from scripts.iree import compile_cache, tools
 from scripts.iree.backends import BACKENDS
 from scripts.run import environments, installing
 
@@ -71,6 +71,7 @@ def look() -> Iterator[Finding]:
     to_make = (gb for env, gb in ENVIRONMENTS_GB.items() if not _is_made(env))
     disk_gb = RESULTS_GB + sum(to_make)
     yield _amount("disk", free, disk_gb, "docs/disk.md says what can be deleted")
+    yield _compilations()
     yield Finding("workflow", str(checkout.ROOT))
     names = sorted(file.stem for file in (checkout.ROOT / "envs").glob("*.yaml"))
     yield _folder_of(names)
@@ -125,6 +126,17 @@ def _amount(what: str, free: int, wanted_gb: int, advice: str) -> Finding:
     enough = free >= wanted_gb * 1e9
     lacking = "" if enough else f"the default run takes {wanted_gb} GB: {advice}"
     return Finding(what, f"{free / 1e9:.0f} GB free", lacking, needed=True)
+
+
+def _compilations() -> Finding:
+    what = "shared compilations"
+    try:
+        cache = compile_cache.of_environment()
+    except ValueError as error:
+        return Finding(what, "not usable", str(error), needed=True)
+    if cache is None:
+        return Finding(what, f"none ({compile_cache.FOLDER} is not set)")
+    return Finding(what, f"{cache.folder}, at most {cache.most_bytes / 1e9:g} GB")
 
 
 def _is_made(environment: str) -> bool:

@@ -69,9 +69,14 @@ def move(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        with _beside(target) as aside:
-            shutil.copyfile(source, aside)
+        copy(source, target)
         source.unlink()
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file to `target` in one step. Raises OSError."""
+    with _beside(target) as aside:
+        shutil.copyfile(source, aside)
 
 
 def clear(folder: Path) -> None:

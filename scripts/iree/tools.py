@@ -10,7 +10,7 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import exits, process
+from scripts.core import atomic, exits, process
 
 _PROGRAMS = ("iree/compiler/_mlir_libs", "iree/_runtime_libs")
 """Folders below site-packages in which the wheels install their programs."""
@@ -96,6 +96,19 @@ def version(compiler: Path) -> str:
     except OSError:
         return ""
     return "" if done.returncode else done.stdout.strip()
+
+
+def identity(compiler: Path) -> str:
+    """Return what tells iree-compile from other builds: what it says about its version, and the digests of its files. Local builds of
+    different code may say the same."""
+    own = compiler.resolve()
+    libraries = (
+        path.glob("libIREECompiler.so*") for path in (own.parent, own.parent.parent / "lib")
+    )
+    files = [own, *(path for there in libraries for path in sorted(there))]
+    return (
+        f"{version(compiler)} {[str(atomic.digest_of(path)) for path in files if path.is_file()]}"
+    )
 
 
 SAID = "tools.json"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, checkout, machine
+from scripts.iree import compile_cache
 from scripts.matrix import cell, expansion, feature, reading, settings, stages
 from scripts.matrix.cell import PINNED
 from scripts.matrix.matrix import Matrix
@@ -150,6 +151,10 @@ def problems(run: Run, may_submit: bool) -> list[str]:
     """What keeps a configuration from being run. `may_submit`: whether jobs may go to a cluster."""
     if not may_submit and (problem := _thread_problem(run.matrix)):
         return [problem]
+    try:
+        compile_cache.of_environment()
+    except ValueError as error:
+        return [str(error)]
     tuned = [target.name for target in run.matrix.targets.values() if target.tuned]
     if may_submit and tuned:  # a node would decide again, by its own CPU, which results are used
         return [

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import atomic, commands, exits, process
+from scripts.iree import compile_cache
+from scripts.iree.compile_cache import CompileCache, Compiled
 from scripts.iree.compile_options import CompileOptions
-from scripts.iree.tools import parse_problem, tool
+from scripts.iree.tools import identity, parse_problem, tool
 from scripts.lowering import onnx_causes
 
 
@@ -21,12 +23,26 @@ class Options(CompileOptions):
 def main() -> None:
     commands.report_working()
     args = commands.parse_options(Options)
+    compiler = tool("iree-compile")
+    flags = args.compiler_flags()
+    cache = compile_cache.of_environment()
+    key = compile_cache.key(args.program, flags, identity(Path(compiler))) if cache else ""
+    if cache:
+        known, damage = cache.get(key, args.out_vmfb)
+        if damage:
+            print(f"note: {damage}; it is compiled again", file=sys.stderr, flush=True)
+        if known:
+            print(f"note: compiled before, in {cache.folder}", file=sys.stderr, flush=True)
+            if not known.report:
+                print(known.printed, file=sys.stderr, flush=True)
+                process.exit_like(1)
+            atomic.write_json(args.out_report, {**known.report, "cached": True})
+            return
     statistics = args.out_vmfb.with_name("statistics.json")
     said: list[str] = []
-    flags = args.compiler_flags()
     run = process.run_tool(
         [
-            tool("iree-compile"),
+            compiler,
             *flags,
             "--iree-scheduling-dump-statistics-format=json",
             f"--iree-scheduling-dump-statistics-file={statistics}",
@@ -44,24 +60,39 @@ def main() -> None:
                 reason="program-version",
             )
         if cause := onnx_causes.of_failure(args.program, flags, run.returncode, said):
-            print(f"{exits.CAUSE}{cause}", file=sys.stderr, flush=True)
+            said.append(f"{exits.CAUSE}{cause}\n")
+            print(said[-1], end="", file=sys.stderr, flush=True)
+        if printed := compile_cache.kept_output(run.returncode, said):
+            _keep(cache, key, Compiled(printed=printed))
         process.exit_like(run.returncode)
     planned = atomic.read_json(statistics)["stream-aggregate"]
     statistics.unlink()
-    atomic.write_json(
-        args.out_report,
-        {
-            "compile_s": round(run.seconds, 3),
-            "cpu_s": round(run.cpu_s, 3),
-            "instructions": run.instructions,
-            "max_rss_mb": round(run.max_rss_mb, 1),
-            "vmfb_bytes": args.out_vmfb.stat().st_size,
-            "dispatch_count": planned["execution"]["dispatch-count"],
-            "transient_bytes": planned["execution"]["transient-memory-size"],
-            "constant_bytes": planned["global"]["constant-size"],
-            "added_flags": args.added_flags(),
-        },
-    )
+    report = {
+        "vmfb_bytes": args.out_vmfb.stat().st_size,
+        "dispatch_count": planned["execution"]["dispatch-count"],
+        "transient_bytes": planned["execution"]["transient-memory-size"],
+        "constant_bytes": planned["global"]["constant-size"],
+        "added_flags": args.added_flags(),
+    }
+    measured = {
+        "compile_s": round(run.seconds, 3),
+        "cpu_s": round(run.cpu_s, 3),
+        "instructions": run.instructions,
+        "max_rss_mb": round(run.max_rss_mb, 1),
+    }
+    atomic.write_json(args.out_report, {**measured, **report, "cached": False})
+    _keep(cache, key, Compiled(report), args.out_vmfb)
+
+
+def _keep(
+    cache: CompileCache | None, key: str, compiled: Compiled, vmfb: Path | None = None
+) -> None:
+    """Put a compilation into the cache. One that cannot be written, such as that of others, is no reason to fail."""
+    try:
+        if cache:
+            cache.put(key, compiled, vmfb)
+    except OSError as error:
+        print(f"note: not kept in {cache and cache.folder}: {error}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

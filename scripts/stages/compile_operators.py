@@ -15,7 +15,7 @@ from scripts.features.operators.batch import batch_stage
 from scripts.features.operators.batch.batch_program import FILE, Program
 from scripts.features.operators.batch.batch_stage import Batch, Known
 from scripts.features.operators.batch.together import Compilation
-from scripts.iree import tools
+from scripts.iree import compile_cache, tools
 from scripts.iree.backends import compile_flags
 from scripts.iree.compile_options import TargetOptions
 from scripts.run import job_arguments
@@ -48,19 +48,19 @@ def main() -> int:
     target = commands.options_of(TargetOptions, args)
     flags = compile_flags(target.backend, target.arch, target.opt_level, target.flags)
     job = dataclasses.replace(job, command=[str(compiler), *flags])
-    version = tools.version(compiler)
+    identity = tools.identity(compiler) if compiler.is_file() else ""
 
     def do(job: Job, known: Known, batch: Batch) -> tuple[list[ProblemEnd], list[Ended]]:
-        return compile_batch(job, version, known, batch)
+        return compile_batch(job, identity, known, batch)
 
     work = batch_stage.work(commands.options_of(batch_stage.Options, args).batch(job), do)
     return job_arguments.run(job, lambda: supervise.run(job, work))
 
 
 def compile_batch(
-    job: Job, version: str, known: Known, batch: Batch
+    job: Job, compiler: str, known: Known, batch: Batch
 ) -> tuple[list[ProblemEnd], list[Ended]]:
-    """Compile the programs of a batch with the command of a job: iree-compile of this version, and its flags."""
+    """Compile the programs of a batch with the command of a job: iree-compile and its flags. `compiler`: its identity."""
     folder = job.status_path.parent
     programs = []
     for name, (exported,) in ((name, before.values()) for name, before in known.items()):
@@ -71,7 +71,11 @@ def compile_batch(
         path.write_text(SHORTEST_PROGRAM, encoding="utf-8")
         programs.append(Program.read(SHORTEST, path, folder / "logs" / "shortest.txt"))
     lines: list[ProblemEnd] = []
-    processes = Compilation(job, version, CACHE, batch.again).run(programs, lines.append)
+    shared = compile_cache.of_environment()
+    cache = shared.folder / "operators" if shared else CACHE
+    processes = Compilation(job, compiler, cache, batch.again).run(programs, lines.append)
+    if shared:
+        compile_cache.trim(shared.folder, shared.most_bytes)
     by_name = {line.problem: line for line in lines}
     shortest = by_name.pop(SHORTEST).result if programs else {}
     function = {key: shortest[key] for key in ("module", "function") if key in shortest}

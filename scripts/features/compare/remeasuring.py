@@ -120,13 +120,13 @@ COMPILE_ROUNDS = (5, 96)
 def compile_rounds(pair: Pair, budget_s: float) -> int:
     """How often both programs are compiled: as often as the seconds of both rows fit into the budget, within COMPILE_ROUNDS. It
     is known before the first compilation, so that what is measured does not decide when to stop."""
-    seconds = sum(row["compile"]["compile_s"] for row in pair.both or ())
+    seconds = sum(row["compile"].get("compile_s", 0.0) for row in pair.both or ())
     return max(COMPILE_ROUNDS[0], min(COMPILE_ROUNDS[1], int(budget_s / max(seconds, 0.1))))
 
 
 def is_compiled(pair: Pair) -> bool:
     """Whether both sides have a program that iree-compile has compiled."""
-    return bool(pair.both) and all((row["compile"] or {}).get("cpu_s") for row in pair.both or ())
+    return bool(pair.both) and all(row["compile"] for row in pair.both or ())
 
 
 def compile_again(pair: Pair, folders: tuple[Path, Path], count: int) -> Estimate:

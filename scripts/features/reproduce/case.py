@@ -17,7 +17,7 @@ from scripts.core import checkout
 from scripts.core.machine import physical_cores
 from scripts.features.profile import compile_page
 from scripts.features.profile.profile_files import NoProfile
-from scripts.iree import added_flags
+from scripts.iree import added_flags, compile_cache
 from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.matrix import stages
 from scripts.matrix.cell import REFERENCES, TRAIN, Cell, Kind
@@ -211,7 +211,8 @@ class Recorded:
         python = self.root / self.python
         if not python.is_file():
             raise NoCase(f"no {python}: environments that conda has made are not used for this")
-        environment = os.environ | checkout.variables()
+        # A compilation is measured, not looked up.
+        environment = os.environ | checkout.variables() | {compile_cache.FOLDER: ""}
         command = [str(python), "-m", module, *words]
         with open(log, "w", encoding="utf-8") if log else nullcontext() as out:
             ended = subprocess.run(

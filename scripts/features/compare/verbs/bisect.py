@@ -8,6 +8,7 @@ to --bad.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,12 +19,14 @@ from scripts.features.compare.bisection.trial import Candidate, NoCandidates, Su
 from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import NoCase
 from scripts.features.reproduce.issue import ISSUE
+from scripts.iree import compile_cache
 from scripts.records.results_file import BadRecords
 from scripts.supervise.job import Interrupted
 
 
 def main() -> None:
     args = _arguments()
+    os.environ.pop(compile_cache.FOLDER, None)  # a compilation is measured, not looked up
     wanted = question.QUESTIONS[args.question]
     try:
         subject = trial.subject(

@@ -22,6 +22,7 @@ import msgspec
 
 from scripts.core import atomic, machine
 from scripts.core.atomic import Digest
+from scripts.iree import compile_cache
 from scripts.supervise import outcome
 
 FORMAT = 2
@@ -63,12 +64,12 @@ class Entry:
         )
 
 
-def key(text: str, flags: Sequence[str], version: str) -> str:
-    """Return the key of a compilation: a hash of the normalised program, flags and version. If a
+def key(text: str, flags: Sequence[str], compiler: str) -> str:
+    """Return the key of a compilation: a hash of the normalised program, flags and compiler. If a
     flag says `host`, the code is for the CPU of this machine, which is then part of the key."""
     cpu = machine.cpu_features() if any(flag.endswith("=host") for flag in flags) else ""
     hashed = hashlib.sha256()
-    for part in (str(FORMAT), version, cpu, str(len(flags)), *flags, text):
+    for part in (str(FORMAT), compiler, cpu, str(len(flags)), *flags, text):
         hashed.update(part.encode() + b"\0")
     return hashed.hexdigest()
 
@@ -83,11 +84,14 @@ class Cache:
         """Return the cached result of a program, or None if it has to be compiled. A failure is
         valid only for the code that it failed under. A failure at a limit is valid only for that
         limit. `limits`: the present limits by status."""
+        path = self._entry(known_by)
         try:
-            stored = atomic.unsealed(atomic.read_json(self._entry(known_by)))
+            stored = atomic.unsealed(atomic.read_json(path))
             entry = msgspec.convert(stored, Entry)
+            compile_cache.touch(path)
             if entry.status == outcome.OK:
                 module = self.module(entry.module)
+                compile_cache.touch(module)
                 return (
                     entry if entry.made and not atomic.difference_from(module, entry.made) else None
                 )

@@ -87,13 +87,13 @@ class Compilation:
 
     `job`: its command is iree-compile with the flags of a target, its limits are those of a program compiled alone, and
     its fingerprint is that of the code that decides how a program fails. The folder of its status gets the `modules`,
-    and `work`. `version`: of the compiler; part of the key of a cached result. `cache`: a folder that runs may share.
+    and `work`. `compiler`: its identity (tools.identity), part of the key of a cached result. `cache`: a folder that runs may share.
     `again`: whether a program is compiled although its outcome is in the cache. `together`: maximum number of programs
     per module.
     """
 
     job: Job
-    version: str
+    compiler: str
     cache: Path
     again: Callable[[Outcome], bool] = lambda _: False
     together: int = TOGETHER
@@ -119,7 +119,7 @@ class Compilation:
         missing: dict[str, list[Program]] = {}
         for program in programs:
             flags = (*self.job.command[1:], *self._own_flags(program))
-            key = cache.key(program.text, flags, self.version)
+            key = cache.key(program.text, flags, self.compiler)
             entry = self._cache.get(key, self.job.fingerprint, self._limits)
             if entry is not None and not self.again(self._outcome(program, entry)):
                 done(self._line(program, entry, cached=True))

@@ -1,0 +1,244 @@
+"""Compilations that checkouts share: the same program is compiled once, and nothing damaged, foreign or accidental is taken."""
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scripts.core import exits
+from scripts.iree import compile_cache
+from scripts.iree.compile_cache import CompileCache, Compiled
+from scripts.run.fingerprint import ROOT
+
+PLANNED = json.dumps(
+    {
+        "stream-aggregate": {
+            "execution": {"dispatch-count": 3, "transient-memory-size": 64},
+            "global": {"constant-size": 8},
+        }
+    }
+)
+COMPILER = f"""#!{sys.executable}
+import sys
+if "--version" in sys.argv:
+    sys.exit(print("version 3.13.0"))
+open("{{counter}}", "a").write("x")
+file = next(w.partition("=")[2] for w in sys.argv if w.startswith("--iree-scheduling-dump-statistics-file="))
+text = open(sys.argv[-3]).read()
+if text.startswith("signal"):
+    import os
+    os.kill(os.getpid(), 11)
+if text.startswith("error"):
+    print(text, file=sys.stderr)
+    sys.exit(1)
+open(file, "w").write({PLANNED!r})
+open(sys.argv[-1], "w").write("module of " + text)
+"""
+
+
+@pytest.fixture
+def compile_program(tmp_path):
+    """A function that runs the stage on a text and returns how it ended, its report, and how often the compiler has run so far."""
+    counter = tmp_path / "counter"
+    counter.touch()
+    (tmp_path / "iree-compile").write_text(COMPILER.replace("{counter}", str(counter)))
+    (tmp_path / "iree-compile").chmod(0o755)
+
+    def run(text: str, *more: str, gb: str = "1"):
+        program, vmfb, report = (tmp_path / name for name in ("p.mlir", "m.vmfb", "r.json"))
+        for path in (vmfb, report):
+            path.unlink(missing_ok=True)
+        program.write_text(text)
+        variables = {
+            compile_cache.FOLDER: str(tmp_path / "shared"),
+            compile_cache.MOST_GB: gb,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "scripts.stages.compile_iree", "--program", str(program), "--backend", "llvm-cpu",
+             "--out-vmfb", str(vmfb), "--out-report", str(report), *more],
+            capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | variables,
+        )  # fmt: skip
+        written = json.loads(report.read_text()) if report.exists() else {}
+        return done, written, len(counter.read_text())
+
+    return run
+
+
+def test_the_same_program_is_compiled_once_and_has_no_times_the_second_time(compile_program, tmp_path):  # fmt: skip
+    _, first, _ = compile_program("a")
+    done, second, runs = compile_program("a")
+    assert runs == 1
+    assert (tmp_path / "m.vmfb").read_text() == "module of a"
+    assert first["cached"] is False
+    assert first["compile_s"] > 0
+    times = ("compile_s", "cpu_s", "instructions", "max_rss_mb")
+    assert second == {k: v for k, v in first.items() if k not in times} | {"cached": True}
+    assert str(tmp_path / "shared") in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "more"), [("b", ()), ("a", ("--opt-level", "O1")), ("a", ("--flags", '["--x"]'))]
+)
+def test_another_program_or_flag_is_compiled(compile_program, text, more):
+    compile_program("a")
+    assert compile_program(text, *more)[2] == 2
+
+
+def test_a_file_that_a_flag_names_counts_by_its_content(compile_program, tmp_path):
+    spec = tmp_path / "spec.mlir"
+    flags = ("--flags", json.dumps([f"--iree-codegen-tuning-spec-path={spec}"]))
+    for text, runs in (("one", 1), ("one", 1), ("two", 2)):
+        spec.write_text(text)
+        assert compile_program("a", *flags)[2] == runs
+
+
+def test_another_build_of_the_compiler_that_says_the_same_version_compiles_again(compile_program, tmp_path):  # fmt: skip
+    compile_program("a")
+    with (tmp_path / "iree-compile").open("a") as file:
+        file.write("# another build\n")
+    assert compile_program("a")[2] == 2
+
+
+def test_a_diagnostic_is_repeated_as_it_was_and_a_signal_is_tried_again(compile_program):
+    first, _, _ = compile_program("error: 'linalg.generic' op is wrong")
+    second, report, runs = compile_program("error: 'linalg.generic' op is wrong")
+    assert runs == 1
+    assert not report
+    assert (first.returncode, second.returncode) == (1, 1)
+    assert "error: 'linalg.generic' op is wrong" in second.stderr
+    assert [compile_program("signal")[2] for _ in range(2)] == [2, 3]
+
+
+@pytest.mark.parametrize("words", compile_cache.OF_THE_MACHINE)
+def test_a_failure_of_the_machine_is_not_kept(compile_program, words):
+    for runs in (1, 2):
+        assert compile_program(f"error: {words}")[2] == runs
+
+
+@pytest.mark.parametrize("suffix", [".json", ".vmfb"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+def test_a_damaged_entry_is_named_compiled_again_and_replaced(compile_program, tmp_path, suffix, damage):  # fmt: skip
+    compile_program("a")
+    (file,) = (tmp_path / "shared").rglob(f"*{suffix}")
+    whole = file.read_bytes()
+    at = whole.index(b"dispatch") if suffix == ".json" else 3
+    damaged = {"flip": whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :], "cut": whole[:-2], "empty": b""}  # fmt: skip
+    file.write_bytes(damaged[damage])
+    done, report, runs = compile_program("a")
+    assert runs == 2
+    assert str(file) in done.stderr
+    assert report["cached"] is False
+    assert file.read_bytes() == whole
+    assert compile_program("a")[2] == 2
+
+
+def test_what_was_used_least_recently_goes_first(tmp_path):
+    cache = CompileCache(tmp_path / "shared", 4500)
+    vmfb, out = tmp_path / "m.vmfb", tmp_path / "out.vmfb"
+    for number, name in enumerate(("aa", "bb", "cc")):
+        vmfb.write_bytes(name.encode() * 500)
+        cache.put(name, Compiled({"vmfb_bytes": 1000}), vmfb)
+        for path in (tmp_path / "shared" / name).iterdir():
+            os.utime(path, (1000 + number, 1000 + number))
+    assert cache.get("aa", out)[0]
+    vmfb.write_bytes(b"dd" * 500)
+    cache.put("dd", Compiled({"vmfb_bytes": 1000}), vmfb)
+    assert [bool(cache.get(name, out)[0]) for name in ("aa", "bb", "cc", "dd")] == [True, False, True, True]  # fmt: skip
+
+
+def test_half_written_files_stay_until_their_writer_must_have_ended(tmp_path):
+    old, new = tmp_path / ".a.1.partial", tmp_path / ".b.2.partial"
+    for path in (old, new):
+        path.write_bytes(b"x" * 100)
+    os.utime(old, (0, time.time() - compile_cache.UNFINISHED_S - 60))
+    compile_cache.trim(tmp_path, 10)
+    assert [path.exists() for path in (old, new)] == [False, True]
+
+
+def use(folder: Path, worker: int) -> int:
+    """Read and write the entries of a folder; return how many were there."""
+    cache, hits = CompileCache(folder / "shared", 40_000), 0
+    vmfb, out = folder / f"{worker}.vmfb", folder / f"{worker}.out"
+    for turn in range(30):
+        name = f"{turn % 7:02d}"
+        known, damage = cache.get(name, out)
+        assert not damage or "CRC-32" not in damage, damage
+        if known:
+            hits += 1
+            assert out.read_bytes() == name.encode() * 5000
+        else:
+            vmfb.write_bytes(name.encode() * 5000)
+            cache.put(name, Compiled({"name": name}), vmfb)
+    return hits
+
+
+def test_many_who_write_read_and_delete_at_once_see_whole_entries_or_none(tmp_path):
+    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
+        assert sum(pool.map(use, [tmp_path] * 4, range(4), timeout=60)) > 0
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_compiles_all_the_same(compile_program, tmp_path):  # fmt: skip
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "blocking").touch()
+    compile_program("a")
+    entry = next((tmp_path / "shared").rglob("*.json"))
+    folder = entry.parent
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    folder.touch()  # a file where the folder has to be; root ignores permissions
+    done, report, runs = compile_program("a")
+    assert (done.returncode, runs) == (0, 2)
+    assert report["cached"] is False
+    assert "not kept" in done.stderr
+
+
+@pytest.mark.parametrize("given", ["many", "0", "-1", "nan", "inf"])
+def test_a_size_that_is_none_stops_before_any_work(monkeypatch, tmp_path, given):
+    monkeypatch.setenv(compile_cache.FOLDER, str(tmp_path))
+    monkeypatch.setenv(compile_cache.MOST_GB, given)
+    with pytest.raises(ValueError, match=f"{compile_cache.MOST_GB}: found '{given}'"):
+        compile_cache.of_environment()
+
+
+def test_a_file_in_place_of_the_folder_stops_before_any_work(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(compile_cache.FOLDER, str(tmp_path / "file"))
+    with pytest.raises(ValueError, match="is no folder"):
+        compile_cache.of_environment()
+
+
+@given(st.lists(st.text(max_size=2000), max_size=60))
+def test_what_is_kept_of_an_output_has_its_start_and_its_end(lines):
+    kept = compile_cache.kept_output(1, ["p.mlir:1:1: error: first\n", *lines])
+    text = "".join(["p.mlir:1:1: error: first\n", *lines])
+    if any(word in text for word in compile_cache.OF_THE_MACHINE):
+        assert kept is None
+    else:
+        assert kept is not None
+        assert len(kept) <= 2 * compile_cache.LOG_CHARS + 3
+        assert text.startswith(kept[:1000])
+        assert text.endswith(kept[-1000:])
+
+
+def test_the_cause_of_a_failure_is_kept_with_it():
+    assert exits.CAUSE in (compile_cache.kept_output(1, ["error: a\n", f"{exits.CAUSE}of onnx.Abs\n"]) or "")  # fmt: skip
+
+
+def test_the_key_does_not_depend_on_where_a_program_is(tmp_path):
+    keys = []
+    for name in ("one", "two"):
+        program = Path(tmp_path, name, "program.mlir")
+        program.parent.mkdir()
+        program.write_text("module {}")
+        keys.append(compile_cache.key(program, ["--iree-opt-level=O3"], "3.13"))
+    assert keys[0] == keys[1]
