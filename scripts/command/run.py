@@ -5,22 +5,33 @@ vmfbench run ~/mine.py --quick            one model file, timed shortly
 vmfbench run exported.pt2 resnet.onnx      an exported program, an ONNX file (docs/sources.md)
 vmfbench run resnet 'gpt2*' --targets llvm-cpu --config tests=eval,train
 vmfbench run --make results/report.html -- --profile workflow/profiles/slurm
+vmfbench run --batches 10 --config suites='timm/*' -- --profile workflow/profiles/slurm
+
+With --batches, the models are run in so many runs, one after the other (docs/scale.md). All rows are then in
+results/batches/latency.csv and results.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import os
 import shlex
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
-from scripts.core import checkout
+from scripts.core import atomic, checkout
 from scripts.sources.registry import model_file
 
 SELECTED = ("targets", "frontends", "baselines", "tests", "toolchains")
 """Keys of `--config` that are options here."""
 MAIN = "results/latency.csv"
+ROWS = (Path(MAIN), Path("results/results.jsonl"))
+BATCHES = Path("results/batches")
+"""The folder with the rows of each batch, and of all."""
 ENDS = (".py", ".pt2", ".onnx", ".mlir", ".mlirbc", ".stablehlo")
 """Of the names of files that a model may be made of."""
 
@@ -40,10 +51,18 @@ def main() -> None:
         "--make", nargs="+", default=[MAIN], metavar="FILE", help=f"default: {MAIN}"
     )
     parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE")
+    parser.add_argument(
+        "--batches", type=int, metavar="N", help="N runs, each of a part of the models"
+    )
     parser.add_argument("-n", "--dry-run", action="store_true", help="only show what would run")
     own, further = _split(sys.argv[1:])
     args = parser.parse_args(own)
-    snakemake([*words(args), *further])
+    if args.batches is None:
+        snakemake([*words(args), *further])
+    elif args.batches < 1 or args.make != [MAIN]:
+        parser.error(f"--batches: expected a number above 0, and no --make: it makes {MAIN}")
+    else:
+        in_batches(args, further)
 
 
 def report() -> None:
@@ -88,15 +107,70 @@ def words(args: argparse.Namespace) -> list[str]:
     ]
 
 
+def in_batches(args: argparse.Namespace, further: list[str]) -> None:
+    """Run all batches of the models. Ends with the exit code of the first run that fails: repeated, it goes on there."""
+    given = [*args.config]
+    for number in range(1, args.batches + 1):
+        args.config = [*given, f"batch={number}/{args.batches}"]
+        if code := subprocess.call(_command([*words(args), *further])):
+            sys.exit(code)
+        if not args.dry_run:
+            for path in ROWS:
+                atomic.copy(path, _of_batch(path, number))
+    if not args.dry_run:
+        print(f"{join_batches(args.batches)}: the rows of {args.batches} batches", file=sys.stderr)
+
+
+def join_batches(count: int) -> Path:
+    """Write the rows of all batches into two files, and return the CSV. All rows of a model are in one batch, so its speed-ups stay.
+    The CSV has the columns of all batches: a batch without a baseline lacks its columns."""
+    table, jsonl = (BATCHES / path.name for path in ROWS)
+    parts = [_of_batch(path, number) for path in ROWS for number in range(1, count + 1)]
+    headings: dict[str, None] = {}
+    for part in parts[:count]:
+        with part.open(newline="", encoding="utf-8") as file:
+            headings |= dict.fromkeys(next(csv.reader(file)))
+
+    def rows() -> Iterator[str]:
+        line = io.StringIO()
+        writer = csv.DictWriter(line, [*headings], lineterminator="\n")
+        writer.writeheader()
+        for part in parts[:count]:
+            with part.open(newline="", encoding="utf-8") as file:
+                for row in csv.DictReader(file):
+                    writer.writerow(row)
+                    yield line.getvalue()
+                    line.seek(0)
+                    line.truncate()
+
+    def lines() -> Iterator[str]:
+        for part in parts[count:]:
+            with part.open(encoding="utf-8") as file:
+                yield from file
+
+    atomic.write_parts(table, rows())
+    atomic.write_parts(jsonl, lines())
+    return table
+
+
+def _of_batch(path: Path, number: int) -> Path:
+    return BATCHES / f"{number}{path.suffix}"
+
+
 def snakemake(words: list[str]) -> None:
     """Print a command of Snakemake, and run it in this process's place."""
+    command = _command(words)
+    os.execv(command[0], command)
+
+
+def _command(words: list[str]) -> list[str]:
+    """The words of a command of Snakemake, which is printed as it is typed."""
     elsewhere = not checkout.is_here()
     place = ["-s", str(checkout.ROOT / "Snakefile"), "--directory", os.curdir] if elsewhere else []
-    command = ["snakemake", *place, *words]
-    print(shlex.join(command), file=sys.stderr, flush=True)
+    print(shlex.join(["snakemake", *place, *words]), file=sys.stderr, flush=True)
     # -P, and not -m: otherwise the working folder comes first, and its own `scripts` would hide ours.
     start = "import sys; from snakemake.cli import main; sys.exit(main())"
-    os.execv(sys.executable, [sys.executable, "-P", "-c", start, *command[1:]])
+    return [sys.executable, "-P", "-c", start, *place, *words]
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

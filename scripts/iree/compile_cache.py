@@ -106,7 +106,9 @@ def of_environment() -> CompileCache | None:
     if not 0 < most_gb < float("inf"):
         raise ValueError(f"{MOST_GB}: found {given!r}, expected a number of GB above 0, such as 20")
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{FOLDER}: {folder} is no folder; name one, which is made if it is missing")
+        raise ValueError(
+            f"{FOLDER}: {folder} is no folder; name one, which is made if it is missing"
+        )
     return CompileCache(folder, most_gb * 1e9)
 
 
@@ -153,7 +155,7 @@ def trim(folder: Path, most_bytes: float) -> None:
     allowed = most_bytes * KEPT if total > most_bytes else float("inf")
     for used, size, path in sorted(files):
         is_partial = path.suffix == ".partial"
-        if is_partial and time.time() - used > UNFINISHED_S or not is_partial and total > allowed:
+        if time.time() - used > UNFINISHED_S if is_partial else total > allowed:
             with contextlib.suppress(OSError):
                 path.unlink()
                 total -= size

@@ -146,6 +146,7 @@ def _chosen(draft: Draft) -> dict[str, dict]:
     }
     try:
         names = filter_names([*chosen["models"]], config.get("filter"), config.get("exclude"))
+        names = batch_of(names, config["batch"]) if config.get("batch") else names
     except ConfigError as error:
         problems.append(str(error))
         names = [*chosen["models"]]
@@ -176,6 +177,23 @@ def filter_names(known: Sequence[str], wanted: str | None, unwanted: str | None)
             f"filter={wanted!r} exclude={unwanted!r} leave no model of {', '.join(known)}"
         )
     return names
+
+
+def batch_of(names: list[str], batch: str) -> list[str]:
+    """One of several parts of `names` that differ in size by one at most: the third of ten for "3/10". Raises ConfigError for
+    another text, and if there are fewer names than parts."""
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", batch)
+    number, count = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= number <= count:
+        raise ConfigError(
+            f"batch: found {batch!r}, expected the number of a batch and of all batches, such as 3/10"
+        )
+    if count > len(names):
+        raise ConfigError(
+            f"batch: found {batch!r}, but there are {len(names)} models; ask for fewer"
+        )
+    first, end = (len(names) * at // count for at in (number - 1, number))
+    return names[first:end]
 
 
 def _regex(pattern: str) -> re.Pattern:

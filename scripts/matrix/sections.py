@@ -418,6 +418,7 @@ class Configuration(TypedDict, total=False):
     stop_on: str
     filter: str
     exclude: str
+    batch: str
     retry: str
 
 

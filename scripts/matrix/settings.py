@@ -19,7 +19,7 @@ from scripts.matrix.sections import SELECTABLE, check
 from scripts.sources import registry
 from scripts.torch_model.source import shipped as shipped_models
 
-TEXTS = ("suites", "filter", "exclude", "retry")
+TEXTS = ("suites", "filter", "exclude", "batch", "retry")
 """Other keys whose value on the command line is text. An empty text counts as not given."""
 NAMED = ("file", "stop_on")
 """Keys whose value on the command line is text, of which an empty one is an error."""

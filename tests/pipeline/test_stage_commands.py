@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from scripts.iree import compile_cache
 from tests.by_hand import ARGS_AND_KWARGS, KEYWORDS_OUT_OF_ORDER, Stages, ok
 from tests.checkouts import ROOT
 
@@ -49,6 +50,23 @@ def test_a_model_goes_all_the_way_and_is_verified(case, environments, tmp_path):
     ok(stages.compile())
     measured = stages.measure()
     assert measured["verification"]["code"] == "PASS"
+
+
+def test_what_one_user_has_compiled_another_takes_and_verifies(environments, tmp_path, monkeypatch):
+    monkeypatch.setenv(compile_cache.FOLDER, str(tmp_path / "shared"))
+    reports = []
+    for user in ("first", "second"):
+        (tmp_path / user).mkdir()
+        stages = Stages(tmp_path / user, environments, KEYWORDS_OUT_OF_ORDER, {})
+        ok(stages.reference())
+        ok(stages.export("torch"))
+        ok(stages.compile())
+        assert stages.measure()["verification"]["code"] == "PASS"
+        reports.append(json.loads((tmp_path / user / "compile.json").read_text()))
+    assert [report["cached"] for report in reports] == [False, True]
+    assert (
+        len({(tmp_path / user / "module.vmfb").read_bytes() for user in ("first", "second")}) == 1
+    )
 
 
 def test_tied_weights_are_stored_once_and_hidden_buffers_are_stored(environments, tmp_path):

@@ -83,7 +83,7 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, suites, kernels, reference, frontends, targets, baselines, toolchains, tests, train, torchbench, dumps, measure, tune, operators, limits, nodes, remedies, speed_rewrites, compare, expect, file, quick, stop_on, filter, exclude, retry)"),
+        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, suites, kernels, reference, frontends, targets, baselines, toolchains, tests, train, torchbench, dumps, measure, tune, operators, limits, nodes, remedies, speed_rewrites, compare, expect, file, quick, stop_on, filter, exclude, batch, retry)"),
         ("targets/cpu/optlevel", "O2", "targets.cpu.optlevel: unknown key 'optlevel'; did you mean 'opt_level'? (allowed: default, backend, arch, opt_level, flags, frontends, models, overrides, node, remedies, device, tuned)"),
         ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, collect, generations, matmul_precision, slice_s, threads, until_decided (allowed: budget_s, slice_s, generations, threads, matmul_precision, collect, until_decided)"),
         ("targets/cpu/overrides", {"bert": {"arch": "sm_90"}}, "targets.cpu.overrides.bert.arch: unknown key 'arch'; there are: flags, frontends, opt_level, train (allowed: frontends, opt_level, flags, train)"),
@@ -458,3 +458,24 @@ def test_an_axis_of_a_model_is_one_value_or_a_list_of_different_ones(entry, mess
     with pytest.raises(ConfigError) as problem:
         settings.check(changed("models/bert", entry))
     assert message in str(problem.value)
+
+
+@given(st.lists(st.text(), min_size=1, max_size=40), st.data())
+def test_batches_are_a_partition_of_nearly_equal_parts(names, data):
+    count = data.draw(st.integers(1, len(names)))
+    parts = [expansion.batch_of(names, f"{number}/{count}") for number in range(1, count + 1)]
+    assert [name for part in parts for name in part] == names
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize(
+    "batch", ["", "3", "0/3", "4/3", "-1/3", "1/0", "a/b", "1/3/4", " 1/3", "1/9999999"]
+)
+def test_what_is_no_batch_is_refused(batch):
+    with pytest.raises(ConfigError, match=r"batch: found .*, expected .* such as 3/10"):
+        expansion.batch_of(["a"], batch)
+
+
+def test_more_batches_than_models_are_refused():
+    with pytest.raises(ConfigError, match="there are 2 models"):
+        expansion.batch_of(["a", "b"], "1/3")

@@ -1,6 +1,7 @@
 """vmfbench run, doctor and completion: the words for Snakemake, what a machine lacks, and what a shell completes."""
 
 import json
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -52,6 +53,66 @@ def test_a_package_in_the_working_folder_hides_none_of_the_runs(snakemake, tmp_p
     (tmp_path / "snakemake" / "__init__.py").write_text("raise SystemExit('of the working folder')")
     done = subprocess.run([*command[:4], "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture
+def batches(tmp_path, monkeypatch):
+    """A function that runs `vmfbench run` with words, and returns its exit code and the batches that were run. Each run writes two rows,
+    those after the first with a further column; `failing` ends with 1."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+
+    def run_with(*given, failing=""):
+        ran = []
+
+        def call(command):
+            batch = next(w.removeprefix("batch=") for w in command if w.startswith("batch="))
+            ran.append(batch)
+            number = int(batch.partition("/")[0])
+            more = (",openvino", ",7") if number > 1 else ("", "")
+            rows = [f'm{number}{end},"a, ""b"""{more[1]}' for end in "xy"]
+            (tmp_path / "results/latency.csv").write_text(
+                f"model,detail{more[0]}\n" + "\n".join(rows) + "\n"
+            )
+            (tmp_path / "results/results.jsonl").write_text(f'{{"m": {number}}}\n' * 2)
+            return int(batch == failing)
+
+        monkeypatch.setattr(run.subprocess, "call", call)
+        monkeypatch.setattr(sys, "argv", ["vmfbench run", *given])
+        try:
+            run.main()
+        except SystemExit as ended:
+            return ended.code, ran
+        return 0, ran
+
+    return run_with
+
+
+def test_batches_are_run_one_after_the_other_and_their_rows_are_joined(batches, tmp_path):
+    assert batches("resnet*", "--batches", "3") == (0, ["1/3", "2/3", "3/3"])
+    folder = tmp_path / "results/batches"
+    assert (
+        folder / "results.jsonl"
+    ).read_text() == '{"m": 1}\n{"m": 1}\n{"m": 2}\n{"m": 2}\n{"m": 3}\n{"m": 3}\n'
+    lines = (folder / "latency.csv").read_text().splitlines()
+    rest = [f'm{number}{end},"a, ""b""",7' for number in (2, 3) for end in "xy"]
+    assert lines == ["model,detail,openvino", 'm1x,"a, ""b""",', 'm1y,"a, ""b""",', *rest]
+
+
+def test_a_batch_that_fails_ends_the_command_and_a_dry_run_writes_nothing(batches, tmp_path):
+    assert batches("--batches", "3", failing="2/3") == (1, ["1/3", "2/3"])
+    assert not (tmp_path / "results/batches/latency.csv").exists()
+    shutil.rmtree(tmp_path / "results/batches")
+    assert batches("--batches", "2", "-n") == (0, ["1/2", "2/2"])
+    assert not (tmp_path / "results/batches").exists()
+
+
+@pytest.mark.parametrize(
+    "given", [("--batches", "0"), ("--batches", "2", "--make", "results/kernels.csv")]
+)
+def test_batches_that_cannot_be_are_refused(batches, given, capsys):
+    assert batches(*given) == (2, [])
+    assert "--batches: expected" in capsys.readouterr().err
 
 
 @pytest.fixture
