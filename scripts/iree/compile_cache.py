@@ -42,7 +42,7 @@ OF_THE_MACHINE = ("No space left", "Too many open files", "Resource temporarily 
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CachedCompilation:
     """The result of a compilation. `report`: what the stage writes, without times and memory; empty for a failure, whose
     output is `printed`. `module`: the digest of the module."""
 
@@ -58,14 +58,14 @@ class CompileCache:
     folder: Path
     most_bytes: float
 
-    def get(self, key: str, vmfb: Path) -> tuple[Compiled | None, str]:
+    def get(self, key: str, vmfb: Path) -> tuple[CachedCompilation | None, str]:
         """Return the compilation of a key, with a copy of its module at `vmfb`; None if there is none. The second value says
         what is damaged, or is ""."""
         entry, module = self._paths(key)
         try:
             values = atomic.unsealed(atomic.read_json(entry))
             made = values["module"] and Digest(**values["module"])
-            known = Compiled(values["report"], values["printed"], made)
+            known = CachedCompilation(values["report"], values["printed"], made)
             if made:
                 atomic.copy(module, vmfb)
                 if what := atomic.difference_from(vmfb, made):
@@ -78,7 +78,7 @@ class CompileCache:
         touch(module)
         return known, ""
 
-    def put(self, key: str, compiled: Compiled, vmfb: Path | None = None) -> None:
+    def put(self, key: str, compiled: CachedCompilation, vmfb: Path | None = None) -> None:
         """Keep a compilation and its module, and delete what was used least recently if the folder is too large. Raises OSError."""
         entry, module = self._paths(key)
         if vmfb:

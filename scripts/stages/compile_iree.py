@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scripts.core import atomic, commands, exits, process
 from scripts.iree import compile_cache
-from scripts.iree.compile_cache import CompileCache, Compiled
+from scripts.iree.compile_cache import CachedCompilation, CompileCache
 from scripts.iree.compile_options import CompileOptions
 from scripts.iree.tools import identity, parse_problem, tool
 from scripts.lowering import onnx_causes
@@ -63,7 +63,7 @@ def main() -> None:
             said.append(f"{exits.CAUSE}{cause}\n")
             print(said[-1], end="", file=sys.stderr, flush=True)
         if printed := compile_cache.kept_output(run.returncode, said):
-            _keep(cache, key, Compiled(printed=printed))
+            _keep(cache, key, CachedCompilation(printed=printed))
         process.exit_like(run.returncode)
     planned = atomic.read_json(statistics)["stream-aggregate"]
     statistics.unlink()
@@ -81,11 +81,11 @@ def main() -> None:
         "max_rss_mb": round(run.max_rss_mb, 1),
     }
     atomic.write_json(args.out_report, {**measured, **report, "cached": False})
-    _keep(cache, key, Compiled(report), args.out_vmfb)
+    _keep(cache, key, CachedCompilation(report), args.out_vmfb)
 
 
 def _keep(
-    cache: CompileCache | None, key: str, compiled: Compiled, vmfb: Path | None = None
+    cache: CompileCache | None, key: str, compiled: CachedCompilation, vmfb: Path | None = None
 ) -> None:
     """Put a compilation into the cache. One that cannot be written, such as that of others, is no reason to fail."""
     try:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from scripts.core import exits
 from scripts.iree import compile_cache
-from scripts.iree.compile_cache import CompileCache, Compiled
+from scripts.iree.compile_cache import CachedCompilation, CompileCache
 from scripts.run.fingerprint import ROOT
 
 PLANNED = json.dumps(
@@ -146,12 +146,12 @@ def test_what_was_used_least_recently_goes_first(tmp_path):
     vmfb, out = tmp_path / "m.vmfb", tmp_path / "out.vmfb"
     for number, name in enumerate(("aa", "bb", "cc")):
         vmfb.write_bytes(name.encode() * 500)
-        cache.put(name, Compiled({"vmfb_bytes": 1000}), vmfb)
+        cache.put(name, CachedCompilation({"vmfb_bytes": 1000}), vmfb)
         for path in (tmp_path / "shared" / name).iterdir():
             os.utime(path, (1000 + number, 1000 + number))
     assert cache.get("aa", out)[0]
     vmfb.write_bytes(b"dd" * 500)
-    cache.put("dd", Compiled({"vmfb_bytes": 1000}), vmfb)
+    cache.put("dd", CachedCompilation({"vmfb_bytes": 1000}), vmfb)
     assert [bool(cache.get(name, out)[0]) for name in ("aa", "bb", "cc", "dd")] == [True, False, True, True]  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def use(folder: Path, worker: int) -> int:
             assert out.read_bytes() == name.encode() * 5000
         else:
             vmfb.write_bytes(name.encode() * 5000)
-            cache.put(name, Compiled({"name": name}), vmfb)
+            cache.put(name, CachedCompilation({"name": name}), vmfb)
     return hits
 
 
