@@ -3,7 +3,7 @@
     <folder>/<2 digits>/<key>.json what the stage reports, and the digest of the module, or what a failed compiler printed
     <folder>/<2 digits>/<key>.vmfb the module
 
-Each file is renamed into place, and its name tells its content. So no lock is needed, also not on NFS: if two machines
+Each file is renamed into place, and its name tells its content. So there are no locks: if two machines
 compile the same program, the later entry stays. A damaged entry is named, compiled again and replaced. The folder may be
 deleted at any time. Its modules are loaded and run, so whoever can write into it can run code as its readers.
 """
@@ -64,11 +64,11 @@ class CompileCache:
         entry, module = self._paths(key)
         try:
             values = atomic.unsealed(atomic.read_json(entry))
-            made = values["module"] and Digest(**values["module"])
-            known = CachedCompilation(values["report"], values["printed"], made)
-            if made:
+            digest = values["module"] and Digest(**values["module"])
+            known = CachedCompilation(values["report"], values["printed"], digest)
+            if digest:
                 atomic.copy(module, vmfb)
-                if what := atomic.difference_from(vmfb, made):
+                if what := atomic.difference_from(vmfb, digest):
                     return None, f"{module}: {what}"
         except FileNotFoundError:
             return None, ""
@@ -113,10 +113,9 @@ def of_environment() -> CompileCache | None:
 
 
 def key(program: Path, flags: Sequence[str], compiler: str) -> str:
-    """The key of a compilation: a hash of the program, of the flags and the files that they name, and of the compiler (tools.identity).
-    If a flag says `host`, the code is for the CPU of this machine, which is then part of the key."""
-    words = [FORMAT, compiler]
-    words.append(machine.cpu_features() if any(flag.endswith("=host") for flag in flags) else "")
+    """The key of a compilation: a hash of the program, of the flags and the files that they name, of the compiler (tools.identity), and of the
+    CPU that the code is for."""
+    words = [FORMAT, compiler, host_cpu(flags)]
     for flag in flags:
         option, _, value = flag.partition("=")
         file = Path(value)
@@ -125,6 +124,11 @@ def key(program: Path, flags: Sequence[str], compiler: str) -> str:
     hashed = hashlib.sha256(json.dumps(words).encode())
     hashed.update(_sha256(program).encode())
     return hashed.hexdigest()
+
+
+def host_cpu(flags: Sequence[str]) -> str:
+    """The CPU of this machine if a flag says that the code is for it, as a part of keys; else ""."""
+    return machine.cpu_features() if any(flag.endswith("=host") for flag in flags) else ""
 
 
 def kept_output(returncode: int, lines: Sequence[str]) -> str | None:

@@ -27,17 +27,8 @@ def main() -> None:
     flags = args.compiler_flags()
     cache = compile_cache.of_environment()
     key = compile_cache.key(args.program, flags, identity(Path(compiler))) if cache else ""
-    if cache:
-        known, damage = cache.get(key, args.out_vmfb)
-        if damage:
-            print(f"note: {damage}; it is compiled again", file=sys.stderr, flush=True)
-        if known:
-            print(f"note: compiled before, in {cache.folder}", file=sys.stderr, flush=True)
-            if not known.report:
-                print(known.printed, file=sys.stderr, flush=True)
-                process.exit_like(1)
-            atomic.write_json(args.out_report, {**known.report, "cached": True})
-            return
+    if cache and _is_known(cache, key, args):
+        return
     statistics = args.out_vmfb.with_name("statistics.json")
     said: list[str] = []
     run = process.run_tool(
@@ -82,6 +73,21 @@ def main() -> None:
     }
     atomic.write_json(args.out_report, {**measured, **report, "cached": False})
     _keep(cache, key, CachedCompilation(report), args.out_vmfb)
+
+
+def _is_known(cache: CompileCache, key: str, args: Options) -> bool:
+    """Whether the program was compiled before: then its module and report are written. Exits if it did not compile."""
+    known, damage = cache.get(key, args.out_vmfb)
+    if damage:
+        print(f"note: {damage}; it is compiled again", file=sys.stderr, flush=True)
+    if known is None:
+        return False
+    print(f"note: compiled before, in {cache.folder}", file=sys.stderr, flush=True)
+    if not known.report:
+        print(known.printed, file=sys.stderr, flush=True)
+        process.exit_like(1)
+    atomic.write_json(args.out_report, {**known.report, "cached": True})
+    return True
 
 
 def _keep(

@@ -8,15 +8,17 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.core import exits
+from scripts.core import exits, machine
 from scripts.iree import compile_cache
 from scripts.iree.compile_cache import CachedCompilation, CompileCache
 from scripts.run.fingerprint import ROOT
+from scripts.stages import compile_operators
 
 PLANNED = json.dumps(
     {
@@ -35,6 +37,7 @@ file = next(w.partition("=")[2] for w in sys.argv if w.startswith("--iree-schedu
 text = open(sys.argv[-3]).read()
 if text.startswith("signal"):
     import os
+    print(text, file=sys.stderr, flush=True)
     os.kill(os.getpid(), 11)
 if text.startswith("error"):
     print(text, file=sys.stderr)
@@ -115,7 +118,7 @@ def test_a_diagnostic_is_repeated_as_it_was_and_a_signal_is_tried_again(compile_
     assert not report
     assert (first.returncode, second.returncode) == (1, 1)
     assert "error: 'linalg.generic' op is wrong" in second.stderr
-    assert [compile_program("signal")[2] for _ in range(2)] == [2, 3]
+    assert [compile_program("signal after an error: x")[2] for _ in range(2)] == [2, 3]
 
 
 @pytest.mark.parametrize("words", compile_cache.OF_THE_MACHINE)
@@ -242,3 +245,28 @@ def test_the_key_does_not_depend_on_where_a_program_is(tmp_path):
         program.write_text("module {}")
         keys.append(compile_cache.key(program, ["--iree-opt-level=O3"], "3.13"))
     assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_batches_of_operators_use_a_part_of_the_same_folder(monkeypatch, tmp_path, shared):
+    folders = []
+
+    def compilation(job, compiler, cache, again):
+        folders.append(cache)
+        return SimpleNamespace(run=lambda programs, done: [])
+
+    monkeypatch.setenv(compile_cache.FOLDER, str(tmp_path / "shared") if shared else "")
+    monkeypatch.setattr(compile_operators, "Compilation", compilation)
+    job = SimpleNamespace(status_path=tmp_path / "status.json")
+    assert compile_operators.compile_batch(job, "3.13", {}, SimpleNamespace(again=None)) == ([], [])
+    assert folders == [tmp_path / "shared/operators" if shared else compile_operators.CACHE]
+
+
+def test_code_for_the_host_is_of_its_cpu(tmp_path, monkeypatch):
+    program = tmp_path / "program.mlir"
+    program.write_text("module {}")
+    flags = {"host": ["--iree-llvmcpu-target-cpu=host"], "generic": ["--iree-llvmcpu-target-cpu=generic"]}  # fmt: skip
+    before = {name: compile_cache.key(program, words, "3.13") for name, words in flags.items()}
+    monkeypatch.setattr(machine, "cpu_features", lambda: "another CPU")
+    after = {name: compile_cache.key(program, words, "3.13") for name, words in flags.items()}
+    assert {name for name in flags if before[name] != after[name]} == {"host"}

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from scripts.core import atomic, machine
+from scripts.core import atomic
 from scripts.core.atomic import Digest
 from scripts.iree import compile_cache
 from scripts.supervise import outcome
@@ -65,9 +65,8 @@ class Entry:
 
 
 def key(text: str, flags: Sequence[str], compiler: str) -> str:
-    """Return the key of a compilation: a hash of the normalised program, flags and compiler. If a
-    flag says `host`, the code is for the CPU of this machine, which is then part of the key."""
-    cpu = machine.cpu_features() if any(flag.endswith("=host") for flag in flags) else ""
+    """Return the key of a compilation: a hash of the normalised program, flags, compiler and the CPU that the code is for."""
+    cpu = compile_cache.host_cpu(flags)
     hashed = hashlib.sha256()
     for part in (str(FORMAT), compiler, cpu, str(len(flags)), *flags, text):
         hashed.update(part.encode() + b"\0")
