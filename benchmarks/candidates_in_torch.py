@@ -21,11 +21,10 @@ from benchmarks import candidates
 from benchmarks.candidates import Arrays, Difference
 from scripts.torch_model import convert, golden, loading
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.loading import ModelFile
+from scripts.torch_model.loading import ModelFile, named_weights, with_arrays
 from scripts.torch_model.step import EvalStep
-from scripts.torch_model.weights import named_weights, with_arrays
 from scripts.verify import torch_same
-from scripts.verify.codes import PASS
+from scripts.verify.verification import PASS
 from scripts.verify.verify import Expected, verify
 
 NUDGES = 3

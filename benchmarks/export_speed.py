@@ -21,7 +21,7 @@ from scripts.exporters import torch_mlir as exporter
 from scripts.lowering import link
 from scripts.torch_model import convert, loading
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.weights import named_weights
+from scripts.torch_model.loading import named_weights
 
 MODELS = Path(__file__).parents[1] / "models"
 PACKAGES = ("torch", "torch-mlir", "iree-base-compiler")

@@ -13,10 +13,10 @@ from pathlib import Path
 import onnx
 import torch
 
-from scripts.lowering.flat_model import FlatModel
 from scripts.sources.load_model import load_model
 from scripts.torch_model import convert
 from scripts.torch_model.arguments import ModelChoice
+from scripts.torch_model.loading import FlatModel
 
 
 def main() -> None:

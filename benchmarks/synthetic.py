@@ -25,9 +25,10 @@ from scripts.run import environments
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing import machine_limits
+from scripts.timing.calls import Run
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
-from scripts.timing.measurement import Run, Verification, Verified
+from scripts.verify.verification import Verification, Verified
 from tests import report_records
 
 ROOT = Path(__file__).parents[1]
@@ -42,8 +43,6 @@ ARTIFACTS = {
     "verify": ("verification.json",),
     "machine_limits": (machine_limits.FILE,),
 }
-
-_UNUSED = shutil.ignore_patterns("__pycache__")
 
 _MODEL = """\
 def get_model(): ...
@@ -66,10 +65,10 @@ done
 def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
     """Fill `folder` with a checkout of at least `cells` cells, nothing of them done."""
     for name in ("workflow", "scripts", "envs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=_UNUSED)
+        shutil.copytree(ROOT / name, folder / name)
     shutil.copy(ROOT / "Snakefile", folder)
     shutil.copytree(ROOT / "workflow/profiles", folder / "profiles")
-    shutil.copytree(ROOT / "models/parts", folder / "models/parts", ignore=_UNUSED)
+    shutil.copytree(ROOT / "models/parts", folder / "models/parts")
     for number in range(math.ceil(cells / TARGETS)):
         (folder / "models" / f"m{number:05}.py").write_text(_MODEL)
     config = _config()

@@ -20,8 +20,8 @@ import numpy as np
 
 from scripts.core.tensors import CHANGE, GRADIENT
 from scripts.verify import scaling, torch_same
-from scripts.verify.codes import PASS
 from scripts.verify.torch_same import Tolerance
+from scripts.verify.verification import PASS
 from scripts.verify.verify import Check, Expected
 
 

@@ -44,6 +44,8 @@ registry.load()
 
 NEEDS_ENVIRONMENTS = "test_five_steps"
 """The file of tests/cluster whose stages are no stubs."""
+LONGEST = "test_main_line"
+"""The file of tests/pipeline that takes longest."""
 SLOW_UNIT_TESTS = (
     "test_command_line",
     "test_folders",
@@ -75,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of three processes, the first mostly waits for clusters, the second makes the environments, and the third has slow unit tests
+    """Of the processes, the first mostly waits for clusters, the second makes the environments and goes on with the longest file, and the others have slow unit tests
     meanwhile. The other unit tests come last and fill what time is left. Without --full, tests that are marked `full` are left out, and all but
     those marked `main` of pipelines and clusters."""
 
@@ -90,14 +92,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if is_full(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not is_full(item)]
-    makes_environments = next((item.path for item in items if folder(item) == "pipeline"), None)
 
     def place(item: pytest.Item) -> int:
         if folder(item) == "cluster":
             return int(item.path.stem == NEEDS_ENVIRONMENTS)
         if folder(item) == "unit":
             return 3 if item.path.stem in SLOW_UNIT_TESTS else 5
-        return 2 if item.path == makes_environments else 4
+        return 2 if item.path.stem == LONGEST else 4
 
     items.sort(key=place)
 

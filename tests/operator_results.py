@@ -17,7 +17,7 @@ from scripts.matrix.stages import STAGES, status_path
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
-from scripts.timing.measurement import Verification, Verified
+from scripts.verify.verification import Verification, Verified
 
 ADD = Problem("aten.add.Tensor", "((T([4], f32), T([4], f32)), {})", 10, ("bert", "gpt"), calls=(6, 4))  # fmt: skip
 MM = Problem("aten.mm.default", "((T([2, 4], f32), T([4, 2], f32)), {})", 3, ("bert",), calls=(3,))

@@ -12,8 +12,7 @@ import litert_torch
 import torch
 from ai_edge_litert.interpreter import Interpreter
 
-from scripts.lowering.flat_model import FlatModel
-from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.loading import FlatModel, LoadedModel
 from scripts.torch_runtime import converted
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.converted import Call, compile_seconds

@@ -14,11 +14,10 @@ import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from scripts.core import exits
-from scripts.lowering.flat_model import FlatModel
 from scripts.sources.load_onnx import OnnxModule
 from scripts.sources.registry import source_of
 from scripts.torch_model.errors import cause
-from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.loading import FlatModel, LoadedModel
 from scripts.torch_runtime import converted
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.converted import compile_seconds

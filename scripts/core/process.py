@@ -9,16 +9,15 @@ import gc
 import os
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-
-from scripts.core import instructions
 
 KILL_GRACE_SECONDS = 10.0
 
@@ -236,7 +235,7 @@ def run_tool(
     Peak RSS is the kernel's own `ru_maxrss` of the tool, which no polling can miss.
     """
     start = time.monotonic()
-    with instructions.counted() as count:
+    with instructions_counted() as count:
         child = subprocess.Popen(
             list(command),
             stdout=output,
@@ -358,3 +357,44 @@ def exit_like(returncode: int) -> None:
             signal.signal(-returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -returncode)
     raise SystemExit(1 if returncode else 0)
+
+
+_PERF_EVENT_OPEN = 298
+"""perf_event_open's number on x86-64."""
+_HARDWARE, _INSTRUCTIONS = 0, 1
+_INHERIT, _NO_KERNEL, _NO_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
+_WITH_TIMES = 0b11
+"""The count is read with the nanoseconds that the event was enabled, and that it was counted."""
+
+
+@dataclass
+class InstructionCount:
+    """What was counted, when the block has ended; None if the processor's counters cannot be read."""
+
+    value: int | None = None
+
+
+@contextlib.contextmanager
+def instructions_counted(
+    kind: int = _HARDWARE, event: int = _INSTRUCTIONS
+) -> Iterator[InstructionCount]:
+    """Count the user-space instructions of the calling thread and of all processes that it starts within the block and that
+    end within it.
+
+    Another event has its numbers in linux/perf_event.h. A counter that was shared with other events, and so did not count all
+    of the time, gives no value.
+    """
+    flags = _INHERIT | _NO_KERNEL | _NO_HYPERVISOR
+    # struct perf_event_attr in its first version, of 64 bytes.
+    attributes = struct.pack("=IIQQQQQIIQ", kind, 64, event, 0, 0, _WITH_TIMES, flags, 0, 0, 0)
+    counter = ctypes.CDLL(None).syscall(_PERF_EVENT_OPEN, attributes, 0, -1, -1, 0)
+    count = InstructionCount()
+    if counter < 0:
+        yield count
+        return
+    try:
+        yield count
+        value, enabled, running = struct.unpack("=QQQ", os.read(counter, 24))
+        count.value = value if enabled == running else None
+    finally:
+        os.close(counter)

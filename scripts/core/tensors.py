@@ -2,7 +2,8 @@
 
 numpy has no bfloat16, so a bfloat16 tensor is stored as float32, which is exact; the signature has its
 original type. The reference stage writes the archive of a model's weights once, and every runtime reads it.
-Every stage reads tensors with this module.
+Every stage reads tensors with this module. Supervisors know its types, and start in half the time without numpy, which is imported
+where it is used.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import urllib.parse
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from scripts.core import atomic
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # torch's name: (MLIR's name, numpy's name on disk)
 DTYPES = {
@@ -79,7 +81,7 @@ class Signature:
     `parameters`: names are archive keys. `aliases` maps further state_dict names (tied weights) to the key of their
     data. `weights_bytes` is the size of the archive. `inputs_from` says what the inputs were made of, `golden_from` what has made the golden results. `generation` has
     a language model's greedy tokens (greedy_tokens.Generation). `quantization` has the error of a quantised model
-    (quantization.py). `resolved` has the arguments that the functions of the model file were called with, by name.
+    (golden.py). `resolved` has the arguments that the functions of the model file were called with, by name.
     `layers` and `vocab_size` come from the model's configuration. `work` has the FLOPs and bytes of a call
     (torch_model/work.py); None if they were not counted.
     """
@@ -124,6 +126,8 @@ def save_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
     for key, array in arrays.items():
         if array.dtype.hasobject:
             raise TypeError(f"{path}: {key} holds Python objects")
+    import numpy as np
+
     # A file object, because numpy would append .npz to a name.
     with Path(path).open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)
@@ -131,17 +135,23 @@ def save_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
 
 def load_npz(path: str | Path, prefix: str = "") -> dict[str, np.ndarray]:
     """Read the arrays whose keys begin with `prefix`; refuses pickles."""
+    import numpy as np
+
     with np.load(path, allow_pickle=False) as archive:
         return {key: archive[key] for key in archive.files if key.startswith(prefix)}
 
 
 def as_native(array: np.ndarray, dtype: str) -> np.ndarray:
     """The array converted to a torch dtype."""
+    import numpy as np
+
     return np.asarray(array.astype(native(dtype), copy=False), order="C")
 
 
 def native(dtype: str) -> np.dtype:
     """numpy's type of a torch dtype, bfloat16 through ml_dtypes (which IREE brings)."""
+    import numpy as np
+
     if dtype != "bfloat16":
         return np.dtype(DTYPES[dtype][1])
     import ml_dtypes
@@ -182,6 +192,7 @@ def write_archive(path: str | Path, weights: Iterable[tuple[str, np.ndarray]]) -
 def read_archive(path: str | Path) -> dict[str, np.ndarray]:
     """Map an archive: a weight's name to its bytes (uint8, read-only, backed by the file)."""
     import iree.runtime as rt
+    import numpy as np
 
     index = rt.ParameterIndex()
     index.load(str(path))

@@ -110,7 +110,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
         arguments=arguments,
         results=capture.results(program),
         rewrites=rewrites,
-        origins=locations.of_nodes(program.graph.nodes, capture.PREFIX),
+        origins=locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX),
     )
     return lowered, seconds
 

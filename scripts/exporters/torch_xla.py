@@ -96,7 +96,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
         with timed(seconds, "rewrite"):
             speed = fx_rewrites.SPEED if options["rewrites"] == "all" else ()
             rewrites += fx_rewrites.apply(program, (*REWRITES, *speed))
-    origins = locations.of_nodes(program.graph.nodes, capture.PREFIX)
+    origins = locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX)
     with timed(seconds, "lower"):
         bundle = _bundle(program)
     arguments = _arguments(capture.arguments(captured, program), bundle)

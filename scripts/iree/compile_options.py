@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import exits
 from scripts.core.commands import option
-from scripts.iree import added_flags, tools
+from scripts.iree import tools
 from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags, release_of, renamed
 
 
@@ -49,7 +50,80 @@ class CompileOptions(TargetOptions):
 
     def added_flags(self) -> list[str]:
         """The flags that the program needs beside those of its target."""
-        return added_flags.for_program(self.program, self.flags)
+        return flags_for_program(self.program, self.flags)
 
     def compiler_flags(self) -> list[str]:
         return [*super().compiler_flags(), *self.added_flags()]
+
+
+SPEC_FLAG = "--iree-codegen-tuning-spec-path"
+"""The flag of iree-compile that takes the file of a tuning spec."""
+SPEC_COPY = "tuning_spec.mlir"
+"""The file's name in a reproducer."""
+SERIAL = "--mlir-disable-threading"
+"""The flag with which iree-compile works on one dispatch at a time."""
+
+
+def serial_flags(flags: Iterable[str]) -> list[str]:
+    """The flag that a compilation needs if its flags name a tuning spec.
+
+    With several threads, iree-compile 3.13 hangs at times (2 of 52 compilations of one program): a thread reads the spec
+    under a lock, takes another dispatch while it waits for a part of that, and wants the lock again
+    (IREECodegenDialect::getOrLoadTransformLibraryModule; https://github.com/iree-org/iree/issues/22842 is similar).
+    """
+    return [SERIAL] if named_spec(flags) else []
+
+
+def named_spec(flags: Iterable[str]) -> Path | None:
+    """The tuning spec that flags of iree-compile name; None if they name none. Of several, the compiler takes the last."""
+    values = [
+        value for name, _, value in (flag.partition("=") for flag in flags) if name == SPEC_FLAG
+    ]
+    return Path(values[-1]) if values else None
+
+
+def flags_in_bundle(flags: Iterable[str]) -> list[str]:
+    """Flags with the copy of the spec in a reproducer in place of the file that they name."""
+    return [
+        f"{SPEC_FLAG}={SPEC_COPY}" if flag.partition("=")[0] == SPEC_FLAG else flag
+        for flag in flags
+    ]
+
+
+_DEMOTE = "--iree-input-demote-f64-to-f32"
+_BYTECODE = b"ML\xefR"
+_TENSOR = re.compile(r"tensor<(?:[^>]*x)?f64>")
+
+
+def flags_for_program(program: Path, given: Sequence[str] = ()) -> list[str]:
+    """The flags that a program needs where `given` are those of its target."""
+    return [*flags_keeping_float64(_program_text(program), given), *serial_flags(given)]
+
+
+def flags_keeping_float64(program: str, given: Sequence[str] = ()) -> list[str]:
+    """The flags that keep float64 for a program (its text). None if weights, inputs and results have no float64, or if
+    `given` says something about it."""
+    if any(flag.startswith(_DEMOTE) for flag in given) or not has_float64_interface(program):
+        return []
+    return [f"{_DEMOTE}=false"]
+
+
+def has_float64_interface(text: str) -> bool:
+    """Whether a weight, an input or a result of a program is float64."""
+    for line in text.splitlines():
+        of_main = "@main(" in line
+        if (of_main or line.lstrip().startswith("util.global ")) and _TENSOR.search(line):
+            return True
+        if of_main:
+            return False
+    return False
+
+
+def _program_text(program: Path) -> str:
+    content = program.read_bytes()
+    if not content.startswith(_BYTECODE):
+        return content.decode("utf-8", errors="replace")
+    from iree.compiler import ir  # only for a frontend with `ir_format: bytecode`
+
+    with ir.Context():
+        return str(ir.Module.parse(content))

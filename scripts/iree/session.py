@@ -1,11 +1,14 @@
-"""Loads a compiled module with its parameters on a device and calls it from Python, to verify it."""
+"""Loads a compiled module with its parameters on a device and calls it from Python, to verify it. Whether a Vulkan device has what
+a module was compiled for is checked before (lacking_of_profile)."""
 
 from __future__ import annotations
 
 import functools
 import gc
+import re
+import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from scripts.core.dimensions import Dimension, problems
 from scripts.core.machine import cpu_name
 from scripts.core.tensors import PARAMETER_SCOPE
 from scripts.iree.backends import allocator_flags, driver_of, runs_on_cpu
+from scripts.iree.tools import tool
 
 
 @dataclass(frozen=True)
@@ -263,3 +267,89 @@ def _uploaded(rt: Any, device: Any, text: str) -> Any:
         buffer=view,
         element_type=getattr(rt.HalElementType, hal),
     )
+
+
+VULKAN = "vulkan"
+_ATTRIBUTE = b"#iree_gpu.target<"
+_ATTRIBUTE_CHARS = 16_384
+"""Longer than any such attribute of IREE 3.13."""
+
+
+def lacking_of_profile(vmfb: Path, device: str, path: str) -> str:
+    """Return as text which features of a module's Vulkan profile a device lacks; "" if it lacks none.
+
+    A Vulkan target (`--iree-vulkan-target=ada`) is a profile: the types, subgroup sizes and matrix operations that the
+    compiler may use. If a module needs more than the device supports, IREE's runtime may refuse it, or run it with
+    undefined results. The profile is read from the text of the compiler's `#iree_gpu.target` attribute, which the module has
+    for its error messages, and the features of the device from `iree-run-module --dump_devices`. Limits that are not in
+    that output (shared memory, workgroup sizes) are not checked.
+
+    `device`: a device URI of IREE's runtime, for any driver. `path`: the path of the device, as its driver lists it.
+    """
+    if driver_of(device) != VULKAN:
+        return ""
+    module = vmfb.read_bytes()
+    start = module.find(_ATTRIBUTE)
+    if start < 0:
+        return ""
+    text = module[start : start + _ATTRIBUTE_CHARS].split(b"\0", 1)[0].decode("utf-8", "replace")
+    missing = ", ".join(_missing_features(text, vulkan_features(_vulkan_dump(), path)))
+    name = re.search(r'\barch = "([^"]*)"', text)
+    return f"{missing} (profile {name[1] if name else ''})" if missing else ""
+
+
+def vulkan_features(dump: str, path: str) -> dict[str, str]:
+    """Return the features and subgroup sizes of the device at `path`.
+
+    `dump`: the output of the tool for all devices. Raises ValueError if this device is not in it.
+    """
+    by_path: dict[str, dict[str, str]] = {}
+    current: dict[str, str] = {}
+    for line in dump.splitlines():
+        key, _, value = line.partition(": ")
+        if key == "path":
+            current = by_path.setdefault(value.strip(), {})
+        elif key in ("features", "subgroup"):
+            current |= dict(re.findall(r"(\w+)=(\S+)", value))
+    if not by_path.get(path):
+        raise ValueError(
+            f"--dump_devices={VULKAN} has no features of {path!r}; it has {list(by_path)}"
+        )
+    return by_path[path]
+
+
+def _missing_features(profile: str, has: Mapping[str, str]) -> Iterator[str]:
+    """Yield the features of a profile (its text) that the device lacks. Features that the tool does not list are not
+    checked."""
+
+    def words(key: str) -> set[str]:
+        listed = re.search(rf"\b{key} =\s+([\w|]+)", profile)
+        return set(listed[1].split("|")) if listed else set()
+
+    wanted = {
+        "shaderFloat16": "fp16" in words("compute"),
+        "shaderInt8": "int8" in words("compute"),
+        "storageBuffer16BitAccess": "b16" in words("storage"),
+        "storageBuffer8BitAccess": "b8" in words("storage"),
+        "shaderIntegerDotProduct": bool(words("dot") - {"none"}),
+        "cooperativeMatrix": bool(re.search(r"\bmma = \[\s*<", profile)),
+    }
+    listed = re.search(r"\bsubgroup_size_choices = \[([\d, ]+)\]", profile)
+    if listed and words("subgroup") - {"none"}:
+        choices = [int(size) for size in listed[1].split(",")]
+        low, high = (
+            int(has.get(key, has["size"])) for key in ("minSubgroupSize", "maxSubgroupSize")
+        )
+        if not any(low <= size <= high for size in choices):
+            sizes = " or ".join(map(str, choices))
+            there = f"{low}" if low == high else f"{low} to {high}"
+            yield f"subgroups of {sizes} (it has {there})"
+    for feature, is_wanted in wanted.items():
+        if is_wanted and has.get(feature) == "no":
+            yield feature
+
+
+def _vulkan_dump() -> str:
+    """Return the runtime's description of all Vulkan devices."""
+    command = [tool("iree-run-module"), f"--dump_devices={VULKAN}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout

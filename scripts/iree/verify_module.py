@@ -12,11 +12,12 @@ import numpy as np
 
 from scripts.core import commands, exits, process, tensors
 from scripts.core.machine import physical_cores
-from scripts.iree import benchmark, vulkan_profile
+from scripts.iree import benchmark, session
 from scripts.iree.backends import runs_on_cpu
 from scripts.iree.session import Module, NoDevice, Session, WrongSizes, device_info
-from scripts.timing.measurement import Run, Verification, Verified
+from scripts.timing.calls import Run
 from scripts.verify import torch_same, train_results
+from scripts.verify.verification import Verification, Verified
 from scripts.verify.verify import Check, follow_generation, verify
 
 
@@ -37,7 +38,7 @@ def require_device(module: Module, threads: int) -> str:
         device = device_info(module.device, threads)
     except NoDevice as error:
         exits.fail(f"no device {module.device}: {error}", exits.UNAVAILABLE)
-    if lacking := vulkan_profile.lacking(module.vmfb, module.device, device["path"]):
+    if lacking := session.lacking_of_profile(module.vmfb, module.device, device["path"]):
         exits.fail(f"{exits.LACKS_PROFILE}: {device['name']} lacks {lacking}", exits.UNAVAILABLE)
     return device["name"]
 

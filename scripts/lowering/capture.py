@@ -24,11 +24,15 @@ from torch.fx.graph import _PyTreeCodeGen
 
 from scripts.core import dimensions
 from scripts.lowering import train_step
-from scripts.lowering.flat_model import PREFIX, FlatModel, input_names
 from scripts.lowering.link import Argument, Constant, Input, Parameter, UnsupportedProgram
 from scripts.torch_model import convert, errors
-from scripts.torch_model.loading import LoadedModel
-from scripts.torch_model.weights import named_weights
+from scripts.torch_model.loading import (
+    FLAT_PREFIX,
+    FlatModel,
+    LoadedModel,
+    input_names,
+    named_weights,
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def _modules_of_nodes(module: torch.nn.Module) -> Iterator[None]:
     own = {node: node.meta.get("nn_module_stack") for node in module.graph.nodes}
     for node, stack in own.items():
         node.meta["nn_module_stack"] = {
-            key: (f"{PREFIX}{path}".removesuffix("."), kind)
+            key: (f"{FLAT_PREFIX}{path}".removesuffix("."), kind)
             for key, (path, kind) in (stack or {}).items()
         }
 
@@ -168,7 +172,7 @@ def arguments(captured: Captured, program: ExportedProgram | None = None) -> dic
             position, kind = next(inputs)
             by_name[spec.arg.name] = Input(kind, position)
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
-            name = captured.renamed.get(spec.target, spec.target).removeprefix(PREFIX)
+            name = captured.renamed.get(spec.target, spec.target).removeprefix(FLAT_PREFIX)
             key = aliases.get(name, name)
             if key not in types:
                 raise UnsupportedProgram(f"weight {name} is not in the model's state")
@@ -190,7 +194,7 @@ def results(program: ExportedProgram) -> list[int]:
     chosen: list[int] = []
     for index, spec in enumerate(program.graph_signature.output_specs):
         if spec.kind is not OutputKind.USER_OUTPUT:
-            name = (spec.target or str(spec.arg)).removeprefix(PREFIX)
+            name = (spec.target or str(spec.arg)).removeprefix(FLAT_PREFIX)
             raise UnsupportedProgram(errors.changes_buffer(name, spec.kind.name))
         if hasattr(spec.arg, "name"):
             chosen.append(index)

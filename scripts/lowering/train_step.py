@@ -27,11 +27,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from scripts.core.tensors import CHANGE, GRADIENT, LOSS
-from scripts.lowering.flat_model import PREFIX, FlatModel
 from scripts.lowering.fx_rewrites import edit
 from scripts.lowering.link import UnsupportedProgram
 from scripts.torch_model import convert
 from scripts.torch_model.arguments import Optimizer
+from scripts.torch_model.loading import FLAT_PREFIX, FlatModel, named_weights
 from scripts.torch_model.step import (
     Training,
     loss_of,
@@ -40,7 +40,6 @@ from scripts.torch_model.step import (
     state_key,
     state_slots,
 )
-from scripts.torch_model.weights import named_weights
 
 aten = torch.ops.aten
 
@@ -115,7 +114,7 @@ def _results(program: ExportedProgram, module: torch.nn.Module) -> dict[str, fx.
     output = program.graph.output_node()
     results: dict[str, fx.Node] = {}
     for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
-        name = (spec.target or "").removeprefix(PREFIX)
+        name = (spec.target or "").removeprefix(FLAT_PREFIX)
         name = aliases.get(name, name)
         match spec.kind:
             case OutputKind.LOSS_OUTPUT:
@@ -140,7 +139,7 @@ def _weights(program: ExportedProgram, module: torch.nn.Module) -> dict[str, fx.
     weights: dict[str, fx.Node] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.PARAMETER:
-            name = spec.target.removeprefix(PREFIX)
+            name = spec.target.removeprefix(FLAT_PREFIX)
             weights.setdefault(aliases.get(name, name), nodes[spec.arg.name])
     return weights
 
@@ -158,8 +157,8 @@ def _state(program: ExportedProgram, training: Training) -> dict[str, fx.Node]:
         node.meta["val"] = mode.from_tensor(value, static_shapes=True)
         state[name] = node
         argument = TensorArgument(node.name)
-        specs.append(InputSpec(InputKind.BUFFER, argument, PREFIX + name, persistent=True))
-        program.state_dict[PREFIX + name] = value
+        specs.append(InputSpec(InputKind.BUFFER, argument, FLAT_PREFIX + name, persistent=True))
+        program.state_dict[FLAT_PREFIX + name] = value
     program.graph_signature.input_specs[:0] = specs
     return state
 

@@ -73,7 +73,7 @@ class Feature:
     of its file. `absolute_model`: a model for a run in another folder.
     `target`: the fields of a Target that the feature sets, for its name, its entry, the configuration and a list of problems.
     `flags`: expands names among flags, for a backend. `reserved`: names that no frontend may have, each with what it is.
-    `toolchains`: reads those that are selected (features/toolchains/declared.py, selected). `environments`: makes a
+    `toolchains`: reads those that are selected (features/toolchains/toolchain_environments.py, selected). `environments`: makes a
     run.environments.Environments for selected toolchains. `maker`: makes a run.plan.Maker for a run.plan.Plan. `plan`:
     makes the object that answers the questions of the feature's rules, PLAN["<name>"], for a Plan.
     `adjust`: the matrix by what is on disk, and messages about that. `problems`: what keeps a matrix from being run.

@@ -10,7 +10,7 @@ from scripts.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.matrix import choices, plugins
 from scripts.supervise import outcome
 from scripts.timing.ratios import VERDICTS
-from scripts.verify import codes
+from scripts.verify import verification
 
 ROOT = checkout.ROOT
 FOLDER = ROOT / "workflow" / "schemas"
@@ -34,7 +34,7 @@ def values() -> dict[str, list[str]]:
         "status": [*outcome.STATUSES],
         "test": [*choices.TESTS],
         "verdict": [*VERDICTS],
-        "verification_code": [*codes.CODES],
+        "verification_code": [*verification.CODES],
     }
 
 

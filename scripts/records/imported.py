@@ -24,7 +24,7 @@ from scripts.supervise import outcome
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.outcome import Outcome
 from scripts.timing.group_timing import GroupTiming, MemberTiming
-from scripts.timing.measurement import Verified
+from scripts.verify.verification import Verified
 
 FORMAT = 2
 MEMBER = "module"

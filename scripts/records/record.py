@@ -31,10 +31,10 @@ from scripts.run.environments import COMPILER
 from scripts.sources.registry import source_of
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
+from scripts.timing.calls import Run
 from scripts.timing.group_timing import GroupTiming
-from scripts.timing.measurement import Run
 from scripts.torch_model.errors import ModelFileError
-from scripts.verify import codes
+from scripts.verify import verification
 
 # Fields that a record copies from an outcome, a measurement and a signature.
 _OF_OUTCOME = [name for name in names(FIELDS, "outcome") if name != "stale"]
@@ -258,7 +258,7 @@ def common_record(
 def _unverified(decisive: Outcome) -> dict:
     """The section `verification` of a row that was not verified: the code that says why."""
     code = outputs.code_of_unmeasured(decisive)
-    return {"code": code} | ({"detail": decisive.detail} if code == codes.SKIPPED else {})
+    return {"code": code} | ({"detail": decisive.detail} if code == verification.SKIPPED else {})
 
 
 def _reference(root: Path, model: Model) -> dict:

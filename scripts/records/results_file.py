@@ -23,7 +23,7 @@ from scripts.records.columns import FIELDS
 from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
 from scripts.records.fields import Kind as ValueKind
 from scripts.run import outputs
-from scripts.timing.measurement import Run
+from scripts.timing.calls import Run
 
 NAME = r"\A(?!\.)[^/\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]{1,200}\Z"
 """Names of models, frontends, targets and runtimes, which are parts of paths and are printed."""

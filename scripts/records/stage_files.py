@@ -1,6 +1,6 @@
 """Reads what the stages of a row have left: outcomes, reports and measurements, and what is damaged of them.
 
-A JSON file must have the types that the code declares (timing.measurement.Verified, timing.group.GroupTiming), and values that
+A JSON file must have the types that the code declares (verify.verification.Verified, timing.group_timing.GroupTiming), and values that
 a record contains follow its schema (columns.py): an older version may have written the file, or it may have been edited.
 The section `latency` of a record is what the timing of its group says about the row, without other rows.
 """
@@ -32,8 +32,8 @@ from scripts.supervise.group import member_outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing import ratios
 from scripts.timing.group_timing import GroupTiming, MemberTiming
-from scripts.timing.measurement import Verified
-from scripts.verify import codes
+from scripts.verify import verification
+from scripts.verify.verification import Verified
 
 _ALSO_READ = {"reference": ("signature.json",), "gradients": ("signature.json",)}
 """Files of a stage that records are made from, and that are not inputs of the aggregation's rule."""
@@ -181,7 +181,7 @@ def problem(stage: Stage, data: Any) -> str:
 def contradiction(verified: Mapping[str, Any], status: str) -> str:
     """Return why the file of a verification contradicts the status of its stage, or "" if it does not."""
     code = verified["verification"]["code"]
-    if (status == outcome.OK) == (code == codes.PASS):
+    if (status == outcome.OK) == (code == verification.PASS):
         return ""
     return f"verification.code {code} of a stage that ended as {status}"
 

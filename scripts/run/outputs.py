@@ -18,7 +18,7 @@ from scripts.core.atomic import Digest
 from scripts.matrix import feature, stages
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
-from scripts.verify import codes
+from scripts.verify import verification
 
 CSV = Path("results/latency.csv")
 JSONL = CSV.with_name("results.jsonl")
@@ -119,13 +119,13 @@ def _recorded(file: Path) -> tuple[int, dict[str, Digest]]:
 def code_of_unmeasured(decisive: Outcome) -> str:
     """Return the code, given the outcome of the stage that was not ok and so ended the row."""
     if decisive.status == outcome.DAMAGED:
-        return codes.DIDNT_RUN
+        return verification.DIDNT_RUN
     if decisive.status == outcome.SKIPPED:
-        return codes.SKIPPED
+        return verification.SKIPPED
     if decisive.stage in ("reference", "gradients"):
         undecided = decisive.reason == "nondeterministic-eager"
-        return codes.NONDETERMINISTIC if undecided else codes.EAGER_FAILED
+        return verification.NONDETERMINISTIC if undecided else verification.EAGER_FAILED
     ran = decisive.stage in stages.LAST.values()
     if ran and decisive.status in ("error", "crashed"):
-        return codes.EXCEPTION_RAISED
-    return codes.DIDNT_RUN
+        return verification.EXCEPTION_RAISED
+    return verification.DIDNT_RUN

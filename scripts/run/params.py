@@ -34,7 +34,7 @@ from scripts.supervise.group import Given
 from scripts.timing.turns import Rule
 
 
-def compile_options(target: Target, opt_level: str, flags: Sequence[str]) -> list[str]:
+def compile_words(target: Target, opt_level: str, flags: Sequence[str]) -> list[str]:
     """The options of scripts.stages.compile_iree for a target, with this opt level and these flags."""
     return [
         *("--backend", target.backend, f"--arch={target.arch}"),
@@ -45,7 +45,7 @@ def compile_options(target: Target, opt_level: str, flags: Sequence[str]) -> lis
 
 def options_of_target(target: Target) -> str:
     """The options of scripts.stages.compile_iree for a target, with its own opt level and flags, as text for a shell."""
-    words = compile_options(target, target.opt_level, target.flags)
+    words = compile_words(target, target.opt_level, target.flags)
     return " ".join(map(_quoted, words))
 
 

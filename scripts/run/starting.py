@@ -22,13 +22,13 @@ from scripts.run.plan import Plan, parse_retry
 from scripts.sources import registry
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
-from scripts.verify import codes
+from scripts.verify import verification
 
 KNOWN = (
     *outcome.FAILED,
     outcome.UNAVAILABLE,
     outcome.SKIPPED,
-    *(code for code in codes.CODES if code != codes.PASS),
+    *(code for code in verification.CODES if code != verification.PASS),
 )
 
 

@@ -14,9 +14,8 @@ from scripts.torch_model import convert
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, with_reason
 from scripts.torch_model.inputs import argument_names
-from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.loading import LoadedModel, named_weights
 from scripts.torch_model.source import DYNAMIC_FUNCTION
-from scripts.torch_model.weights import named_weights
 
 
 def load_for_all_sizes(

@@ -14,6 +14,7 @@ from scripts.core import commands, tensors
 from scripts.sources.load_model import load_model
 from scripts.torch_model import convert, errors, golden, loading
 from scripts.torch_model.arguments import ModelChoice, Optimizer
+from scripts.torch_model.loading import named_weights, set_weights, with_inputs
 from scripts.torch_model.step import (
     TrainStep,
     WholeStep,
@@ -24,7 +25,6 @@ from scripts.torch_model.step import (
     stepped,
     to_training,
 )
-from scripts.torch_model.weights import named_weights, set_weights, with_inputs
 from scripts.verify import train_results
 
 

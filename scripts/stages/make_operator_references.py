@@ -14,7 +14,7 @@ from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.calls import reference
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems.problem import Problem
-from scripts.verify import codes
+from scripts.verify import verification
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ def main() -> None:
         except NotCallable as error:
             exits.fail(str(error), exits.UNSUPPORTED)
         if not facts["deterministic"]:
-            exits.fail(f"{codes.NONDETERMINISTIC}: two eager runs differ")
+            exits.fail(f"{verification.NONDETERMINISTIC}: two eager runs differ")
         facts["files"] = batch_worker.record_files(args.out / problem.name, reference.FILES)
 
     batch_worker.serve(args, handle)

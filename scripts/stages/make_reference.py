@@ -10,10 +10,10 @@ import torch
 from scripts.core import commands, tensors
 from scripts.sources.load_model import load_model
 from scripts.sources.registry import source_of
-from scripts.torch_model import convert, errors, golden, quantization
+from scripts.torch_model import convert, errors, golden
 from scripts.torch_model.arguments import ModelChoice
+from scripts.torch_model.loading import named_weights
 from scripts.torch_model.step import EvalStep
-from scripts.torch_model.weights import named_weights
 from scripts.verify import greedy_tokens
 
 
@@ -56,7 +56,7 @@ def make_reference(model: ModelChoice, files: Options) -> None:
     tensors.save_npz(files.out_golden, observed.arrays())
     golden_from = loaded.golden_from
     loaded.module = torch.nn.Identity()  # a float model is as large again
-    distance = quantization.report(loaded, observed.eager)
+    distance = golden.quantization_report(loaded, observed.eager)
     tensors.Signature(
         model=model.name,
         dtype=model.dtype,

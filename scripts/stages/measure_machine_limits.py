@@ -11,16 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import commands, exits
+from scripts.core import commands, exits, machine
 from scripts.core.commands import option
+from scripts.core.machine import load_watched
 from scripts.features.limits import iree_samples as limit_samples
 from scripts.features.limits.programs import WrongResult
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import NoDevice, device_info
 from scripts.matrix import cell, plugins
-from scripts.timing import arguments as timing_arguments
 from scripts.timing import machine_limits
-from scripts.timing.hostload import watched
 from scripts.timing.machine_limits import MachineLimits, Sample
 from scripts.torch_runtime.runtime import NoDevice as NoTorchDevice
 
@@ -35,7 +34,7 @@ class Options:
         choices=list(BY_DEVICE),
         help="its kind; a number of threads in its name is left out",
     )
-    threads: int = timing_arguments.threads()
+    threads: int = machine.threads_option()
     out: Path
 
 
@@ -68,7 +67,7 @@ def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
     of_torch = _through_torch(kind, number) if kind in plugins.DEVICES else ()
     of_iree = limit_samples.take(programs, kind, number)
     on_cpu = kind == "cpu"
-    with watched() as load:
+    with load_watched() as load:
         samples = (*of_torch, *of_iree)
     others = load.others(number if on_cpu else 1)
     return MachineLimits(

@@ -17,14 +17,14 @@ from scripts.core import atomic, checkout, commands, exits
 from scripts.core.commands import option
 from scripts.features.profile import iree_profile as profile
 from scripts.features.profile import sites
+from scripts.features.profile.iree_profile import CalledModule
 from scripts.iree.compile_options import CompileOptions
-from scripts.iree.module_arguments import Called
 from scripts.lowering.locations import Locations
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CompileOptions):
-    called: Called
+    called: CalledModule
     locations: Path = option(help="locations.json of the program's export")
     out: Path
 

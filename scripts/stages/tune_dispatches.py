@@ -16,14 +16,14 @@ from pathlib import Path
 from scripts.core import atomic, commands
 from scripts.core.commands import option
 from scripts.features.profile import iree_profile as profile
+from scripts.features.profile.iree_profile import CalledModule
 from scripts.features.variants.specs import dispatches, search, spec
 from scripts.iree.compile_options import CompileOptions
-from scripts.iree.module_arguments import Called
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CompileOptions):
-    called: Called
+    called: CalledModule
     budget_s: float = option(help="seconds for the trials")
     out_spec: Path
     out_report: Path
@@ -53,7 +53,7 @@ def main() -> None:
     atomic.write_json(args.out_report, report)
 
 
-def _shares(called: Called, folder: Path) -> dict[str, float]:
+def _shares(called: CalledModule, folder: Path) -> dict[str, float]:
     """The share of every function in the time of all dispatches."""
     events, _ = profile.run(called, folder)
     spent: Counter[str] = Counter()

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.core import atomic, commands, exits, tensors
+from scripts.core import atomic, commands, exits, machine, tensors
 from scripts.core.commands import option
 from scripts.core.dimensions import Dimension
 from scripts.iree.session import Module
 from scripts.iree.verify_module import Files, require_device, verify_module
-from scripts.timing import arguments as timing_arguments
 from scripts.torch_model import footprint
 from scripts.torch_model.errors import Fault
 from scripts.verify.verify import Check
@@ -28,7 +27,7 @@ class Options:
     inputs: Path
     check: Check
     device: str = option(help="IREE device URI: local-task, cuda://0")
-    threads: int = timing_arguments.threads()
+    threads: int = machine.threads_option()
     exported: Sequence[Path] = option(
         (),
         type=Path,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from scripts.core import commands, exits, process, tensors
+from scripts.core import commands, exits, machine, process, tensors
 from scripts.core.commands import option
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.calls import call_inputs
@@ -23,14 +23,13 @@ from scripts.features.operators.calls.calling import Call, tensors_in
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
 from scripts.matrix import plugins
-from scripts.timing import arguments as timing_arguments
 from scripts.timing import calls
-from scripts.timing.measurement import Verified
 from scripts.timing.worker import Program
 from scripts.torch_model import convert, loading
 from scripts.torch_runtime.arguments import has_cuda_driver
 from scripts.torch_runtime.runtime import NoDevice, compile_count
-from scripts.verify import codes
+from scripts.verify import verification
+from scripts.verify.verification import Verified
 from scripts.verify.verify import Check, verify
 
 EMPTY = {"op": "aten.neg.default", "args": "((T([1], f32),), {})", "inputs": ""}
@@ -42,7 +41,7 @@ class Options(batch_worker.Options):
     runtime: str = option(help="a module of scripts/baselines")
     device: str = option("cpu", choices=plugins.DEVICES)
     cache: Path = option(help="folder for inductor")
-    threads: int = timing_arguments.threads()
+    threads: int = machine.threads_option()
 
 
 def main() -> None:
@@ -122,7 +121,7 @@ class _Baseline:
             )
         )
         facts |= {"program": program, "empty": EMPTY}
-        if verified.code != codes.PASS:
+        if verified.code != verification.PASS:
             exits.fail(f"{verified.code}: {verified.detail}", exits.WRONG_RESULT)
 
     def load(self, program: dict[str, Any]) -> Program:

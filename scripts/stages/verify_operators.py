@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import atomic, commands, tensors
+from scripts.core import atomic, commands, machine, tensors
 from scripts.core.commands import option
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.problems import scores
@@ -19,7 +19,6 @@ from scripts.features.operators.problems.problem import Problem
 from scripts.iree import benchmark
 from scripts.iree.session import Module, load_command
 from scripts.iree.verify_module import Files, require_device, verify_module
-from scripts.timing import arguments as timing_arguments
 from scripts.timing.worker import Program
 from scripts.verify.verify import Check
 
@@ -27,7 +26,7 @@ from scripts.verify.verify import Check
 @dataclass(frozen=True, kw_only=True)
 class Options(batch_worker.Options):
     device: str = option(help="IREE device URI: local-task, cuda://0")
-    threads: int = timing_arguments.threads()
+    threads: int = machine.threads_option()
     out: Path = option(help="folder of the batch")
 
 

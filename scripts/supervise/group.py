@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
+from scripts.core.machine import MachineLoad
 from scripts.supervise import outcome, supervise
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.job import Job
@@ -21,7 +22,6 @@ from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import CappedLog, Ended, Watch
 from scripts.timing import ratios
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming, latencies, part_of
-from scripts.timing.hostload import Load
 from scripts.timing.turns import Group, Rule
 
 TIMED = "timed.json"
@@ -105,7 +105,7 @@ class _Work:
         self._given, self._job, self._owner, self._log = given, job, owner, log
         self._rule = Rule(**given.rule)
         self._folder = job.status_path.parent
-        self._load = Load()
+        self._load = MachineLoad()
 
     def run(self, scratch: Path) -> Ran:
         artifact = scratch / self._job.artifacts[0].name

@@ -7,7 +7,22 @@ from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, Protocol
 
-from scripts.timing.measurement import Run
+
+@dataclass(frozen=True)
+class Run:
+    """`iterations` calls in a row, which took `total_s` seconds including the device's work.
+
+    `trace_s`: time on the host, without compilation. The compile and execute figures are those that the
+    runtime counts. They are None if the runtime has no such counters.
+    """
+
+    total_s: float
+    iterations: int = 1
+    trace_s: float | None = None
+    compile_s: float | None = None
+    compile_count: int | None = None
+    execute_s: float | None = None
+    execute_count: int | None = None
 
 
 @dataclass(frozen=True)

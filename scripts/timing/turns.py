@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from scripts.timing.hostload import Load, machine_times
+from scripts.core.machine import MachineLoad, machine_times
 from scripts.timing.ratios import LEAST
 from scripts.timing.worker import CHECK, SLICE
 
@@ -153,7 +153,7 @@ class Group:
         self._turn_s, self._slice_s = 0.0, rule.slice_s
         self._left = list(members)
         self._warm_s: dict[str, float] = {}
-        self.load = Load()
+        self.load = MachineLoad()
         self.timed = {name: Timed() for name in members}
 
     def run(self) -> None:

@@ -1,25 +1,29 @@
 """Golden results: runs a step eagerly twice, then in float64, and checks that programs can be compared
-with them."""
+with them. For a quantised model, also its error compared with the float model that it approximates."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
+from torch import nn
 
 from scripts.core import tensors
-from scripts.torch_model import convert, errors, in_float64, work
+from scripts.torch_model import convert, errors, footprint, work
 from scripts.torch_model.errors import changes_buffer
-from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.loading import LoadedModel, named_weights
 from scripts.torch_model.step import EvalStep, TrainStep
-from scripts.verify import codes, scaling, torch_same
+from scripts.verify import scaling, torch_same, verification
 
 Step = EvalStep | TrainStep
 
@@ -68,7 +72,9 @@ def observe(
         # An exporter says BUFFER_MUTATION of a model that changes a buffer too, and diagnose.py reads both names.
         now = _digests(loaded.module)
         changed = [name for name in now if now[name] != buffers.get(name)]
-        random = f"{codes.NONDETERMINISTIC}: two eager runs of the model differ: no golden output"
+        random = (
+            f"{verification.NONDETERMINISTIC}: two eager runs of the model differ: no golden output"
+        )
         raise errors.ModelError(f"{file}: {changes_buffer(changed[0]) if changed else random}")
     if loaded.opaque:
         return twice
@@ -167,9 +173,9 @@ def _in_float64(
     args, kwargs = convert.cast_floats((loaded.args, loaded.kwargs), torch.float64)
     wide = dataclasses.replace(loaded, args=args, kwargs=kwargs)
     try:
-        with in_float64.widened(loaded.module):
+        with in_float64(loaded.module):
             step = make_step(wide)
-            if isinstance(step, TrainStep) and not in_float64.is_wide(loaded.module):
+            if isinstance(step, TrainStep) and not is_in_float64(loaded.module):
                 print("note: no float64 reference: gradients need all weights in float64 at once")
                 return None
             results = step.results(step())
@@ -180,3 +186,150 @@ def _in_float64(
     except RuntimeError as error:
         print(f"note: no float64 reference: {error}", flush=True)
         return None
+
+
+Kept = list[tuple[dict, str, torch.Tensor]]
+
+
+def fits_in_float64(module: nn.Module, limit: float) -> bool:
+    """Whether the process stays within `limit` bytes with all weights converted at once."""
+    weights = [w for w in (*module.parameters(), *module.buffers()) if w.is_floating_point()]
+    more = sum(w.numel() * (8 - w.element_size()) for w in weights)
+    largest = max((w.numel() * w.element_size() for w in weights), default=0)
+    return psutil.Process().memory_info().rss + more + largest <= limit
+
+
+@contextlib.contextmanager
+def in_float64(module: nn.Module) -> Iterator[None]:
+    """The module in float64, for calls without gradients; block by block if necessary.
+
+    All at once needs twice the bytes of float32 weights, four times those of bfloat16. Block by block, the
+    layers of a transformer are converted one at a time, each while it runs.
+
+    If all weights fit at once, the module stays in float64 afterwards, because its old weights are
+    released. Raises RuntimeError if not even single blocks fit.
+    """
+    limit, _ = footprint.limit_bytes("reference")
+    if fits_in_float64(module, limit):
+        module.double()
+        yield
+        return
+    parts = float64_blocks(module)
+    inside = {id(part) for block in parts for part in block.modules()}
+    apart = [part for part in module.modules() if id(part) not in inside]
+    at_once = _wide_bytes(apart) + max((_wide_bytes(b.modules()) for b in parts), default=0)
+    if psutil.Process().memory_info().rss + at_once > limit:
+        raise RuntimeError(f"{at_once / 1e9:.1f} GB of float64 weights, block by block, do not fit")
+    print(f"note: float64 in {len(parts)} blocks: all at once does not fit", flush=True)
+    outside = _widen(apart)
+    widened_now: dict[int, Kept] = {}
+
+    def enter(block: nn.Module, *_: object) -> None:
+        widened_now[id(block)] = _widen(block.modules())
+
+    def leave(block: nn.Module, *_: object) -> None:
+        _restore(widened_now.pop(id(block), []))
+
+    hooks = [block.register_forward_pre_hook(enter) for block in parts]
+    hooks += [block.register_forward_hook(leave, always_call=True) for block in parts]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        _restore(outside)
+
+
+def is_in_float64(module: nn.Module) -> bool:
+    """Whether every weight is in float64 now."""
+    weights = (*module.parameters(), *module.buffers())
+    return all(w.dtype is torch.float64 for w in weights if w.is_floating_point())
+
+
+def float64_blocks(module: nn.Module) -> list[nn.Module]:
+    """The parts that run one after the other: the elements of the outermost lists of modules."""
+    parts: list[nn.Module] = []
+    for child in module.children():
+        repeated = isinstance(child, nn.ModuleList | nn.Sequential) and len(child) > 1
+        parts += list(child.children()) if repeated else float64_blocks(child)
+    return parts
+
+
+def _wide_bytes(parts: Iterable[nn.Module]) -> int:
+    """Bytes of the parts' own floating-point weights in float64, shared ones once."""
+    own = {
+        id(weight): weight
+        for part in parts
+        for place in (part._parameters, part._buffers)
+        for weight in place.values()
+        if weight is not None and weight.is_floating_point()
+    }
+    return 8 * sum(weight.numel() for weight in own.values())
+
+
+def _widen(parts: Iterable[nn.Module]) -> Kept:
+    """Replace the parts' own weights by float64 copies; return the original ones."""
+    kept: Kept = []
+    copies: dict[int, torch.Tensor] = {}
+    for part in parts:
+        for place in (part._parameters, part._buffers):
+            for name, weight in place.items():
+                if weight is None or not weight.is_floating_point():
+                    continue
+                kept.append((place, name, weight))
+                if id(weight) not in copies:
+                    make = partial(nn.Parameter, requires_grad=False) if place is part._parameters else lambda t: t  # fmt: skip
+                    copies[id(weight)] = make(weight.detach().double())
+                place[name] = copies[id(weight)]
+    return kept
+
+
+def _restore(kept: Kept) -> None:
+    for place, name, weight in kept:
+        place[name] = weight
+
+
+def quantization_report(loaded: LoadedModel, outputs: Sequence[np.ndarray]) -> dict | None:
+    """`float_bytes` and `sqnr_db` of a model whose file has get_float_model(); else None.
+
+    `outputs` are those of the quantised model in eager mode. The float model is built here and runs on
+    the same inputs. Only the inputs of `loaded` are used, so the caller can release the quantised model
+    before, and the two are never in memory together. Raises ModelError if the outputs of the two
+    differ in number or shape.
+    """
+    file = loaded.file
+    if file is None or "get_float_model" not in file.functions:
+        return None
+    module = file.build("get_float_model")
+    weights, _ = named_weights(module)
+    float_bytes = sum(w.numel() * w.element_size() for w in weights.values())
+    del weights
+    with torch.no_grad():
+        computed = module(*loaded.args, **loaded.kwargs)
+    reference = [convert.to_numpy(tensor) for _, tensor in convert.flat_tensors(computed)]
+    shapes = [[list(a.shape) for a in arrays] for arrays in (reference, outputs)]
+    if shapes[0] != shapes[1]:
+        raise errors.ModelError(
+            f"{file.path}: get_float_model() gives outputs of shapes {shapes[0]}, expected those of "
+            f"get_model(): {shapes[1]}",
+            errors.Fault.OUTPUTS,
+        )
+    return {"float_bytes": float_bytes, "sqnr_db": sqnr_db(reference, outputs)}
+
+
+def sqnr_db(reference: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> float | None:
+    """Signal to quantisation noise over all floating-point outputs together, in decibels.
+
+    10 · log10(Σ reference² / Σ (reference − output)²), summed in float64: torch.ao.ns's
+    compute_sqnr, 20 · log10(‖x‖ / ‖x − y‖). None where either sum is 0 or not finite.
+    """
+    signal = noise = 0.0
+    for want, got in zip(reference, outputs, strict=True):
+        if want.dtype.kind != "f":
+            continue
+        wide = want.astype(np.float64)
+        signal += float(np.square(wide).sum())
+        noise += float(np.square(wide - got.astype(np.float64)).sum())
+    if not (0 < signal < math.inf and 0 < noise < math.inf):
+        return None
+    return 10 * math.log10(signal / noise)

@@ -1,4 +1,5 @@
-"""Loads a model from its Python file.
+"""Loads a model from its Python file, fills models with the archive's weights and the reference's inputs, and makes functions of flat
+tensors of them, which capture tools take.
 
 Seeded before the weights, seeded again before the inputs, so that what a stage rebuilds is
 what the reference stage stored.
@@ -7,6 +8,8 @@ what the reference stage stored.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import importlib.util
 import inspect
 import math
@@ -14,18 +17,19 @@ import random
 import re
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import iree.runtime  # noqa: F401  (tensors.read_archive needs it; its import is not the loading of weights)
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.core import checkout, tensors
+from scripts.core import checkout, exits, tensors
 from scripts.core.dimensions import Dimension
-from scripts.torch_model import footprint, source
+from scripts.torch_model import convert, footprint, source
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.convert import TORCH_DTYPE, cast_floats, flat_tensors
 from scripts.torch_model.errors import Fault, ModelError, raised, with_reason
@@ -280,3 +284,100 @@ def _missing(error: BaseException) -> str:
         f"`vmfbench lock {env}`, as for each environment that loads the model, or put "
         "the module beside the model file"
     )
+
+
+def named_weights(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Every parameter and buffer by name, each storage once, and the aliases of tied ones.
+
+    Buffers that are not in the state_dict (non-persistent) are weights of a program too.
+    """
+    first: dict[tuple, str] = {}
+    weights: dict[str, torch.Tensor] = {}
+    aliases: dict[str, str] = {}
+    both = [
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    ]
+    for name, tensor in both:
+        same = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        if tensor.numel() and same in first:
+            aliases[name] = first[same]
+        else:
+            first[same] = name
+            weights[name] = tensor
+    return weights, aliases
+
+
+def set_weights(module: torch.nn.Module, path: Path) -> None:
+    """Fill every weight from the archive, so that all runtimes use the same weights."""
+    weights, _ = named_weights(module)
+    stored = tensors.read_archive(path)
+    if missing := sorted(weights.keys() ^ stored.keys()):
+        exits.fail(f"{path} and the model differ in {missing[0]} (of {len(missing)}): run reference again")  # fmt: skip
+    with torch.no_grad():
+        for key, weight in weights.items():
+            data = torch.from_numpy(stored[key].copy()).view(weight.dtype).reshape(weight.shape)
+            weight.copy_(data)
+
+
+def with_inputs(loaded: LoadedModel, path: Path) -> LoadedModel:
+    """The same model with every tensor input from the reference's file, as a new tensor.
+
+    The input is not copied in place, because it may be an expanded view, whose memory overlaps.
+    """
+    stored = tensors.load_npz(path)
+    return with_arrays(loaded, [stored[str(i)] for i in range(len(stored))])
+
+
+def with_arrays(
+    loaded: LoadedModel, arrays: Sequence[np.ndarray], device: torch.device | None = None
+) -> LoadedModel:
+    """The same model with these values for its tensor inputs, in their order and dtypes."""
+    values = iter(arrays)
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor,
+        lambda old: torch.from_numpy(np.array(next(values))).to(device or old.device, old.dtype),
+        (loaded.args, loaded.kwargs),
+    )
+    return dataclasses.replace(loaded, args=args, kwargs=kwargs)
+
+
+FLAT_PREFIX = "model."
+"""What `FlatModel` puts before every name of the model's own."""
+
+
+def input_names(count: int) -> list[str]:
+    """The parameters of a FlatModel's forward() for this many tensors."""
+    return [f"inputs_{position}" for position in range(count)]
+
+
+class FlatModel(torch.nn.Module):
+    """Takes the tensor inputs one by one and calls the model as `loaded` would."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        super().__init__()
+        self.model = loaded.module
+        leaves, self.spec = pytree.tree_flatten((loaded.args, loaded.kwargs))
+        self.constants = [None if isinstance(leaf, torch.Tensor) else (leaf,) for leaf in leaves]
+
+    @property
+    def forward(self) -> Callable[..., Any]:
+        """`flat_results` with a parameter for each tensor: torch.export names sizes by parameters, and the checks of them that it
+        writes into a graph are wrong for `*inputs` (PyTorch 2.9: name 'L' is not defined)."""
+        function = functools.partial(self.flat_results)
+        names = input_names(self.constants.count(None))
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        function.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+        return function
+
+    def flat_results(self, *inputs: torch.Tensor):
+        """The model's own outputs; `inputs` as in `LoadedModel.inputs`."""
+        # Numbers and None among the outputs are not results of a program.
+        return [t for _, t in convert.flat_tensors(self.called(inputs))]
+
+    def called(self, inputs: Sequence[torch.Tensor]) -> Any:
+        """What the model returns for these inputs."""
+        tensors = iter(inputs)
+        leaves = [next(tensors) if constant is None else constant[0] for constant in self.constants]
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return self.model(*args, **kwargs)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import exits
+from scripts.core import exits, machine
 from scripts.core.commands import option
 from scripts.matrix import plugins
 from scripts.matrix.choices import DEFAULT_MATMUL_PRECISION, MATMUL_PRECISIONS, PRECISIONS, TESTS
-from scripts.timing import arguments as timing_arguments
 from scripts.torch_model.arguments import ModelChoice, Optimizer
 from scripts.verify.verify import Check
 
@@ -32,7 +31,7 @@ class Work:
     inputs: Path
     runtime: str = option(help="a module of scripts/baselines")
     device: str = option("cpu", choices=plugins.DEVICES)
-    threads: int = timing_arguments.threads()
+    threads: int = machine.threads_option()
     test: str = option("eval", choices=TESTS)
     precision: str = option("none", choices=PRECISIONS)
     matmul_precision: str = option(DEFAULT_MATMUL_PRECISION, choices=MATMUL_PRECISIONS)

@@ -18,9 +18,14 @@ from scripts.core import exits, tensors
 from scripts.matrix import choices, plugins
 from scripts.sources.load_model import load_model
 from scripts.torch_model import convert, errors, golden
-from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.loading import (
+    LoadedModel,
+    named_weights,
+    set_weights,
+    with_arrays,
+    with_inputs,
+)
 from scripts.torch_model.step import EvalStep, TrainStep, placed, to_training
-from scripts.torch_model.weights import named_weights, set_weights, with_arrays, with_inputs
 from scripts.torch_runtime import profiling
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.runtime import open_runtime

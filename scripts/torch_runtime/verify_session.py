@@ -14,7 +14,7 @@ import numpy as np
 from scripts.core import commands, exits, process, tensors
 from scripts.matrix import plugins
 from scripts.timing import calls, worker
-from scripts.timing.measurement import Run, Verification, Verified
+from scripts.timing.calls import Run
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.runtime import (
     Session,
@@ -24,6 +24,7 @@ from scripts.torch_runtime.runtime import (
     settle,
 )
 from scripts.verify import torch_same
+from scripts.verify.verification import Verification, Verified
 from scripts.verify.verify import Expected, follow_generation, verify
 
 WARM_CALLS = 3

@@ -18,7 +18,7 @@ import numpy as np
 
 from scripts.core.tensors import DTYPES
 from scripts.verify import noise, scaling
-from scripts.verify.codes import FAIL, PASS
+from scripts.verify.verification import FAIL, PASS
 
 TOLERANCES = {"f32": 1e-3, "f16": 1e-3, "bf16": 1e-2}
 """Absolute and relative tolerance of outputs by the model's dtype.

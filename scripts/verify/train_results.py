@@ -14,8 +14,8 @@ import numpy as np
 
 from scripts.core import tensors
 from scripts.core.tensors import CHANGE, LOSS, Signature, TensorType
-from scripts.timing.measurement import Verification
-from scripts.verify import codes
+from scripts.verify import verification
+from scripts.verify.verification import Verification
 from scripts.verify.verify import Expected
 
 STEPS = 10
@@ -82,14 +82,14 @@ def require_changes(
 
     Changes are compared at the scale of their group, so that of a weight that changes little could be missing.
     """
-    if passed.code != codes.PASS:
+    if passed.code != verification.PASS:
         return passed
     for kind, output, golden in zip(expected.types, compared, expected.golden, strict=True):
         changed = np.count_nonzero(golden)
         wanted = kind.name.startswith(CHANGE) and changed >= MOST * max(golden.size, 1)
         if wanted and not output.any():
             problem = f"{kind.name}: none, expected {changed} of {golden.size} values to change"
-            return dataclasses.replace(passed, code=codes.FAIL, detail=problem)
+            return dataclasses.replace(passed, code=verification.FAIL, detail=problem)
     return passed
 
 
@@ -106,7 +106,7 @@ def follow(
     loss is right if it differs by at most the tolerance of what eager's losses have moved so far, plus what rounding
     and the error of the first loss explain.
     """
-    if passed.code != codes.PASS:
+    if passed.code != verification.PASS:
         return passed
     golden = golden[: int(np.logical_and.accumulate(np.isfinite(golden)).sum())]
     place = [kind.name for kind in signature.outputs].index(LOSS)
@@ -129,7 +129,7 @@ def follow(
             )
     return dataclasses.replace(
         passed,
-        code=codes.FAIL if problem else codes.PASS,
+        code=verification.FAIL if problem else verification.PASS,
         detail=problem or passed.detail,
         train_steps=matched,
         train_expected=len(golden),

@@ -12,8 +12,8 @@ import numpy as np
 
 from scripts.core import tensors
 from scripts.core.commands import option
-from scripts.timing.measurement import Verification
-from scripts.verify import codes, greedy_tokens, scaling, special_values, torch_same
+from scripts.verify import greedy_tokens, scaling, torch_same, verification
+from scripts.verify.verification import Verification
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def verify(
         odd = sorted(set(names) ^ set(wanted))[0]
         detail = f"{'no' if odd in wanted else 'an unexpected'} {odd}"
         detail += f" ({len(names)} results, expected {len(wanted)})"
-        result = torch_same.Comparison(codes.FAIL, detail, None, None)
+        result = torch_same.Comparison(verification.FAIL, detail, None, None)
     else:
         if names is not None:
             by_name = dict(zip(names, actual, strict=True))
@@ -89,7 +89,7 @@ def verify(
         result = _judge(actual, expected, allowed)
     code, detail = result.code, result.detail
     if not expected.deterministic:
-        code = codes.NONDETERMINISTIC
+        code = verification.NONDETERMINISTIC
         detail = "two eager runs of the model differ: no golden output"
     own = torch_same.rmse(expected.golden, expected.fp64) if expected.fp64 is not None else None
     return Verification(
@@ -114,7 +114,7 @@ def follow_generation(
 
     `call` computes the program's outputs for other inputs than `inputs`, those of the reference.
     """
-    if not signature.generation or passed.code != codes.PASS:
+    if not signature.generation or passed.code != verification.PASS:
         return passed
     expected = greedy_tokens.Generation(**signature.generation)
     matched, problem = greedy_tokens.follow(
@@ -122,7 +122,7 @@ def follow_generation(
     )
     return dataclasses.replace(
         passed,
-        code=codes.FAIL if problem else codes.PASS,
+        code=verification.FAIL if problem else verification.PASS,
         detail=problem or passed.detail,
         greedy_tokens=matched,
         greedy_expected=expected.steps,
@@ -134,7 +134,7 @@ def _judge(
 ) -> torch_same.Comparison:
     """Compare by the rules of torch's `same` and by this project's additional ones."""
     names = [kind.name for kind in expected.types]
-    problems, outputs, golden, fp64 = special_values.settle(
+    problems, outputs, golden, fp64 = settle_special_values(
         actual, expected.golden, expected.fp64, names
     )
     dtypes = [kind.dtype for kind in expected.types]
@@ -143,4 +143,86 @@ def _judge(
     if not problems:
         return result
     detail = "; ".join([*problems, *filter(None, [result.detail])][:3])
-    return dataclasses.replace(result, code=codes.FAIL, detail=detail)
+    return dataclasses.replace(result, code=verification.FAIL, detail=detail)
+
+
+Arrays = list[np.ndarray]
+
+
+def settle_special_values(
+    actual: Sequence[np.ndarray],
+    golden: Sequence[np.ndarray],
+    fp64: Sequence[np.ndarray] | None,
+    names: Sequence[str],
+) -> tuple[list[str], Arrays, Arrays, Arrays | None]:
+    """Find wrong special values and integers that torch's `same` accepts: return the errors, one text per output, and
+    the three lists for torch_same.compare.
+
+    By the rules of `same`, a NaN or infinity in golden makes any output pass (both errors against float64
+    are NaN, or the allowed error is infinite), and integers may differ by the tolerance, in float32. Here
+    an output must have the same special value where golden has it, or the correct value if float64 shows
+    that golden only left the range of its type. Integers must be equal.
+
+    In these lists golden is finite: correct special values are 0 in all three, and those that float64
+    corrects are replaced by float64's. Outputs of another shape, and outputs that golden does not have,
+    are left for torch_same.compare to report.
+    """
+    problems: list[str] = []
+    kept, expected, reference = list(actual), list(golden), None if fp64 is None else list(fp64)
+    for i, (name, got, want) in enumerate(zip(names, actual, golden, strict=False)):
+        if got.shape != want.shape:
+            continue
+        if want.dtype.kind != "f":
+            problem = _exact(got, want)
+        else:
+            wide = None if fp64 is None or fp64[i].shape != want.shape else fp64[i]
+            problem, kept[i], expected[i], wide = _special(got, want, wide)
+            if reference is not None and wide is not None:
+                reference[i] = wide
+        if problem:
+            problems.append(f"{name}: {problem}")
+    return problems, kept, expected, reference
+
+
+def _special(
+    got: np.ndarray, want: np.ndarray, fp64: np.ndarray | None
+) -> tuple[str, np.ndarray, np.ndarray, np.ndarray | None]:
+    """One floating-point output: the problem, if any, and the output without special values."""
+    special = ~np.isfinite(want)
+    if not special.any():
+        return "", got, want, fp64
+    plain = got.astype(np.float64)
+    alike = special & ((plain == want) | (np.isnan(plain) & np.isnan(want)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        corrected = want if fp64 is None else fp64.astype(want.dtype)
+    mended = special & ~alike & np.isfinite(corrected)
+    problem = _first(
+        special & ~alike & ~mended, plain, want, "values are not the NaN or infinity of golden"
+    )
+
+    def at_rest(array: np.ndarray) -> np.ndarray:
+        return np.where(special & ~mended, np.zeros((), array.dtype), array)
+
+    golden = at_rest(np.where(mended, corrected, want))
+    return problem, at_rest(got), golden, None if fp64 is None else at_rest(fp64)
+
+
+def _exact(got: np.ndarray, want: np.ndarray) -> str:
+    """Compare integers and booleans as bits: IREE's ABI does not distinguish signs and booleans."""
+    if want.dtype.kind == "b" or got.dtype.kind == "b":
+        got, want = got.astype(np.uint8), want.astype(np.uint8)
+    elif got.dtype.kind not in "iu" or got.dtype.itemsize != want.dtype.itemsize:
+        return ""  # another type: torch_same.compare names it
+    else:
+        got = got.view(want.dtype)
+    return _first(got != want, got, want, "integers differ")
+
+
+def _first(wrong: np.ndarray, got: np.ndarray, want: np.ndarray, what: str) -> str:
+    if not wrong.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return (
+        f"{int(wrong.sum())} of {wrong.size} {what}; first at {list(at)}: "
+        f"{got[at]}, expected {want[at]}"
+    )

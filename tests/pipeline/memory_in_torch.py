@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from scripts.core import exits
-from scripts.torch_model import convert, footprint, in_float64, loading
+from scripts.torch_model import convert, footprint, golden, loading
 from scripts.torch_model.arguments import ModelChoice
 
 FILES = {
@@ -36,17 +36,17 @@ def observed(file: str, options: dict) -> dict:
     held = [sum(t.numel() for t in weights), sum(t.numel() * t.element_size() for t in weights)]
     before = {name: t.clone() for name, t in loaded.module.state_dict().items()}
     args, kwargs = convert.cast_floats((loaded.args, loaded.kwargs), torch.float64)
-    fits, in_float64.fits = in_float64.fits, lambda *_: False
+    fits, golden.fits_in_float64 = golden.fits_in_float64, lambda *_: False
     widest = [0]
 
     def seen(*_: object) -> None:
         now = (*loaded.module.parameters(), *loaded.module.buffers())
         widest[0] = max(widest[0], sum(t.numel() for t in now if t.dtype is torch.float64))
 
-    blocks = in_float64.blocks(loaded.module)
+    blocks = golden.float64_blocks(loaded.module)
     watched = [part for block in blocks for part in block.modules()]
     hooks = [part.register_forward_hook(seen) for part in watched]
-    with torch.no_grad(), in_float64.widened(loaded.module):
+    with torch.no_grad(), golden.in_float64(loaded.module):
         by_blocks = convert.flat_tensors(loaded.module(*args, **kwargs))
     for hook in hooks:
         hook.remove()
@@ -54,13 +54,13 @@ def observed(file: str, options: dict) -> dict:
     os.environ[exits.LIMIT_VARIABLE] = "1"
     refused = ""
     try:
-        with in_float64.widened(loaded.module):
+        with golden.in_float64(loaded.module):
             pass
     except RuntimeError as error:
         refused = str(error)
     del os.environ[exits.LIMIT_VARIABLE]
-    in_float64.fits = fits
-    with torch.no_grad(), in_float64.widened(loaded.module):
+    golden.fits_in_float64 = fits
+    with torch.no_grad(), golden.in_float64(loaded.module):
         at_once = convert.flat_tensors(loaded.module(*args, **kwargs))
     return {
         "same": all(torch.equal(a, b) for (_, a), (_, b) in zip(by_blocks, at_once, strict=True)),

@@ -16,7 +16,7 @@ from torchao.quantization.utils import per_token_dynamic_quant
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from models.parts import quantized
-from scripts.torch_model import quantization
+from scripts.torch_model import golden
 from scripts.verify import scaling, torch_same
 
 IDS = torch.arange(48).reshape(2, 24) * 7 % 256
@@ -95,7 +95,7 @@ def sizes(kind: str) -> dict:
         "bits": 8 * sum(t.numel() * t.element_size() for t in stored) / weights,
         "tied": lm.lm_head.values.data_ptr() == lm.model.embed_tokens.values.data_ptr(),
         "floats": [n for n, p in lm.named_parameters() if p.ndim > 1],
-        "sqnr_db": quantization.sqnr_db([_logits(_float(kind))], [_logits(lm)]),
+        "sqnr_db": golden.sqnr_db([_logits(_float(kind))], [_logits(lm)]),
     }
 
 

@@ -18,6 +18,7 @@ from torch import nn
 
 from scripts.lowering import capture, locations
 from scripts.sources.load_model import load_model
+from scripts.torch_model import loading
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.loading import LoadedModel
 
@@ -93,7 +94,7 @@ def _modules(loaded: LoadedModel, profiled: bool) -> dict[str, Any]:
     from scripts.features.profile import by_module, exported_modules, inductor_by_module
 
     program = capture.functional(capture.capture(loaded), {})
-    origins = locations.of_nodes(program.graph.nodes, capture.PREFIX)
+    origins = locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX)
     answer: dict[str, Any] = {
         "nodes": {name: origin.module for name, origin in origins.nodes.items()},
         "classes": dict(origins.modules),

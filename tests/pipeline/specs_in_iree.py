@@ -18,7 +18,7 @@ from scripts.core.tensors import Signature, TensorType
 from scripts.features.variants.specs import dispatches, spec
 from scripts.features.variants.specs.dispatches import LoweringConfig
 from scripts.features.variants.specs.search import DispatchTrials
-from scripts.iree import added_flags
+from scripts.iree import compile_options
 from scripts.iree.backends import compile_flags
 from scripts.iree.tools import tool
 from scripts.stages import tune_dispatches
@@ -83,7 +83,7 @@ def plain(program: Path, folder: Path) -> dict:
         "ratio of refused": trials.ratio(start, refused),
         "matched": len(spec.matched([one], program, PLAIN, folder / "matched")),
         "right": is_right(
-            program, [*PLAIN, f"{added_flags.SPEC_FLAG}={path}"], folder / "module.vmfb"
+            program, [*PLAIN, f"{compile_options.SPEC_FLAG}={path}"], folder / "module.vmfb"
         ),
     }
 
@@ -119,7 +119,7 @@ def command(program: Path, folder: Path) -> dict:
     text = out["spec.mlir"].read_text(encoding="utf-8")
     flags = [
         *PLAIN,
-        *([] if text == spec.NONE else [f"{added_flags.SPEC_FLAG}={out['spec.mlir']}"]),
+        *([] if text == spec.NONE else [f"{compile_options.SPEC_FLAG}={out['spec.mlir']}"]),
     ]
     return {
         "report": json.loads(out["report.json"].read_text(encoding="utf-8")),

@@ -17,6 +17,7 @@ from scripts.core.tensors import CHANGE, OPTIMIZER, Signature
 from scripts.lowering import capture
 from scripts.torch_model import convert, loading
 from scripts.torch_model.arguments import Optimizer
+from scripts.torch_model.loading import named_weights
 from scripts.torch_model.step import (
     TrainStep,
     WholeStep,
@@ -26,7 +27,6 @@ from scripts.torch_model.step import (
     stepped,
     to_training,
 )
-from scripts.torch_model.weights import named_weights
 
 
 class Tied(nn.Module):

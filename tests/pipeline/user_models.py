@@ -20,8 +20,8 @@ from scripts.lowering import capture, link
 from scripts.sources.load_model import load_model
 from scripts.torch_model import convert, errors, golden, source
 from scripts.torch_model.arguments import ModelChoice
+from scripts.torch_model.loading import named_weights
 from scripts.torch_model.step import EvalStep
-from scripts.torch_model.weights import named_weights
 from scripts.verify import verify
 
 

@@ -20,8 +20,9 @@ from scripts.matrix.stages import status_path
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
+from scripts.timing.calls import Run
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
-from scripts.timing.measurement import Run, Verification, Verified
+from scripts.verify.verification import Verification, Verified
 
 StageCell = tuple[str, str]
 

@@ -14,7 +14,8 @@ from scripts.records import fields, latency_page, record, row_set
 from scripts.records.columns import COLUMNS, FIELDS
 from scripts.records.fields import INTEGER, NUMBER, TEXT, Field
 from scripts.supervise.outcome import Outcome
-from scripts.timing.measurement import Run, Verification, Verified
+from scripts.timing.calls import Run
+from scripts.verify.verification import Verification, Verified
 from tests.declared import undeclared
 
 PAGE = Path(__file__).parents[2] / "docs" / "columns.md"

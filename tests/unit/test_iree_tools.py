@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.iree import added_flags, benchmark, tools
+from scripts.iree import benchmark, compile_options, tools
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_float64_is_kept_where_the_interface_of_a_program_has_it(
     program = tmp_path / "program.mlir"
     program.write_text("module {\n" + GLOBAL.format(weight) + MAIN.format(argument, result))
     flag = "--iree-input-demote-f64-to-f32"
-    assert added_flags.for_program(program) == ([f"{flag}=false"] if kept else [])
-    assert added_flags.for_program(program, [f"{flag}=true"]) == []
+    assert compile_options.flags_for_program(program) == ([f"{flag}=false"] if kept else [])
+    assert compile_options.flags_for_program(program, [f"{flag}=true"]) == []
 
 
 def test_a_module_below_a_folder_of_a_toolchain_is_opened_by_a_link(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ def node(name: str, stack: list[tuple[str, str]], op: str = "call_function") -> 
     return SimpleNamespace(op=op, name=name, target=f"aten.{name}.default", meta=meta)
 
 
-FLAT = ("", "scripts.lowering.flat_model.FlatModel")
+FLAT = ("", "scripts.torch_model.loading.FlatModel")
 MODEL = ("model", "torchvision.models.vision_transformer.VisionTransformer")
 NODES = [
     node("x", [], op="placeholder"),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from scripts.core import exits, instructions, process
+from scripts.core import exits, process
 
 FORKS = "sh -c 'echo $$; exec sleep 60' & wait"
 
@@ -46,7 +46,7 @@ TASK_CLOCK = 1, 1
 def test_events_of_child_processes_and_of_their_children_are_counted():
     def nanoseconds(work: str) -> int:
         nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {work!r}])"
-        with instructions.counted(*TASK_CLOCK) as count:
+        with process.instructions_counted(*TASK_CLOCK) as count:
             subprocess.run([sys.executable, "-c", nested], check=True)
         if count.value is None:
             pytest.skip("this system lets no process count events")
@@ -57,7 +57,7 @@ def test_events_of_child_processes_and_of_their_children_are_counted():
 
 
 def test_an_event_that_cannot_be_counted_gives_no_value():
-    with instructions.counted(kind=99) as count:
+    with process.instructions_counted(kind=99) as count:
         pass
     assert count.value is None
 

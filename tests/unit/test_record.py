@@ -16,7 +16,7 @@ from scripts.records.columns import FIELDS
 from scripts.run import environments
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.measurement import Run
+from scripts.timing.calls import Run
 
 VALID = jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from scripts.verify import special_values
+from scripts.verify import verify
 
 NAN, INF = np.nan, np.inf
 F32 = np.float32
@@ -14,7 +14,7 @@ F32 = np.float32
 
 def settle(got, want, fp64=None):
     wide = None if fp64 is None else [np.asarray(fp64, np.float64)]
-    return special_values.settle([np.asarray(got)], [np.asarray(want)], wide, ["logits"])
+    return verify.settle_special_values([np.asarray(got)], [np.asarray(want)], wide, ["logits"])
 
 
 def problems(got, want, fp64=None):
@@ -93,7 +93,7 @@ def test_what_the_abi_cannot_tell_apart_or_compare_names_is_left(got, want):
 def test_without_special_values_golden_is_finite_and_the_rest_is_as_it_was(want):
     got = want + 1
     wide = want.astype(np.float64)
-    _, (a,), (b,), (c,) = special_values.settle([got], [want], [wide], ["y"])
+    _, (a,), (b,), (c,) = verify.settle_special_values([got], [want], [wide], ["y"])
     finite = np.isfinite(want)
     for cleaned, before in ((a, got), (b, want), (c, wide)):
         assert cleaned.dtype == before.dtype
@@ -104,7 +104,7 @@ def test_without_special_values_golden_is_finite_and_the_rest_is_as_it_was(want)
 def test_outputs_of_another_count_or_shape_are_passed_on_as_they_are():
     want = [np.array([INF, 1.0])]
     got = [np.array([1.0]), np.array([2.0])]
-    found, cleaned, _, wide = special_values.settle(got, want, None, ["y"])
+    found, cleaned, _, wide = verify.settle_special_values(got, want, None, ["y"])
     assert found == []
     assert [c.tolist() for c in cleaned] == [[1.0], [2.0]]
     assert wide is None

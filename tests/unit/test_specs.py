@@ -17,7 +17,7 @@ from scripts.features.variants.specs.dispatches import (
     benchmarked,
 )
 from scripts.features.variants.specs.search import CHALLENGERS, Descent, descend
-from scripts.iree import added_flags
+from scripts.iree import compile_options
 
 TEXT = "#iree_cpu.lowering_config<distribution = [32, 64, 0], vector_common_parallel = [8, 16, 0], vector_reduction = [0, 0, 16]>"
 CONFIG = LoweringConfig.parse(TEXT)
@@ -152,10 +152,10 @@ def test_a_gain_is_measured_after_the_search_and_not_the_product_of_its_steps():
 def test_a_compilation_with_a_spec_takes_one_dispatch_at_a_time(tmp_path):
     program = tmp_path / "program.mlir"
     program.write_text("func.func @main() {\n")
-    assert added_flags.for_program(program, ["--iree-codegen-tuning-spec-path=x.mlir"]) == [
-        "--mlir-disable-threading"
-    ]
-    assert added_flags.for_program(program, ["--iree-opt-level=O3"]) == []
+    assert compile_options.flags_for_program(
+        program, ["--iree-codegen-tuning-spec-path=x.mlir"]
+    ) == ["--mlir-disable-threading"]
+    assert compile_options.flags_for_program(program, ["--iree-opt-level=O3"]) == []
 
 
 def test_nothing_is_compared_when_the_time_is_over():
@@ -196,8 +196,10 @@ def test_a_spec_has_a_matcher_for_each_operation():
 
 
 def test_the_spec_of_flags_is_the_file_that_they_name():
-    assert added_flags.named_spec(["--a", f"{added_flags.SPEC_FLAG}=x/y.mlir"]) == Path("x/y.mlir")
-    assert added_flags.named_spec(["--a=b"]) is None
+    assert compile_options.named_spec(["--a", f"{compile_options.SPEC_FLAG}=x/y.mlir"]) == Path(
+        "x/y.mlir"
+    )
+    assert compile_options.named_spec(["--a=b"]) is None
 
 
 def test_the_function_of_a_benchmark_is_its_public_one():

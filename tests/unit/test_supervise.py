@@ -486,3 +486,10 @@ def test_a_stage_that_is_blocked_has_no_memory_of_an_earlier_run(run, tmp_path):
     assert outcome.read_memory(job.status_path)
     run(WRITE, skip="on a skip list")
     assert outcome.read_memory(job.status_path) is None
+
+
+def test_a_supervisor_starts_without_large_packages():
+    """It runs once per job: numpy would double the time of its start."""
+    code = "import sys, scripts.stages.supervise; print(*{'numpy', 'pandas', 'pydantic', 'rich', 'scipy'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stdout + done.stderr

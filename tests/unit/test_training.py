@@ -15,8 +15,8 @@ from scripts.matrix import cell
 from scripts.matrix.cell import PINNED, Kind, Toolchain, frontend_test
 from scripts.matrix.entries import Frontend, of_tests, varied
 from scripts.matrix.ways import Remedy
-from scripts.timing.measurement import Verification
 from scripts.verify import scaling, train_results, verify
+from scripts.verify.verification import Verification
 from tests.unit.conftest import MATRIX
 
 MLIR = Frontend("mlir", "torch_mlir", "torch-mlir", {"dialect": "torch"})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.iree import vulkan_profile
+from scripts.iree import session
 
 BASELINE = (
     '#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", '
@@ -41,12 +41,12 @@ subgroup: size=8 operations=0x000000ff minSubgroupSize=8 maxSubgroupSize=8
 @pytest.fixture
 def lacking(tmp_path, monkeypatch):
     """Return what a device lacks for a module that contains a profile's text among other bytes."""
-    monkeypatch.setattr(vulkan_profile, "_dump", lambda: DUMP)
+    monkeypatch.setattr(session, "_vulkan_dump", lambda: DUMP)
 
     def of(text: str, path: str, device: str = "vulkan") -> str:
         vmfb = Path(tmp_path / "m.vmfb")
         vmfb.write_bytes(b"\x00\xffHAL device not found: " + text.encode() + b"\x00\xfe[1]")
-        return vulkan_profile.lacking(vmfb, device, path)
+        return session.lacking_of_profile(vmfb, device, path)
 
     return of
 

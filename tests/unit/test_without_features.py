@@ -17,7 +17,7 @@ pytestmark = pytest.mark.full
 def copy(tmp_path):
     """The files of the project that a run reads."""
     for name in ("scripts", "workflow", "models", "envs"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, tmp_path / name)  # with its bytecode
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "profiles").symlink_to("workflow/profiles")

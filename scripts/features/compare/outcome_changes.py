@@ -8,7 +8,7 @@ from typing import Any
 
 from scripts.records.row import Row
 from scripts.supervise import outcome
-from scripts.verify import codes
+from scripts.verify import verification
 
 FIXED, BROKEN = "fixed", "broken"
 OTHER_REASON = "other reason"
@@ -51,7 +51,7 @@ class Ending:
             state = _FAILED
         elif row.ended.status == outcome.OK:
             state = _OK
-        elif (record.get("verification") or {}).get("code") == codes.FAIL:
+        elif (record.get("verification") or {}).get("code") == verification.FAIL:
             state = _WRONG
         else:
             state = _COMPILES if row.ended.status == outcome.UNAVAILABLE else _FAILED

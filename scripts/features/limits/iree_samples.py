@@ -12,7 +12,7 @@ import numpy as np
 from scripts.core import process, tensors
 from scripts.features.limits import programs
 from scripts.features.limits.programs import CHECKED_ROWS, LONG, PROBES, SIZES, TOO_LONG
-from scripts.iree import vulkan_profile
+from scripts.iree import session
 from scripts.iree.backends import Backend, compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
@@ -89,7 +89,7 @@ def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Pro
                 print(f"note: IREE does not compile {name}; it is left out", flush=True)
                 refused.add((what, dtype, arch))
                 continue
-            if lacking := vulkan_profile.lacking(vmfb, backend.device, path):
+            if lacking := session.lacking_of_profile(vmfb, backend.device, path):
                 print(f"note: {name} is left out: the device lacks {lacking}", flush=True)
                 break
             programs.append(Program(Module(vmfb, None, backend.device), what, dtype, size))

@@ -16,7 +16,7 @@ from scripts.features.reproduce import case as cases
 from scripts.features.reproduce import issue
 from scripts.features.reproduce.case import COMPILE, TIME, WRONG_RESULT, Case, NoCase
 from scripts.features.reproduce.reduction import mismatch
-from scripts.iree import added_flags, shell
+from scripts.iree import compile_options, shell
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
 from scripts.matrix import cell, stages
@@ -44,7 +44,7 @@ def write(case: Case, folder: Path, with_weights: bool) -> None:
     # Golden outputs are those of eager mode with the model's own weights.
     has_golden = runs and case.compares_values and (own_weights or not signature.parameters)
     folder.mkdir(parents=True)
-    for name in (PROGRAM, added_flags.SPEC_COPY, *([WEIGHTS] if own_weights else [])):
+    for name in (PROGRAM, compile_options.SPEC_COPY, *([WEIGHTS] if own_weights else [])):
         if name in case.files:
             shutil.copyfile(case.files[name], folder / name)
     if runs:
@@ -92,7 +92,7 @@ def _write_hanging(case: Case, folder: Path) -> None:
 
 def compiling(case: Case, program: str, module: str) -> list[str]:
     """The command that compiles a program with the flags of a case."""
-    return ["iree-compile", *added_flags.in_bundle(case.flags), program, "-o", module]
+    return ["iree-compile", *compile_options.flags_in_bundle(case.flags), program, "-o", module]
 
 
 def _calling(case: Case, signature: Signature, has_golden: bool) -> list[str]:

@@ -17,7 +17,7 @@ from scripts.core import checkout
 from scripts.core.machine import physical_cores
 from scripts.features.profile import compile_page
 from scripts.features.profile.profile_files import NoProfile
-from scripts.iree import added_flags, compile_cache
+from scripts.iree import compile_cache, compile_options
 from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.matrix import stages
 from scripts.matrix.cell import REFERENCES, TRAIN, Cell, Kind
@@ -101,8 +101,8 @@ def case_of(root: Path, record: Record) -> Case:
         for name in ("weights.irpa", "inputs.npz", "golden.npz", "signature.json")
     }
     given = tuple(experiment["flags"])
-    if spec := added_flags.named_spec(given):
-        files[added_flags.SPEC_COPY] = root / spec
+    if spec := compile_options.named_spec(given):
+        files[compile_options.SPEC_COPY] = root / spec
         # Absolute, because the reduction compiles in other folders.
         given = tuple(flag.replace(str(spec), str(root / spec)) for flag in given)
     missing = [
@@ -111,7 +111,7 @@ def case_of(root: Path, record: Record) -> Case:
     if missing:
         raise NoCase(f"{cell}: no {', '.join(missing)}; run it again: {AGAIN}")
     backend, arch = experiment["backend"], experiment["arch"]
-    added = added_flags.for_program(program, given)
+    added = compile_options.flags_for_program(program, given)
 
     def flags(
         opt_level: str, further: Sequence[str], backend_name: str = backend, arch: str | None = arch

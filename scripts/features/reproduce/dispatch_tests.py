@@ -19,7 +19,7 @@ from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import COMPILE, Case, NoCase
 from scripts.features.reproduce.reduction import mismatch
 from scripts.features.reproduce.reduction.dispatches import PROGRAM, REPORT, RIGHT_DEVICE
-from scripts.iree import added_flags, shell
+from scripts.iree import compile_options, shell
 from scripts.iree.session import runtime_flags
 from scripts.matrix.cell import is_dynamic
 from scripts.records import markdown
@@ -42,9 +42,12 @@ def write(
     results = run(root, case, folder, budget_s, modules, written)
     tests = [each | results[each["functions"][0]] for each in atomic.read_json(folder / REPORT)]
     atomic.write_json(folder / REPORT, tests)
-    if added_flags.SPEC_COPY in case.files:
-        shutil.copyfile(case.files[added_flags.SPEC_COPY], folder / added_flags.SPEC_COPY)
-    for name, flags in ((FLAGS, added_flags.in_bundle(case.flags)), (RIGHT_FLAGS, case.cpu_flags)):
+    if compile_options.SPEC_COPY in case.files:
+        shutil.copyfile(case.files[compile_options.SPEC_COPY], folder / compile_options.SPEC_COPY)
+    for name, flags in (
+        (FLAGS, compile_options.flags_in_bundle(case.flags)),
+        (RIGHT_FLAGS, case.cpu_flags),
+    ):
         (folder / name).write_text("".join(f"{flag}\n" for flag in flags), encoding="utf-8")
     for test in tests:
         _write_command(case, folder / test["functions"][0], test)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from scripts.features.toolchains import declared
+from scripts.features.toolchains import toolchain_environments
 from scripts.features.toolchains.toolchain_environments import Environments
 from scripts.matrix.feature import Feature
 
-FEATURE = Feature("toolchains", toolchains=declared.selected, environments=Environments)
+FEATURE = Feature(
+    "toolchains", toolchains=toolchain_environments.selected, environments=Environments
+)

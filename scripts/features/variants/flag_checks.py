@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scripts.core import atomic, process
-from scripts.iree import added_flags, tools
+from scripts.iree import compile_options, tools
 from scripts.iree.backends import renamed
 from scripts.matrix import cell, stages
 from scripts.matrix.entries import Target
@@ -30,7 +30,7 @@ def problems(matrix: Matrix) -> list[str]:
     targets = list(matrix.targets.values())
     lines: dict[str, None] = {}
     for key, flags in (listed for target in targets for listed in _listed(target)):
-        if (path := added_flags.named_spec(flags)) and not path.is_file():
+        if (path := compile_options.named_spec(flags)) and not path.is_file():
             lines[f"{key}: the tuning spec {path} does not exist"] = None
     for env in dict.fromkeys(target.env for target in targets):
         if compiler := tools.compiler_of(Path(environments.prefix(env))):

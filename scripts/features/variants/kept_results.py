@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from scripts.core.machine import cpu_name, physical_cores
-from scripts.iree import added_flags
+from scripts.iree import compile_options
 from scripts.matrix import plugins, reading
 from scripts.matrix.entries import Choice, Model, Target
 from scripts.matrix.matrix import Matrix
@@ -80,12 +80,14 @@ def spec_path(model: str, target: str, text: str, folder: Path = FOLDER) -> Path
 
 def spec_flags(model: str, target: str, text: str, folder: Path = FOLDER) -> tuple[str, ...]:
     """Return the flags of iree-compile for a tuning spec; () for ""."""
-    return (f"{added_flags.SPEC_FLAG}={spec_path(model, target, text, folder)}",) if text else ()
+    return (
+        (f"{compile_options.SPEC_FLAG}={spec_path(model, target, text, folder)}",) if text else ()
+    )
 
 
 def spec_problem(flags: Iterable[str]) -> str:
     """Return why the tuning spec that flags name cannot be used; "" if it can, or if they name none."""
-    path = added_flags.named_spec(flags)
+    path = compile_options.named_spec(flags)
     if path is None:
         return ""
     if not path.is_file():

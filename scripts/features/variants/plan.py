@@ -15,7 +15,7 @@ from scripts.core import atomic
 from scripts.features.variants import candidates, kept_results, remedy_job, tables, tuned_matrix
 from scripts.features.variants.candidates import AnyWay, Search
 from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
-from scripts.iree import added_flags
+from scripts.iree import compile_options
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import reading
 from scripts.matrix.cell import Cell, Kind, thread_numbers
@@ -26,7 +26,7 @@ from scripts.matrix.ways import Attempt, Variant
 from scripts.run import fingerprint
 from scripts.run.environments import COMPILER
 from scripts.run.fingerprint import Recorded
-from scripts.run.params import Groups, compile_options
+from scripts.run.params import Groups, compile_words
 from scripts.run.plan import Maker, Plan, digest_of
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
@@ -69,7 +69,7 @@ class ModuleMaker(Maker):
         exported = program(model, way.frontend)
         return msgspec.structs.replace(
             way,
-            options=tuple(compile_options(target, way.opt_level, way.flags)),
+            options=tuple(compile_words(target, way.opt_level, way.flags)),
             program=STAGES["export"].path(exported, "program.mlir"),
             export=STAGES["export"].path(exported, STATUS),
             hang=self._known_hang(model, target, way.variant),
@@ -155,7 +155,7 @@ class ModuleMaker(Maker):
     def specs(self, cell: Cell) -> list[str]:
         """The user's tuning spec that the flags of a cell name, as an input: its text is not in the flags. The names of
         those that tuning has found have their CRC-32."""
-        path = added_flags.named_spec(self._target(cell).flags)
+        path = compile_options.named_spec(self._target(cell).flags)
         return [str(path)] if path and not path.is_relative_to(kept_results.FOLDER) else []
 
     def due(
@@ -257,7 +257,7 @@ class VariantsPlan:
     def specs(self, cell: Cell) -> list[str]:
         """The tuning specs that the target's own flags name, as inputs (see ModuleMaker.specs)."""
         candidates = tuned_matrix.candidates(self._matrix, cell.model, cell.target)
-        named = (added_flags.named_spec(candidate.flags) for candidate in candidates)
+        named = (compile_options.named_spec(candidate.flags) for candidate in candidates)
         return list(dict.fromkeys(str(path) for path in named if path))
 
     def search(self, cell: Cell) -> str:
@@ -273,7 +273,7 @@ class VariantsPlan:
             settings.budget_s,
             settings.keep,
             specs,
-            added_flags.SPEC_FLAG if specs else "",
+            compile_options.SPEC_FLAG if specs else "",
         )
         return candidates.to_text(search)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.iree import added_flags
+from scripts.iree import compile_options
 
 ENTRY = "main"
 """The entry of a single program. Its other functions are `main.1`, `main.2` and so on."""
@@ -60,7 +60,9 @@ class Program:
         """
         is_small = len(self.text) <= MODULE_CHARS
         has_resources = RESOURCES in self.text or RESOURCE in self.text
-        return is_small and not has_resources and not added_flags.has_float64_interface(self.text)
+        return (
+            is_small and not has_resources and not compile_options.has_float64_interface(self.text)
+        )
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from typing import Any
 from scripts.features.operators.batch import cache
 from scripts.features.operators.batch.batch_program import ENTRY, Combined, Program, combine, errors
 from scripts.features.operators.batch.cache import Cache, Entry
-from scripts.iree import added_flags
+from scripts.iree import compile_options
 from scripts.iree.backends import unused_plugins
 from scripts.supervise import outcome, supervise
 from scripts.supervise.diagnose import Diagnosis, diagnose
@@ -201,7 +201,7 @@ class Compilation:
 
     def _own_flags(self, program: Program) -> list[str]:
         """The flags that a program needs besides those of the target."""
-        return added_flags.keeping_float64(program.text, self.job.command[1:])
+        return compile_options.flags_keeping_float64(program.text, self.job.command[1:])
 
     def _ended(
         self, group: Sequence[Program], tried: Tried, queue: Queue

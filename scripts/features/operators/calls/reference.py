@@ -20,7 +20,7 @@ from scripts.features.operators.calls import call_inputs as make_inputs
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems import scores
 from scripts.torch_model import convert, errors
-from scripts.verify import codes, torch_same
+from scripts.verify import torch_same, verification
 from scripts.verify.verify import Expected, verify
 
 INPUTS, GOLDEN, SIGNATURE = "inputs.npz", "golden.npz", "signature.json"
@@ -99,7 +99,7 @@ def observe(call: Call, inputs: Sequence[torch.Tensor]) -> Expected:
         types=types,
         golden=eager,
         fp64=_in_float64(call, inputs),
-        deterministic=same.code == codes.PASS,
+        deterministic=same.code == verification.PASS,
         dtype=next((short for name, short in _TYPES_OF_TOLERANCE.items() if name in used), "f32"),
     )
 
@@ -158,7 +158,7 @@ def weak_answers(
     for name, answer in _answers(call, inputs, eager.golden):
         if (name in ours and name in theirs) or _is_equal(answer, eager.golden):
             continue
-        if name not in ours and verify(answer, eager, {}).code == codes.PASS:
+        if name not in ours and verify(answer, eager, {}).code == verification.PASS:
             ours.append(name)
         if name not in theirs and scores.is_correct(answer, eager.golden, dtypes):
             theirs.append(name)

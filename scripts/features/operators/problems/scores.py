@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.verify import codes, torch_same
+from scripts.verify import torch_same, verification
 from scripts.verify.verify import Expected
 
 TOLERANCE = 1e-2
@@ -25,7 +25,7 @@ def is_correct(
 ) -> bool:
     """Return whether outputs pass the criterion. `dtypes`: torch's names, of golden."""
     allowed = torch_same.Tolerance(TOLERANCE)
-    return torch_same.compare(outputs, golden, None, allowed, dtypes).code == codes.PASS
+    return torch_same.compare(outputs, golden, None, allowed, dtypes).code == verification.PASS
 
 
 def judged(outputs: Sequence[np.ndarray], expected: Expected) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from scripts.run.environments import COMPILER
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd
 from scripts.timing.group_timing import GroupTiming
-from scripts.verify import codes
+from scripts.verify import verification
 
 OVERHEAD = 1.3
 """BackendBench's bound: a call that takes less than this times an empty call is mostly overhead."""
@@ -200,7 +200,7 @@ def _verification(decisive: Outcome, measured: Mapping[str, Any]) -> Record:
     code = outputs.code_of_unmeasured(
         replace(decisive, stage=decisive.stage.removeprefix("operator_"))
     )
-    detail = {"detail": decisive.detail} if code == codes.SKIPPED else {}
+    detail = {"detail": decisive.detail} if code == verification.SKIPPED else {}
     return {"code": code, "backendbench_correct": None} | detail
 
 

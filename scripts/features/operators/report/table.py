@@ -17,7 +17,7 @@ from scripts.features.operators.report import faults
 from scripts.records.results_file import BadRecords
 from scripts.records.results_table import Column, Provenance
 from scripts.supervise import outcome
-from scripts.verify import codes
+from scripts.verify import verification
 
 JSONL = Path("results/operators/operators.jsonl")
 COMMAND = checkout.run_command("results/operators.csv")
@@ -106,7 +106,7 @@ class Row:
 
     @property
     def is_verified(self) -> bool:
-        return self.code == codes.PASS
+        return self.code == verification.PASS
 
     @property
     def is_compiled(self) -> bool:

@@ -12,7 +12,7 @@ from scripts.matrix import feature, schemas
 from scripts.records import fields, markdown, row_set
 from scripts.records.fields import Field
 from scripts.records.row_set import RowSet
-from scripts.verify.codes import CODES
+from scripts.verify.verification import CODES
 
 INTRODUCTION = """\
 # Columns and fields

@@ -21,14 +21,13 @@ from torch import fx
 from scripts.core import tensors
 from scripts.features.reproduce.reduction import failures
 from scripts.features.reproduce.reduction.mismatch import differs
-from scripts.iree import added_flags
+from scripts.iree import compile_options
 from scripts.iree.backends import BACKENDS, compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import Compiler
 from scripts.lowering import capture, link
 from scripts.torch_model import convert
-from scripts.torch_model.loading import LoadedModel
-from scripts.torch_model.weights import named_weights
+from scripts.torch_model.loading import LoadedModel, named_weights
 
 CPU = "llvm-cpu"
 PLAIN = tuple(compile_flags(CPU, None, "O0", ()))
@@ -127,7 +126,9 @@ class Lowering:
         text = link.link(lowered, types).decode()
         limit_s = max(1.0, self.deadline - time.monotonic())
         vmfb, weights = self.folder / "module.vmfb", self.folder / "weights.irpa"
-        compiler = Compiler((*PLAIN, *added_flags.keeping_float64(text, PLAIN)), self.folder)
+        compiler = Compiler(
+            (*PLAIN, *compile_options.flags_keeping_float64(text, PLAIN)), self.folder
+        )
         compiled = compiler.run(text, limit_s, vmfb)
         if compiled.returncode is None:
             return Program(text, lowered.rewrites, why=f"more than {limit_s:.0f} s")

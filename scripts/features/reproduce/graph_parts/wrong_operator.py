@@ -19,9 +19,9 @@ from scripts.features.reproduce.reduction import mismatch
 from scripts.iree import shell
 from scripts.iree.backends import BACKENDS
 from scripts.lowering import locations
-from scripts.lowering.capture import PREFIX
 from scripts.matrix import plugins
 from scripts.torch_model import convert
+from scripts.torch_model.loading import FLAT_PREFIX
 
 PROGRAM, SCRIPT, REPORT = "wrong.mlir", "wrong.py", "wrong.json"
 PROGRAM_CHARS = 6000
@@ -81,7 +81,7 @@ def write(wrong: Found, model: str, tool: Frontend, options: Mapping[str, Any], 
         "options": dict(options),
         "node": wrong.node.name,
         "operators": [str(node.target) for node in part.nodes],
-        "module": locations.of_nodes([wrong.node], PREFIX).nodes[wrong.node.name].module,
+        "module": locations.of_nodes([wrong.node], FLAT_PREFIX).nodes[wrong.node.name].module,
         "rewrites": list(wrong.program.rewrites),
         "nodes": wrong.nodes,
         "wrong": wrong.wrong,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scripts.features.variants.specs import dispatches
 from scripts.features.variants.specs.dispatches import Dispatch, LoweringConfig, Operation
-from scripts.iree import added_flags
+from scripts.iree import compile_options
 
 NONE = "// No configuration was faster.\n"
 """The text of a file without a spec, which has to say something: an empty artifact is one that was not made."""
@@ -81,8 +81,8 @@ def matched(
     given = {dispatch.operation: config for dispatch, config in other.items()}
     path.write_text(text(given), encoding="utf-8")
     now: dict[str, set[LoweringConfig]] = {}
-    flags = [*flags, f"{added_flags.SPEC_FLAG}={path}"]
-    flags += added_flags.serial(flags)
+    flags = [*flags, f"{compile_options.SPEC_FLAG}={path}"]
+    flags += compile_options.serial_flags(flags)
     for written in dispatches.write_benchmarks(program, flags, folder / "dispatches"):
         functions, _, configs = dispatches.read(written.read_text(encoding="utf-8"))
         now |= dict.fromkeys(functions, configs)

@@ -1,4 +1,4 @@
-"""The result of a verification: the same form for IREE and the baselines, to and from JSON."""
+"""The result of a verification and its codes: the same form for IREE and the baselines, to and from JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,25 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from scripts.core import atomic
+from scripts.timing.calls import Run
+
+PASS = "PASS"
+FAIL = "FAIL"
+NONDETERMINISTIC = "NONDETERMINISTIC_EAGER_RUN"
+EAGER_FAILED = "EAGER_FAILED"
+EXCEPTION_RAISED = "EXCEPTION_RAISED"
+SKIPPED = "VERIFIER_SKIPPED"
+DIDNT_RUN = "VERIFIER_DIDNT_RUN"
+
+CODES = {
+    PASS: "verified; only rows with this code have a latency",
+    FAIL: "it ran, and its results differ",
+    NONDETERMINISTIC: "two eager runs differ",
+    EAGER_FAILED: "eager failed, in the reference or gradients stage",
+    EXCEPTION_RAISED: "the runtime failed or crashed",
+    SKIPPED: "not run, as it is on a skip list",
+    DIDNT_RUN: "an earlier stage failed, or the stage was stopped (timeout, oom, no device)",
+}
 
 
 @dataclass(frozen=True)
@@ -33,23 +52,6 @@ class Verification:
     train_expected: int | None = None
     losses: tuple[float | None, ...] | None = None
     golden_losses: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Run:
-    """`iterations` calls in a row, which took `total_s` seconds including the device's work.
-
-    `trace_s`: time on the host, without compilation. The compile and execute figures are those that the
-    runtime counts. They are None if the runtime has no such counters.
-    """
-
-    total_s: float
-    iterations: int = 1
-    trace_s: float | None = None
-    compile_s: float | None = None
-    compile_count: int | None = None
-    execute_s: float | None = None
-    execute_count: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""measurement: what a verification has found out, as it is written."""
+"""verification: what a verification has found out, as it is written."""
 
 import json
 
-from scripts.timing.measurement import Run, Verification, Verified
+from scripts.timing.calls import Run
+from scripts.verify.verification import Verification, Verified
 
 
 def written(tmp_path, code: str = "PASS", **more) -> dict:
