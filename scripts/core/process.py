@@ -379,7 +379,8 @@ def instructions_counted(
     kind: int = _HARDWARE, event: int = _INSTRUCTIONS
 ) -> Iterator[InstructionCount]:
     """Count the user-space instructions of the calling thread and of all processes that it starts within the block and that
-    end within it.
+    end within it, by the processor's counters (Linux, perf_event_open(2)). They hardly depend on what else the machine does,
+    unlike CPU time. Most virtual machines and many containers have no counters.
 
     Another event has its numbers in linux/perf_event.h. A counter that was shared with other events, and so did not count all
     of the time, gives no value.

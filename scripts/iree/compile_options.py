@@ -1,4 +1,5 @@
-"""Command-line options of every stage that runs iree-compile for a target."""
+"""Command-line options of every stage that runs iree-compile for a target, and the flags that a program needs beside those of its
+target: one thread with a tuning spec, and float64 where its interface has it."""
 
 from __future__ import annotations
 
@@ -102,7 +103,13 @@ def flags_for_program(program: Path, given: Sequence[str] = ()) -> list[str]:
 
 def flags_keeping_float64(program: str, given: Sequence[str] = ()) -> list[str]:
     """The flags that keep float64 for a program (its text). None if weights, inputs and results have no float64, or if
-    `given` says something about it."""
+    `given` says something about it.
+
+    By default iree-compile computes float64 in float32, also in the weights, inputs and results of a program.
+    Then their types no longer fit the archive and the golden results: IREE 3.13 stops with
+    "'flow.tensor.constant' op failed to verify …", or a result has half of its bytes. Many programs of
+    float32 models have float64 inside (scalars, and what a frontend widens), which is computed in float32.
+    """
     if any(flag.startswith(_DEMOTE) for flag in given) or not has_float64_interface(program):
         return []
     return [f"{_DEMOTE}=false"]

@@ -3,6 +3,8 @@
 import importlib.util
 import os
 import py_compile
+import subprocess
+import sys
 from pathlib import Path
 
 from scripts.run import bytecode, installing
@@ -36,6 +38,19 @@ def test_only_whole_bytecode_of_the_same_file_is_copied(tmp_path):
         )
         assert not path.samefile(theirs / path.relative_to(ours)), "damage would be that of both"
     assert bytecode.copy(ours, theirs) == 0, "what is there is left alone"
+
+
+def test_all_but_the_tests_of_packages_is_compiled(tmp_path):
+    for name in ("package/inner.py", "package/tests/test_inner.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("VALUE = 1\n")
+    code = (
+        "import sys, sysconfig; from scripts.run import bytecode; "
+        f"sys.argv, sys.prefix = ['bytecode'], {os.fspath(tmp_path.parent)!r}; "
+        f"sysconfig.get_path = lambda _: {os.fspath(tmp_path)!r}; bytecode.main()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert [*tmp_path.rglob("*.pyc")] == [compiled(tmp_path / "package/inner.py")]
 
 
 def test_the_other_environments_are_found_in_a_checkout_and_in_a_shared_folder(tmp_path):

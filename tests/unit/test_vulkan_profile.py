@@ -1,4 +1,4 @@
-"""vulkan_profile: the profile of a module, and the features of it that a device lacks."""
+"""session: the Vulkan profile of a module, and the features of it that a device lacks."""
 
 from pathlib import Path
 

@@ -131,7 +131,7 @@ def per_call(recorded: Sequence[Event], functions: Sequence[str]) -> tuple[list[
 
 @dataclass(frozen=True, kw_only=True)
 class CalledModule:
-    """A module, and what it is called with."""
+    """A module, and what it is called with: options of the commands that look into its calls."""
 
     vmfb: Path
     weights: Path

@@ -1,4 +1,5 @@
-"""The environments of toolchains: what they are made of, their locks, and local builds in them.
+"""The toolchains of a configuration (versions, wheels or local builds of packages), and their environments: what they are made of,
+their locks, and local builds in them.
 
 `.venvs/iree@<toolchain>/` has a lock of its own, `.venvs/iree@<toolchain>.lock`. uv makes it when the
 environment is made for the first time, and it is used as long as the definition stays the same.
@@ -34,7 +35,7 @@ BUILDS = "vmfbench-builds.pth"
 
 @dataclass(frozen=True)
 class Definition:
-    """What a toolchain changes in one environment; the fields are those of config.toolchains.Toolchain."""
+    """What a toolchain changes in one environment; the fields are those of matrix.cell.Toolchain."""
 
     packages: dict[str, str] = field(default_factory=dict)
     builds: dict[str, str] = field(default_factory=dict)
