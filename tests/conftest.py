@@ -47,12 +47,20 @@ NEEDS_ENVIRONMENTS = "test_five_steps"
 LONGEST = "test_main_line"
 """The file of tests/pipeline that takes longest."""
 SLOW_UNIT_TESTS = (
+    "test_batch_host",
+    "test_batch_stage",
+    "test_batch_timing",
+    "test_batch_together",
     "test_command_line",
     "test_folders",
     "test_group",
+    "test_same_jobs",
+    "test_tuning_search",
     "test_without_features",
     "test_worker",
+    "test_wrong_settings",
 )
+"""They fill the time until the environments are made."""
 
 
 class ByRun(LoadScopeScheduling):
@@ -77,9 +85,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the processes, the first mostly waits for clusters, the second makes the environments and goes on with the longest file, and the others have slow unit tests
-    meanwhile. The other unit tests come last and fill what time is left. Without --full, tests that are marked `full` are left out, and all but
-    those marked `main` of pipelines and clusters."""
+    """Of the processes, the first mostly waits for clusters, the second makes the environments and goes on with the longest
+    file, and the others have slow unit tests meanwhile. The other unit tests come last and fill what time is left. Without
+    --full, tests that are marked `full` are left out, and all but those marked `main` of pipelines and clusters."""
 
     def folder(item: pytest.Item) -> str:
         return item.path.relative_to(ROOT / "tests").parts[0]
