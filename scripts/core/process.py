@@ -21,6 +21,13 @@ from typing import IO
 
 KILL_GRACE_SECONDS = 10.0
 
+_PERF_EVENT_OPEN = 298
+"""perf_event_open's number on x86-64."""
+_HARDWARE, _INSTRUCTIONS = 0, 1
+_INHERIT, _NO_KERNEL, _NO_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
+_WITH_TIMES = 0b11
+"""The count is read with the nanoseconds that the event was enabled, and that it was counted."""
+
 # linux/prctl.h. There is no maintained library for these two calls on Python 3.11.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -357,14 +364,6 @@ def exit_like(returncode: int) -> None:
             signal.signal(-returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -returncode)
     raise SystemExit(1 if returncode else 0)
-
-
-_PERF_EVENT_OPEN = 298
-"""perf_event_open's number on x86-64."""
-_HARDWARE, _INSTRUCTIONS = 0, 1
-_INHERIT, _NO_KERNEL, _NO_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
-_WITH_TIMES = 0b11
-"""The count is read with the nanoseconds that the event was enabled, and that it was counted."""
 
 
 @dataclass

@@ -13,6 +13,17 @@ from scripts.core.commands import option
 from scripts.iree import tools
 from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags, release_of, renamed
 
+SPEC_FLAG = "--iree-codegen-tuning-spec-path"
+"""The flag of iree-compile that takes the file of a tuning spec."""
+SPEC_COPY = "tuning_spec.mlir"
+"""The file's name in a reproducer."""
+SERIAL = "--mlir-disable-threading"
+"""The flag with which iree-compile works on one dispatch at a time."""
+
+_DEMOTE = "--iree-input-demote-f64-to-f32"
+_BYTECODE = b"ML\xefR"
+_TENSOR = re.compile(r"tensor<(?:[^>]*x)?f64>")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TargetOptions:
@@ -57,14 +68,6 @@ class CompileOptions(TargetOptions):
         return [*super().compiler_flags(), *self.added_flags()]
 
 
-SPEC_FLAG = "--iree-codegen-tuning-spec-path"
-"""The flag of iree-compile that takes the file of a tuning spec."""
-SPEC_COPY = "tuning_spec.mlir"
-"""The file's name in a reproducer."""
-SERIAL = "--mlir-disable-threading"
-"""The flag with which iree-compile works on one dispatch at a time."""
-
-
 def serial_flags(flags: Iterable[str]) -> list[str]:
     """The flag that a compilation needs if its flags name a tuning spec.
 
@@ -89,11 +92,6 @@ def flags_in_bundle(flags: Iterable[str]) -> list[str]:
         f"{SPEC_FLAG}={SPEC_COPY}" if flag.partition("=")[0] == SPEC_FLAG else flag
         for flag in flags
     ]
-
-
-_DEMOTE = "--iree-input-demote-f64-to-f32"
-_BYTECODE = b"ML\xefR"
-_TENSOR = re.compile(r"tensor<(?:[^>]*x)?f64>")
 
 
 def flags_for_program(program: Path, given: Sequence[str] = ()) -> list[str]:

@@ -22,6 +22,11 @@ from scripts.core.tensors import PARAMETER_SCOPE
 from scripts.iree.backends import allocator_flags, driver_of, runs_on_cpu
 from scripts.iree.tools import tool
 
+_VULKAN = "vulkan"
+_ATTRIBUTE = b"#iree_gpu.target<"
+_ATTRIBUTE_CHARS = 16_384
+"""Longer than any such attribute of IREE 3.13."""
+
 
 @dataclass(frozen=True)
 class Module:
@@ -269,12 +274,6 @@ def _uploaded(rt: Any, device: Any, text: str) -> Any:
     )
 
 
-VULKAN = "vulkan"
-_ATTRIBUTE = b"#iree_gpu.target<"
-_ATTRIBUTE_CHARS = 16_384
-"""Longer than any such attribute of IREE 3.13."""
-
-
 def lacking_of_profile(vmfb: Path, device: str, path: str) -> str:
     """Return as text which features of a module's Vulkan profile a device lacks; "" if it lacks none.
 
@@ -286,7 +285,7 @@ def lacking_of_profile(vmfb: Path, device: str, path: str) -> str:
 
     `device`: a device URI of IREE's runtime, for any driver. `path`: the path of the device, as its driver lists it.
     """
-    if driver_of(device) != VULKAN:
+    if driver_of(device) != _VULKAN:
         return ""
     module = vmfb.read_bytes()
     start = module.find(_ATTRIBUTE)
@@ -313,7 +312,7 @@ def vulkan_features(dump: str, path: str) -> dict[str, str]:
             current |= dict(re.findall(r"(\w+)=(\S+)", value))
     if not by_path.get(path):
         raise ValueError(
-            f"--dump_devices={VULKAN} has no features of {path!r}; it has {list(by_path)}"
+            f"--dump_devices={_VULKAN} has no features of {path!r}; it has {list(by_path)}"
         )
     return by_path[path]
 
@@ -351,5 +350,5 @@ def _missing_features(profile: str, has: Mapping[str, str]) -> Iterator[str]:
 
 def _vulkan_dump() -> str:
     """Return the runtime's description of all Vulkan devices."""
-    command = [tool("iree-run-module"), f"--dump_devices={VULKAN}"]
+    command = [tool("iree-run-module"), f"--dump_devices={_VULKAN}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

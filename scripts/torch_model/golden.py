@@ -26,6 +26,8 @@ from scripts.torch_model.step import EvalStep, TrainStep
 from scripts.verify import scaling, torch_same, verification
 
 Step = EvalStep | TrainStep
+OriginalWeights = list[tuple[dict, str, torch.Tensor]]
+"""Weights that were replaced: the dict of the module that has each, its key there, and the weight."""
 
 
 @dataclass(frozen=True)
@@ -188,9 +190,6 @@ def _in_float64(
         return None
 
 
-Kept = list[tuple[dict, str, torch.Tensor]]
-
-
 def fits_in_float64(module: nn.Module, limit: float) -> bool:
     """Whether the process stays within `limit` bytes with all weights converted at once."""
     weights = [w for w in (*module.parameters(), *module.buffers()) if w.is_floating_point()]
@@ -222,7 +221,7 @@ def in_float64(module: nn.Module) -> Iterator[None]:
         raise RuntimeError(f"{at_once / 1e9:.1f} GB of float64 weights, block by block, do not fit")
     print(f"note: float64 in {len(parts)} blocks: all at once does not fit", flush=True)
     outside = _widen(apart)
-    widened_now: dict[int, Kept] = {}
+    widened_now: dict[int, OriginalWeights] = {}
 
     def enter(block: nn.Module, *_: object) -> None:
         widened_now[id(block)] = _widen(block.modules())
@@ -267,9 +266,9 @@ def _wide_bytes(parts: Iterable[nn.Module]) -> int:
     return 8 * sum(weight.numel() for weight in own.values())
 
 
-def _widen(parts: Iterable[nn.Module]) -> Kept:
+def _widen(parts: Iterable[nn.Module]) -> OriginalWeights:
     """Replace the parts' own weights by float64 copies; return the original ones."""
-    kept: Kept = []
+    kept: OriginalWeights = []
     copies: dict[int, torch.Tensor] = {}
     for part in parts:
         for place in (part._parameters, part._buffers):
@@ -284,7 +283,7 @@ def _widen(parts: Iterable[nn.Module]) -> Kept:
     return kept
 
 
-def _restore(kept: Kept) -> None:
+def _restore(kept: OriginalWeights) -> None:
     for place, name, weight in kept:
         place[name] = weight
 

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from scripts.torch_model.step import Training
 
 
+FLAT_PREFIX = "model."
+"""What `FlatModel` puts before every name of the model's own."""
+
+
 class ModelFile:
     """A model file, imported, and the options of its entry.
 
@@ -340,10 +344,6 @@ def with_arrays(
         (loaded.args, loaded.kwargs),
     )
     return dataclasses.replace(loaded, args=args, kwargs=kwargs)
-
-
-FLAT_PREFIX = "model."
-"""What `FlatModel` puts before every name of the model's own."""
 
 
 def input_names(count: int) -> list[str]:

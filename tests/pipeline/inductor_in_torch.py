@@ -1,5 +1,4 @@
-"""Prints, as JSON, what inductor compiles before and after a fork, and how forked processes end that run the backward pass of a compiled
-model. Runs in the environment `torch-mlir`."""
+"""Prints, as JSON, what inductor compiles before and after a fork. Runs in the environment `torch-mlir`."""
 
 import json
 import os
@@ -12,9 +11,6 @@ import torch
 
 from scripts.baselines import inductor
 from scripts.core import temporary
-from scripts.torch_runtime.torch_session import renew_thread_pool
-
-BACKWARD_FORKS = 16
 
 
 def threads() -> int:
@@ -63,7 +59,6 @@ before = {"threads": threads(), "compilations": inductor.compile_count()}
 if before["threads"] > 1:  # a forked process would wait for threads that it does not have
     json.dump({"before": before}, sys.stdout)
     sys.exit()
-answer, writing = os.pipe()
 if not os.fork():
     result = session()
     after = {
@@ -71,40 +66,7 @@ if not os.fork():
         "compilations": inductor.compile_count(),
         "equal": torch.allclose(result, expected, atol=1e-5),
     }
-    os.write(writing, json.dumps(after).encode())
+    json.dump({"asks": asks, "before": before, "after": after}, sys.stdout)
+    sys.stdout.flush()
     os._exit(0)
 os.wait()
-after = json.loads(os.read(answer, 10_000))
-
-
-def exit_code(pid: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-torch.manual_seed(0)
-torch.set_num_threads(1)
-trained = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3))
-image = torch.rand(2, 3, 16, 16)
-trained_call = inductor.prepare(SimpleNamespace(module=trained))
-
-
-def step() -> None:
-    trained_call(image).sum().backward()
-
-
-with tempfile.TemporaryDirectory() as cache:
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
-    if not (child := os.fork()):
-        step()
-        os._exit(0)
-    filled = exit_code(child)
-    inductor.compile_ahead(lambda: trained_call(image))
-    torch.set_num_threads(2)
-    backward = {"filled": filled, "threads": threads(), "ended": []}
-    for _ in range(BACKWARD_FORKS):
-        if not (child := os.fork()):
-            renew_thread_pool()
-            step()
-            os._exit(0)
-        backward["ended"].append(exit_code(child))
-json.dump({"asks": asks, "before": before, "after": after, "backward": backward}, sys.stdout)

@@ -212,24 +212,20 @@ def assert_only_the_group_is_repeated(ran, line) -> None:
     assert {status for status, *_ in outcomes(ran).values()} == {"ok"}
 
 
-@pytest.fixture(scope="module")
-def forked(environments):
-    return in_environment(environments / "torch-mlir/bin/python", "inductor_in_torch", fork=False)
+def test_inductor_compiles_before_a_fork_and_starts_threads_after_it(environments):
+    found = in_environment(environments / "torch-mlir/bin/python", "inductor_in_torch", fork=False)
+    assert not found["asks"], "the machine's folder has the answer"
+    assert found["before"] == {"threads": 1, "compilations": 1}
+    assert found["after"]["threads"] > 1
+    assert found["after"]["compilations"] == 1
+    assert found["after"]["equal"]
 
 
-def test_inductor_compiles_before_a_fork_and_starts_threads_after_it(forked):
-    assert not forked["asks"], "the machine's folder has the answer"
-    assert forked["before"] == {"threads": 1, "compilations": 1}
-    assert forked["after"]["threads"] > 1
-    assert forked["after"]["compilations"] == 1
-    assert forked["after"]["equal"]
-
-
-def test_forked_processes_run_the_backward_pass_of_a_compiled_model(forked):
+def test_forked_processes_run_the_backward_pass_of_a_compiled_model(environments):
     """Without a new thread pool, about one in three aborts."""
-    backward = forked["backward"]
-    assert (backward["filled"], backward["threads"]) == (0, 1)
-    assert set(backward["ended"]) == {0}
+    result = in_environment(environments / "torch-mlir/bin/python", "backward_in_torch", fork=False)
+    assert (result["filled"], result["threads"]) == (0, 1)
+    assert set(result["ended"]) == {0}
 
 
 def test_a_member_that_is_killed_is_a_row_and_the_others_are_timed(ran, run):

@@ -48,6 +48,33 @@ class Dispatch:
     busy: float | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class CalledModule:
+    """A module, and what it is called with: options of the commands that look into its calls."""
+
+    vmfb: Path
+    weights: Path
+    inputs: Path
+    signature: Path
+    device: str = option(help="IREE device URI: local-task")
+    threads: int = machine.threads_option()
+
+    @property
+    def module(self) -> Module:
+        return Module(self.vmfb, self.weights, self.device)
+
+    def require_device(self) -> None:
+        """Exit if this machine does not have the device."""
+        try:
+            device_info(self.device, self.threads)
+        except NoDevice as error:
+            exits.fail(f"no device {self.device}: {error}", exits.UNAVAILABLE)
+
+    def raw_inputs(self, folder: Path) -> list[str]:
+        """Write the inputs as raw bytes; return the flags of the tools that name them."""
+        return benchmark.raw_inputs(self.inputs, self.signature, folder)
+
+
 def run(called: CalledModule, folder: Path) -> tuple[list[Event], float]:
     """Profile CALLS of a module, with files in `folder`: the dispatches in the order in which they were queued, and the
     median milliseconds of a call under the profiler. Exits as the tools do if they fail."""
@@ -127,30 +154,3 @@ def per_call(recorded: Sequence[Event], functions: Sequence[str]) -> tuple[list[
         busy = statistics.median(run.tile_ns / run.ns for run in runs if run.ns) if ns else None
         dispatches.append(Dispatch(name, ns * MS, runs[0].tiles, busy))
     return dispatches, number - first
-
-
-@dataclass(frozen=True, kw_only=True)
-class CalledModule:
-    """A module, and what it is called with: options of the commands that look into its calls."""
-
-    vmfb: Path
-    weights: Path
-    inputs: Path
-    signature: Path
-    device: str = option(help="IREE device URI: local-task")
-    threads: int = machine.threads_option()
-
-    @property
-    def module(self) -> Module:
-        return Module(self.vmfb, self.weights, self.device)
-
-    def require_device(self) -> None:
-        """Exit if this machine does not have the device."""
-        try:
-            device_info(self.device, self.threads)
-        except NoDevice as error:
-            exits.fail(f"no device {self.device}: {error}", exits.UNAVAILABLE)
-
-    def raw_inputs(self, folder: Path) -> list[str]:
-        """Write the inputs as raw bytes; return the flags of the tools that name them."""
-        return benchmark.raw_inputs(self.inputs, self.signature, folder)

@@ -31,6 +31,9 @@ from scripts.run.environments import COMPILER, PACKAGES, Declared
 
 BUILDS = "vmfbench-builds.pth"
 """The file in an environment with the Python folders of local builds."""
+_VERSION = re.compile(r"[0-9][A-Za-z0-9.+!]*")
+_URL = re.compile(r"(https?|file)://\S+\.whl(#\S*)?")
+_FORMS = "a version, or the path or URL of a wheel"
 
 
 @dataclass(frozen=True)
@@ -251,11 +254,6 @@ def _check_import(prefix: Path, name: str, binding: str) -> None:
 @functools.cache
 def _declared(env: str) -> Declared:
     return environments.declared(environments.env_file(env))
-
-
-_VERSION = re.compile(r"[0-9][A-Za-z0-9.+!]*")
-_URL = re.compile(r"(https?|file)://\S+\.whl(#\S*)?")
-_FORMS = "a version, or the path or URL of a wheel"
 
 
 def selected(draft: Draft) -> dict[str, Toolchain]:
