@@ -7,7 +7,7 @@ benchmarks/wrong_candidates.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -18,16 +18,21 @@ Arrays = list[np.ndarray]
 class Difference:
     """How far outputs are from golden, in units of each golden output's RMS: the RMS of the errors
     and the largest of them, of the output where each is largest. Infinite where a golden output is
-    zero and the other is not."""
+    zero and the other is not. `row`: the RMS of the errors of a row (of the last axis), in units of that row's RMS,
+    of the row where it is largest; rows of zeros in golden are left out."""
 
     rms: float
     largest: float
+    row: float
+
+
+KINDS = tuple(field.name for field in fields(Difference))
 
 
 def difference(outputs: Sequence[np.ndarray], golden: Sequence[np.ndarray]) -> Difference:
     """Of outputs of the same shapes; integers and booleans are compared as numbers."""
     found = [_difference(got, want) for got, want in zip(outputs, golden, strict=True) if want.size]
-    return Difference(max(one.rms for one in found), max(one.largest for one in found))
+    return Difference(*(max(getattr(one, kind) for one in found) for kind in KINDS))
 
 
 def is_material(candidate: Difference, correct: Sequence[Difference], tolerance: float) -> bool:
@@ -38,7 +43,7 @@ def is_material(candidate: Difference, correct: Sequence[Difference], tolerance:
     """
     return any(
         getattr(candidate, kind) > max(tolerance, *(getattr(one, kind) for one in correct))
-        for kind in ("rms", "largest")
+        for kind in KINDS
     )
 
 
@@ -86,6 +91,31 @@ def _some_zeroed(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return changed.reshape(array.shape)
 
 
+def element(array: np.ndarray, factor: float, rms: float = 0.0) -> np.ndarray:
+    """One element times a factor, plus `rms` times the output's RMS: that of median magnitude among those that are not
+    zero."""
+    magnitudes = np.abs(array).ravel()
+    places = np.flatnonzero(magnitudes)
+    wrong = array.copy()
+    if places.size:
+        middle = places.size // 2
+        at = places[np.argpartition(magnitudes[places], middle)[middle]]
+        wrong.flat[at] = array.flat[at] * factor + rms * _rms(array)
+    return wrong
+
+
+def smallest_row(array: np.ndarray, factor: float) -> np.ndarray:
+    """The smallest row (of the last axis) that is not zero, times a factor."""
+    sizes = np.linalg.norm(_rows(array).astype(np.float64), axis=1)
+    wrong = array.copy()
+    _rows(wrong)[np.where(sizes > 0, sizes, np.inf).argmin()] *= factor
+    return wrong
+
+
+def _rows(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1, array.shape[-1] if array.ndim else 1)
+
+
 def _to_bf16(array: np.ndarray, _: np.random.Generator) -> np.ndarray:
     bits = array.astype(np.float32).view(np.uint32)
     rounded = bits + 0x7FFF + ((bits >> 16) & 1)
@@ -111,10 +141,34 @@ CHANGES: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {
     "largest × 10": _largest(10),
     "largest zeroed": _largest(0),
     "1 % zeroed": _some_zeroed,
+    "one element × 1.01": lambda array, _: element(array, 1.01),
+    "one element + 0.01 RMS": lambda array, _: element(array, 1, 0.01),
+    "smallest row zeroed": lambda array, _: smallest_row(array, 0),
+    "smallest row negated": lambda array, _: smallest_row(array, -1),
     "rounded to bf16": _to_bf16,
     "rounded to int8": _to_int8,
 }
 """What is done to each floating-point output, by name."""
+
+
+def largest_that_passes(
+    change: Callable[[np.ndarray, float], np.ndarray],
+    output: np.ndarray,
+    passes: Callable[[np.ndarray], bool],
+) -> float:
+    """The largest x, within 5 %, for which `change(output, 1 + x)` passes; infinite if 64 does."""
+    low, high = 0.0, 1e-7
+    while passes(change(output, 1 + high).astype(output.dtype)):
+        low, high = high, 2 * high
+        if low > 64:
+            return np.inf
+    while low and high > 1.05 * low:
+        middle = (low * high) ** 0.5
+        if passes(change(output, 1 + middle).astype(output.dtype)):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _swapped(outputs: Sequence[np.ndarray]) -> Iterator[tuple[str, Arrays]]:
@@ -133,9 +187,10 @@ def _difference(got: np.ndarray, want: np.ndarray) -> Difference:
     errors = np.abs(got.astype(np.float64) - want.astype(np.float64))
     scale = _rms(want)
     if scale == 0:
-        same = not errors.any()
-        return Difference(0.0, 0.0) if same else Difference(np.inf, np.inf)
-    return Difference(_rms(errors) / scale, float(errors.max()) / scale)
+        return Difference(*[np.inf if errors.any() else 0.0] * len(KINDS))
+    sizes, wrong = (np.linalg.norm(_rows(a).astype(np.float64), axis=1) for a in (want, errors))
+    row = float((wrong[sizes > 0] / sizes[sizes > 0]).max())
+    return Difference(_rms(errors) / scale, float(errors.max()) / scale, row)
 
 
 def _rms(array: np.ndarray) -> float:

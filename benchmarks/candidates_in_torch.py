@@ -42,7 +42,8 @@ def judge_model(
     """The verdict on every program of a model, right and wrong; `parameters` of them are zeroed.
 
     `correct`: right programs by name, with their difference from golden and their verdict.
-    `wrong`: the same of wrong ones, and whether each is material.
+    `wrong`: the same of wrong ones, and whether each is material. `element`, `row`: the largest errors of the median element
+    and of the smallest row, as a part of it, that pass.
     """
     start = time.perf_counter()
     loaded = loading.load(ModelChoice(name, file, options))
@@ -71,8 +72,28 @@ def judge_model(
             _row(name, *row) | {"material": candidates.is_material(row[0], spread, floor)}
             for name, row in rows.items()
         ],
+        "element": _limit(candidates.element, expected, tolerance),
+        "row": _limit(candidates.smallest_row, expected, tolerance),
         "seconds": round(time.perf_counter() - start, 1),
     }
+
+
+def _limit(
+    change: Callable[..., np.ndarray], expected: Expected, tolerance: Mapping[str, Any]
+) -> float:
+    """The largest error made by `change`, as a part of what it changes, that passes in an output."""
+    limits = []
+    for place, (kind, output) in enumerate(zip(expected.types, expected.golden, strict=True)):
+        if output.dtype.kind != "f" or not output.any():
+            continue
+        fp64 = None if expected.fp64 is None else [expected.fp64[place]]
+        alone = dataclasses.replace(expected, types=[kind], golden=[output], fp64=fp64)
+
+        def passes(wrong: np.ndarray, alone: Expected = alone) -> bool:
+            return verify([wrong], alone, tolerance).code == PASS
+
+        limits.append(candidates.largest_that_passes(change, output, passes))
+    return max(limits)
 
 
 def _row(name: str, difference: Difference, code: str, detail: str) -> dict[str, Any]:

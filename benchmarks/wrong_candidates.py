@@ -126,6 +126,8 @@ COLUMNS = (
     "of these pass",
     "right",
     "of these fail",
+    "one element passes up to",
+    "one row",
 )
 
 
@@ -140,6 +142,7 @@ def summary(found: Mapping[str, Any]) -> str:
         len(wrongly_passed(found)),
         len(right),
         len(wrongly_failed(found)),
+        *(f"{100 * found[kind]:.2g} %" for kind in ("element", "row")),
     )
     return f"| {' | '.join(map(str, cells))} |"
 
