@@ -20,6 +20,10 @@ at 5 standard deviations; correct programs reached 6 of their own."""
 TOP = 2.0
 """RMS of the differences of the largest values, in units of the allowed RMS."""
 
+ROW = 2.0
+"""RMS of the differences of a row (of the last axis), in units of what is allowed at the row's own RMS. Rows smaller than
+the noise of the output count as that large."""
+
 BIAS = 0.2
 """Scale and offset against the reference, in units of the allowed RMS."""
 
@@ -65,6 +69,8 @@ def _problems(
             )
         if (distance := _rms(errors)) > noise:
             yield f"RMS difference from {name} {distance:.3%} of golden's RMS, allowed {noise:.3%}"
+        if row := _worst_row(errors, reference / scale, noise):
+            yield f"RMS difference of row {row[0]} from {name} {row[1]:.3%} of golden's RMS, allowed {row[2]:.3%}"
         top = _rms(errors.ravel()[_largest(want)])
         if top > TOP * noise:
             yield (
@@ -74,6 +80,22 @@ def _problems(
     levels, expected = (len(np.unique(array)) for array in (got, want))
     if levels < LEVELS * expected:
         yield f"{levels} distinct values, golden has {expected}: it was rounded"
+
+
+def _worst_row(
+    errors: np.ndarray, reference: np.ndarray, noise: float
+) -> tuple[list[int], float, float] | None:
+    """The row whose differences exceed what it may have by most: its index, their RMS, and what is allowed; None if none
+    does. Rows of few values have no RMS of their own."""
+    if errors.ndim < 2 or errors.shape[-1] < TOP_LEAST:
+        return None
+    distances = np.sqrt(np.mean(np.square(errors), axis=-1))
+    sizes = np.sqrt(np.mean(np.square(reference.astype(np.float64)), axis=-1))
+    allowed = ROW * noise * np.maximum(sizes, noise)
+    at = np.unravel_index(int(np.argmax(distances / allowed)), allowed.shape)
+    if distances[at] <= allowed[at]:
+        return None
+    return [int(i) for i in at], float(distances[at]), float(allowed[at])
 
 
 def _bias(errors: np.ndarray, reference: np.ndarray) -> list[tuple[str, float]]:

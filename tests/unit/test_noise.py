@@ -64,6 +64,30 @@ def test_an_offset_and_wrong_top_values_are_seen():
     assert "largest values" in judge(top)
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_a_wrong_row_is_seen_at_its_own_scale(scale):
+    """Of 1024 rows, one differs as much as the noise allows to no row. The RMS over all hardly changes."""
+    exact = np.random.default_rng(5).standard_normal((1024, 64))
+    exact[700] *= scale
+    golden = (exact * (1 + 0.02 * RNG.standard_normal(exact.shape))).astype(np.float32)
+    right = (exact * (1 + 0.02 * RNG.standard_normal(exact.shape))).astype(np.float32)
+    assert noise.judge(right, golden, exact, NOISE) == ""
+    wrong = right.copy()
+    wrong[700] += np.float32(0.16 * scale) * RNG.standard_normal(64).astype(np.float32)
+    found = noise.judge(wrong, golden, exact, NOISE)
+    assert found.startswith("RMS difference of row [700] from golden"), found
+
+
+def test_a_row_smaller_than_the_noise_has_the_scale_of_the_noise():
+    exact = np.random.default_rng(5).standard_normal((64, 512))
+    exact[9] = 0
+    right = exact.astype(np.float32)
+    right[9] = 0.004 * RNG.standard_normal(512)
+    assert noise.judge(right, exact.astype(np.float32), exact, NOISE) == ""
+    right[9] = 0.006 * RNG.standard_normal(512)
+    assert "of row [9]" in noise.judge(right, exact.astype(np.float32), exact, NOISE)
+
+
 def test_what_is_near_golden_alone_fails_against_float64():
     want = run(0.03, 1)
     further = RNG.standard_normal(EXACT.shape).astype(np.float32)
