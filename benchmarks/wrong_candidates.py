@@ -119,30 +119,28 @@ def wrongly_failed(found: Mapping[str, Any]) -> list[str]:
 
 COLUMNS = (
     "model",
-    "right programs differ by (RMS)",
+    "right that pass",
+    "differ by (RMS)",
     "(largest)",
     "wrong",
-    "material",
-    "of these pass",
-    "right",
-    "of these fail",
-    "one element passes up to",
-    "one row",
+    "material that pass",
+    "an element passes up to",
+    "a row",
 )
 
 
 def summary(found: Mapping[str, Any]) -> str:
-    """A row of the table in docs/wrong_candidates.md; differences in units of golden's RMS."""
+    """A row of the table in docs/wrong_candidates.md: differences in units of golden's RMS, errors of an element and a row as
+    a part of it."""
     right, wrong = found["correct"], found["wrong"]
+    material = sum(row["material"] for row in wrong)
     cells = (
         found["model"],
+        f"{len(right) - len(wrongly_failed(found))}/{len(right)}",
         *(f"{max(row[kind] for row in right):.1e}" for kind in ("rms", "largest")),
         len(wrong),
-        sum(row["material"] for row in wrong),
-        len(wrongly_passed(found)),
-        len(right),
-        len(wrongly_failed(found)),
-        *(f"{100 * found[kind]:.2g} %" for kind in ("element", "row")),
+        f"{len(wrongly_passed(found))}/{material}",
+        *(f"{100 * found[kind]:.2g}%" for kind in ("element", "row")),
     )
     return f"| {' | '.join(map(str, cells))} |"
 

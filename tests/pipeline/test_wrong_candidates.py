@@ -16,6 +16,8 @@ ALWAYS = (
     "× 1.05",
     "largest × 10",
     "1 % zeroed",
+    "smallest row zeroed",
+    "smallest row negated",
 )
 
 
@@ -30,6 +32,8 @@ def test_no_material_wrong_candidate_passes(found, name):
     assert wrong_candidates.wrongly_passed(found[name]) == []
     material = {row["name"] for row in found[name]["wrong"] if row["material"]}
     assert material.issuperset(ALWAYS)
+    # Correct programs of models that round while they run differ by more than this.
+    assert "noise" in MODELS[name].tolerance or "one element + 0.01 RMS" in material
     assert material.issuperset(
         {"outputs of another seed", "outputs of another input", "outputs of other weights"}
     )
