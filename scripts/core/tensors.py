@@ -83,7 +83,7 @@ class Signature:
     a language model's greedy tokens (greedy_tokens.Generation). `quantization` has the error of a quantised model
     (golden.py). `resolved` has the arguments that the functions of the model file were called with, by name.
     `layers` and `vocab_size` come from the model's configuration. `work` has the FLOPs and bytes of a call
-    (torch_model/work.py); None if they were not counted.
+    (torch_model/work.py); None if they were not counted. `left_out` says of such values why (core/extra.py).
     """
 
     model: str
@@ -107,6 +107,7 @@ class Signature:
     layers: int | None = None
     vocab_size: int | None = None
     work: dict[str, Any] | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def write(self, path: str | Path) -> None:
         atomic.write_json(path, asdict(self))

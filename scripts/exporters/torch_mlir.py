@@ -17,6 +17,7 @@ from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter
 
+from scripts.core import extra
 from scripts.core.tensors import TensorType
 from scripts.lowering import capture, fx_rewrites, locations
 from scripts.lowering.capture import timed
@@ -54,12 +55,12 @@ FORKABLE = True
 DYNAMIC = True
 
 ENTRY = "forward"
-DECOMPOSED = "decompose-by-torch"
-"""The rewrite of a single operator that torch-mlir refuses, by PyTorch's own decomposition of it."""
-
 _OPERAND = "failed to legalize operation 'torch.constant."
 # What a program computes with; the rest of the dialect are constants and lists of them.
-_OPERATORS = ("torch.aten.", "torch.prims.", "torch.operator", "torch.torchvision.")
+_OPERATORS = (
+    *("torch.aten.", "torch.prims.", "torch.operator", "torch.torchvision."),
+    *("torch.quantized_decomposed.", "torch.prim.Loop", "torch.prim.If", "torch.hop_"),
+)
 
 _REWRITTEN = (
     *("index", "indices", "scatter", "nonzero", "gather"),
@@ -89,14 +90,15 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     seconds: dict[str, float] = {}
     with timed(seconds, "capture"):
         captured = capture.capture(loaded)
+    further = {} if options["rewrites"] == "none" else _quantization(captured, dialect)
     with timed(seconds, "decompose"):
-        program = capture.functional(captured, get_decomposition_table())
+        program = capture.functional(captured, get_decomposition_table() | further)
     rewrites: tuple[str, ...] = ()
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
             wanted = [name for name, dialects in REWRITES.items() if dialect in dialects]
             wanted += fx_rewrites.SPEED if options["rewrites"] == "all" else ()
-            rewrites = fx_rewrites.apply(program, wanted)
+            rewrites = (*[capture.BY_TORCH] * bool(further), *fx_rewrites.apply(program, wanted))
     text = lower(program.graph, dialect, seconds)
     arguments = list(capture.arguments(captured, program).values())
     if options["rewrites"] != "none" and dialect == "stablehlo":
@@ -104,13 +106,21 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
             changing = loaded.changing if options["rewrites"] == "all" else ()
             text, names = for_iree(text, changing_positions(arguments, changing))
         rewrites += tuple(names)
+    left_out: dict[str, str] = {}
+    origins = extra.or_left_out(
+        extra.LOCATIONS,
+        lambda: locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX),
+        left_out,
+        locations.UNKNOWN,
+    )
     lowered = Lowered(
         text=text,
         entry=ENTRY,
         arguments=arguments,
         results=capture.results(program),
         rewrites=rewrites,
-        origins=locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX),
+        origins=origins,
+        left_out=left_out,
     )
     return lowered, seconds
 
@@ -134,13 +144,30 @@ def export_graph(
     further = _further_decompositions(graph) if rewrites else {}
     if further and not _is_accepted(graph, dialect):
         graph = captured(_decompositions() | further).graph
-        names.append(DECOMPOSED)
+        names.append(capture.BY_TORCH)
     text = lower(graph, dialect, {})
     if rewrites and dialect == "stablehlo":
         text, changed = for_iree(text)
         names += changed
     arguments = [Input(kind, position) for position, kind in enumerate(types)]
     return Lowered(text, ENTRY, arguments, rewrites=tuple(names))
+
+
+def _quantization(captured: capture.Captured, dialect: str) -> dict[Any, Callable]:
+    """PyTorch's definitions of the operators of quantization that torch-mlir does not lower to a dialect.
+
+    torch-mlir 20261001 knows quantize and dequantize, except in StableHLO, and fuses them with products.
+    """
+    return {
+        op: definition
+        for op, definition in capture.quantization(captured).items()
+        if dialect == "stablehlo" or not hasattr(torch_dialect, _name_in_dialect(op))
+    }
+
+
+def _name_in_dialect(op: Any) -> str:
+    """What torch-mlir's dialect calls an operator: `quantized_decomposed_quantize_per_tensor`."""
+    return str(op).removesuffix(".default").replace(".", "_")
 
 
 def _is_accepted(graph: fx.Graph, dialect: str) -> bool:

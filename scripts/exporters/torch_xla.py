@@ -18,6 +18,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch_xla import stablehlo
 
+from scripts.core import extra
 from scripts.core.tensors import TensorType
 from scripts.lowering import capture, fx_rewrites, locations, xla_text
 from scripts.lowering.capture import timed
@@ -87,16 +88,26 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
         captured = capture.capture(loaded)
     with timed(seconds, "functionalize"):
         # Only a functional graph shows what it changes; PyTorch/XLA drops such changes silently.
-        table = {} if options["rewrites"] == "none" else DECOMPOSITIONS
-        program = capture.functional(captured, table)
+        table, quantization = {}, {}
+        if options["rewrites"] != "none":
+            # PyTorch/XLA 2.9 makes custom calls of them, which it cannot write as StableHLO.
+            table, quantization = DECOMPOSITIONS, capture.quantization(captured)
+        program = capture.functional(captured, table | quantization)
         capture.results(program)
     called = {node.target for node in captured.program.graph.nodes}
     rewrites = [LSTM] if called & table.keys() else []
+    rewrites += [capture.BY_TORCH] if quantization else []
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
             speed = fx_rewrites.SPEED if options["rewrites"] == "all" else ()
             rewrites += fx_rewrites.apply(program, (*REWRITES, *speed))
-    origins = locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX)
+    left_out: dict[str, str] = {}
+    origins = extra.or_left_out(
+        extra.LOCATIONS,
+        lambda: locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX),
+        left_out,
+        locations.UNKNOWN,
+    )
     with timed(seconds, "lower"):
         bundle = _bundle(program)
     arguments = _arguments(capture.arguments(captured, program), bundle)
@@ -106,7 +117,10 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
             changing = loaded.changing if options["rewrites"] == "all" else ()
             text, names = for_iree(text, changing_positions(arguments, changing))
         rewrites += names
-    return Lowered(text, ENTRY, arguments, rewrites=tuple(rewrites), origins=origins), seconds
+    lowered = Lowered(
+        text, ENTRY, arguments, rewrites=tuple(rewrites), origins=origins, left_out=left_out
+    )
+    return lowered, seconds
 
 
 def _bundle(program: torch.export.ExportedProgram) -> stablehlo.StableHLOModelBundle:

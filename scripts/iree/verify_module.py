@@ -78,7 +78,8 @@ def verify_module(
         exits.fail(str(error), reason="input-sizes")
     peak_mb = process.peak_rss_mb()
     observe(outputs)
-    verification = _verification(session, module, inputs, outputs, check, threads)
+    left_out: dict[str, str] = {}
+    verification = _verification(session, module, inputs, outputs, check, threads, left_out)
     print(f"first call took {first_call_s:.3f} s: {verification.code}", flush=True)
     flags = benchmark.write_inputs(files.raw_inputs, inputs, types)
     Verified(
@@ -92,6 +93,7 @@ def verify_module(
         max_rss_mb=peak_mb,
         command=shlex.join(benchmark.command_line(module, flags, threads)),
         versions={"iree": _runtime_version()},
+        left_out=left_out,
     ).write(files.out)
     if verification.code != torch_same.PASS:
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
@@ -114,9 +116,10 @@ def _verification(
     outputs: Sequence[np.ndarray],
     check: Check,
     threads: int,
+    left_out: dict[str, str],
 ) -> Verification:
     """Compare the outputs of the first call; then the greedy tokens of a language model, or the losses of further training
-    steps."""
+    steps. `left_out` gets what could not be compared."""
     signature = check.read_signature()
     names = train_results.names(signature.outputs)
     compared: Sequence[np.ndarray] = outputs
@@ -135,7 +138,7 @@ def _verification(
         pairs = zip(arrays, signature.inputs, strict=True)
         return session.call([tensors.as_native(array, kind.dtype) for array, kind in pairs])[0]
 
-    return follow_generation(verification, again, inputs, signature)
+    return follow_generation(verification, again, inputs, signature, left_out)
 
 
 def _follow_training(

@@ -124,6 +124,35 @@ def functional(captured: Captured, decompositions: Mapping[Any, Callable]) -> Ex
     return train_step.completed(program, captured.loaded.module, captured.loaded.training)
 
 
+BY_TORCH = "decompose-by-torch"
+"""The rewrite of operators that a lowering path does not know, by PyTorch's own definition of them."""
+
+
+def quantization(captured: Captured) -> dict[torch._ops.OpOverload, Callable]:
+    """PyTorch's own definitions of the operators `quantized_decomposed` that a captured program calls, as decompositions.
+
+    They are kernels in Python (torch.ao.quantization.fx._decomposed, PyTorch 2.15 and 2.9), and not in PyTorch's table of
+    decompositions.
+    """
+    key = torch._C.DispatchKey.CompositeExplicitAutograd
+    called = {
+        node.target
+        for graph in _graphs(captured.program.graph_module)
+        for node in graph.nodes
+        if getattr(node.target, "namespace", "") == "quantized_decomposed"
+    }
+    return {
+        op: functools.partial(op._op_dk, key)
+        for op in called
+        if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+    }
+
+
+def _graphs(module: torch.fx.GraphModule) -> list[torch.fx.Graph]:
+    """The graph of a module and those of its control flow."""
+    return [part.graph for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
+
+
 _NOT_QUOTED = re.compile(r'["\\\x00-\x1f\x7f]')
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import tensors
+from scripts.core import extra, tensors
 from scripts.core.tensors import PARAMETER_SCOPE, TensorType
 from scripts.lowering import locations
 from scripts.lowering.locations import Origins
@@ -72,7 +72,7 @@ class Lowered:
     `text` is a module in the torch, stablehlo or linalg dialects whose function `entry` takes
     `arguments` in order; the results at `results` (all, if None) are the user's outputs;
     `rewrites` names what was changed for a compiler's sake. `origins`: what the names in the locations of
-    `text` stand for.
+    `text` stand for. `left_out`: what could not be found out about it, and why (core/extra.py).
     """
 
     text: str
@@ -80,7 +80,8 @@ class Lowered:
     arguments: Sequence[Argument]
     results: Sequence[int] | None = None
     rewrites: tuple[str, ...] = ()
-    origins: Origins = field(default_factory=lambda: Origins({}, {}))
+    origins: Origins = locations.UNKNOWN
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 def link(
@@ -111,7 +112,12 @@ def link_located(
     with _linked(lowered, inputs, changing) as module:
         # Bytecode has locations of its own. From the text, they are its lines.
         parsed = type(module).parse(_written(module, "text"))
-        lines = locations.of_lines(module.operation, parsed.operation)
+        lines = extra.or_left_out(
+            extra.LOCATIONS,
+            lambda: locations.of_lines(module.operation, parsed.operation),
+            lowered.left_out,
+            dict[int, str](),
+        )
         return _written(parsed, ir_format), lines
 
 

@@ -38,6 +38,9 @@ class Origins:
     modules: Mapping[str, str]
 
 
+UNKNOWN = Origins({}, {})
+
+
 # A module that is called twice has a second entry `encoder.layers.0@1`.
 _CALL = re.compile(r"@\d+$")
 # A name in the text of a location: `"addmm_3"`. `"models/vit.py":12:0` is a file.

@@ -20,6 +20,7 @@ COLUMN = "speedup_vs_"
 POSITIVE = {"exclusiveMinimum": 0}
 FROM_0 = {"minimum": 0}
 FROM_1 = {"minimum": 1}
+TEXTS = {"additionalProperties": {"type": "string"}}
 CLOSED = {"additionalProperties": False}
 SECONDS = {"items": {"type": "number", "exclusiveMinimum": 0}}
 OF_BATCHES = [stage.folder for stage in stages.STAGES.values() if stage.is_batch]
@@ -65,6 +66,16 @@ def _size(record: Mapping[str, Any]) -> str | None:
 def _cold(key: str) -> Callable[[Mapping[str, Any]], Any]:
     """A value of the cold run; None if nothing was timed."""
     return lambda record: record["runs"][0].get(key) if record["runs"] else None
+
+
+def _left_out(record: Mapping[str, Any]) -> str | None:
+    """Everything that could not be computed beside the row, with the reasons."""
+    parts = [(record[section] or {}).get("left_out") or {} for section in _LEFT_OUT]
+    return "; ".join(f"{name}: {why}" for part in parts for name, why in part.items()) or None
+
+
+_LEFT_OUT = ("reference", "export", "run")
+"""The sections of a record whose stages compute more than a row needs."""
 
 
 def _compile_s(record: Mapping[str, Any]) -> float | None:
@@ -189,6 +200,7 @@ COLUMNS = (
     Field("reference.weights_bytes", INTEGER, "Size of the weights.", unit="bytes", column="weights_bytes", optional=True, checks=FROM_1),
     Field("reference.quantization.float_bytes", INTEGER, "Size of the weights of the float model that a quantized one approximates.", unit="bytes", column="float_weights_bytes", optional=True),
     Field("reference.quantization.sqnr_db", NUMBER, "Signal to quantization noise of the outputs, against that float model.", unit="dB", column="quantization_sqnr_db", nullable=True, optional=True),
+    Field("", TEXT, "What could not be computed beside the row, and why: `float64 reference: AssertionError: …`. The columns for it are null.", column="left_out", value=_left_out),
     Field("outcome.fingerprint", TEXT, "Hash of the code that ran.", column="fingerprint"),
     Field("outcome.stale", FLAG, "Whether a cell that is ok was measured and verified by other code than this checkout's; `--config retry=stale` measures it again.", column="stale", optional=True),
     Field("outcome.log", TEXT, "Log of the stage.", column="log"),
@@ -222,6 +234,7 @@ OTHERS = (
     Field("reference.work.input_bytes", INTEGER, "Bytes of inputs that are read.", unit="bytes", checks=FROM_0),
     Field("reference.work.output_bytes", INTEGER, "Bytes of outputs that are written.", unit="bytes", checks=FROM_0),
     Field("reference.work.no_formula", OBJECT, "Calls of operators without a formula for FLOPs, by operator.", checks={"additionalProperties": FROM_1}),
+    Field("reference.left_out", OBJECT, "Values that the reference (for training, the gradients stage) could not compute, and why.", optional=True, checks=TEXTS),
     Field("imported", OBJECT, "Where an imported row was measured.", optional=True, checks=CLOSED),
     Field("imported.system", TEXT, "Operating system and architecture."),
     Field("imported.cores", INTEGER, "Cores that the process may use.", unit="count", checks=FROM_1),
@@ -264,11 +277,13 @@ OTHERS = (
     Field("run.compile_s", NUMBER, "All that a baseline's runtime compiled until its calls were warm.", unit="s", nullable=True, varies=True),
     Field("run.command", TEXT, "Command of iree-benchmark-module that makes the same calls; empty for a baseline.", nullable=True),
     Field("run.profile", OBJECT, "Profiles of `measure.collect`, by kind.", nullable=True),
+    Field("run.left_out", OBJECT, "Values that the verification could not compute, and why.", nullable=True, optional=True, checks=TEXTS),
     Field("run.stage_rss_mb", NUMBER, "Peak resident memory of all processes of the stage together.", unit="MiB", nullable=True, varies=True),
     Field("run.seconds", NUMBER, "Wall time of the stage.", unit="s", nullable=True, varies=True),
     Field("export", OBJECT, "The export of an IREE cell; empty where it failed, null for a baseline. For a baseline with `rewrites`, only their names.", nullable=True),
     Field("export.steps_s", OBJECT, "Time of each step of the export, by step.", unit="s", optional=True, varies=True),
     Field("export.program_bytes", INTEGER, "Size of the program.", unit="bytes", optional=True),
+    Field("export.left_out", OBJECT, "What could not be found out about the program, and why.", optional=True, checks=TEXTS),
     Field("export.dimensions", LIST, "Open dimensions of a program for all sizes: the `axis` of the input at `position`, the `option` that sets it, and the sizes that are allowed.", optional=True, checks={"items": {"type": "object"}}),
     Field("export.frontend_version", TEXT, "Version of the frontend's package that exported it.", optional=True),
     Field("export.torch_version", TEXT, "Version of PyTorch that exported it, with its build.", optional=True),

@@ -68,6 +68,8 @@ def compare(rows: list[dict], devices: Iterable[str], root: Path) -> None:
         stage = stages.STAGES["gradients" if is_train else "reference"]
         model = record["model"]["name"]
         signature = stage_files.read_if_whole(root, stage, model, "signature.json")
+        if is_train and signature.get("left_out"):
+            record["reference"]["left_out"] = signature["left_out"]
         record["work"] = speedups.work_section(record, signature.get("work"), measured)
     speedups.add_speedups(rows)
     add_dynamic_costs(rows)

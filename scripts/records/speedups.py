@@ -161,7 +161,7 @@ _TORCH_DEVICE = {backend.device_kind: backend.torch_device for backend in BACKEN
 """PyTorch's name of a kind of device; that of a ROCm GPU is "cuda"."""
 
 
-NOT_COUNTED = "the FLOPs and bytes of a call were not counted; the log of the reference says why"
+NOT_COUNTED = "the FLOPs and bytes of a call were not counted; `left_out` says why"
 
 
 def read_limits(devices: Iterable[str], root: Path = Path()) -> list[MachineLimits]:

@@ -69,6 +69,8 @@ def main() -> None:
         "program_bytes": len(program),
         "rewrites": list(lowered.rewrites),
     }
+    if lowered.left_out:
+        report["left_out"] = lowered.left_out
     if loaded.dimensions:
         report["dimensions"] = [asdict(dimension) for dimension in loaded.dimensions]
     for called, version in plugins.installed(declared.versions).items():

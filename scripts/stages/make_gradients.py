@@ -103,6 +103,7 @@ def make_gradients(model: ModelChoice, optimizer: Optimizer, files: Options) -> 
         rmse_vs_fp64=observed.rmse_vs_fp64,
         deterministic=observed.deterministic,
         work=observed.work,
+        left_out=observed.left_out,
     ).write(files.out_signature)
 
 

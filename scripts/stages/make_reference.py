@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from scripts.core import commands, tensors
+from scripts.core import commands, extra, tensors
 from scripts.sources.load_model import load_model
 from scripts.sources.registry import source_of
 from scripts.torch_model import convert, errors, golden
@@ -49,14 +49,24 @@ def make_reference(model: ModelChoice, files: Options) -> None:
     parameters = tuple(convert.tensor_type(key, w) for key, w in weights.items())
     del weights
     inputs_from = loaded.input_description() or ""
-    greedy = greedy_tokens.generation_of(loaded.module)
-    sizes = _sizes(loaded.module)
+    left_out: dict[str, str] = {}
+    greedy = extra.or_left_out(
+        extra.GREEDY, lambda: greedy_tokens.generation_of(loaded.module), left_out, None
+    )
+    sizes = extra.or_left_out(
+        extra.SIZES, lambda: _sizes(loaded.module), left_out, dict.fromkeys(_SIZES)
+    )
     # The last use of the model, which may stay in float64 afterwards.
     observed = golden.observe(loaded, EvalStep, model.model_file, model.dtype)
     tensors.save_npz(files.out_golden, observed.arrays())
     golden_from = loaded.golden_from
     loaded.module = torch.nn.Identity()  # a float model is as large again
-    distance = golden.quantization_report(loaded, observed.eager)
+    distance = extra.or_left_out(
+        extra.QUANTIZATION,
+        lambda: golden.quantization_report(loaded, observed.eager),
+        left_out,
+        None,
+    )
     tensors.Signature(
         model=model.name,
         dtype=model.dtype,
@@ -82,11 +92,15 @@ def make_reference(model: ModelChoice, files: Options) -> None:
         generation=asdict(greedy) if greedy else None,
         quantization=distance,
         work=observed.work,
+        left_out=left_out | observed.left_out,
     ).write(files.out_signature)
 
 
+_SIZES = ("num_hidden_layers", "vocab_size")
+
+
 def _sizes(module: torch.nn.Module) -> dict[str, int | None]:
-    """`num_hidden_layers` and `vocab_size` of a language model; each is None if no configuration has it.
+    """_SIZES of a language model; each is None if no configuration has it.
 
     Models of transformers have a `config`. A module may contain such a model, and the parts of a
     model may have their own; the outermost one is used.
@@ -95,7 +109,7 @@ def _sizes(module: torch.nn.Module) -> dict[str, int | None]:
         config for part in module.modules() if (config := getattr(part, "config", None)) is not None
     ]
     sizes = {}
-    for name in ("num_hidden_layers", "vocab_size"):
+    for name in _SIZES:
         values = (getattr(config, name, None) for config in configs)
         sizes[name] = next((v for v in values if type(v) is int and v > 0), None)
     return sizes

@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import psutil
 import torch
 from torch import nn
 
-from scripts.core import tensors
+from scripts.core import extra, tensors
 from scripts.torch_model import convert, errors, footprint, work
 from scripts.torch_model.errors import changes_buffer
 from scripts.torch_model.loading import LoadedModel, named_weights
@@ -32,14 +32,15 @@ OriginalWeights = list[tuple[dict, str, torch.Tensor]]
 
 @dataclass(frozen=True)
 class Golden:
-    """Results of a step in eager mode, in order. `fp64` is None if torch cannot compute them in float64, and `work`
-    (work.totals) if it could not be counted."""
+    """Results of a step in eager mode, in order. `fp64` is None if they could not be computed in float64, and `work`
+    (work.totals) if it could not be counted; `left_out` says why (core/extra.py)."""
 
     types: tuple[tensors.TensorType, ...]
     eager: list[np.ndarray]
     fp64: list[np.ndarray] | None
     deterministic: bool
     work: dict[str, Any] | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def rmse_vs_fp64(self) -> float | None:
@@ -80,14 +81,17 @@ def observe(
         raise errors.ModelError(f"{file}: {changes_buffer(changed[0]) if changed else random}")
     if loaded.opaque:
         return twice
-    counted = None
-    try:
-        counted = work.count(step, loaded).totals()
-    except Exception as error:
-        print(f"note: its work could not be counted: {type(error).__name__}: {error}", flush=True)
+    left_out = dict(twice.left_out)
+    counted = extra.or_left_out(extra.WORK, partial(_work, step, loaded), left_out, None)
     del step
-    names = [kind.name for kind in twice.types]
-    return dataclasses.replace(twice, fp64=_in_float64(loaded, make_step, names), work=counted)
+    wide = extra.or_left_out(
+        extra.FLOAT64, lambda: _in_float64(loaded, make_step, twice), left_out, None
+    )
+    return dataclasses.replace(twice, fp64=wide, work=counted, left_out=left_out)
+
+
+def _work(step: Step, loaded: LoadedModel) -> dict[str, Any]:
+    return work.count(step, loaded).totals()
 
 
 @contextlib.contextmanager
@@ -167,27 +171,29 @@ def check(file: Path, golden: list[np.ndarray]) -> None:
         raise errors.ModelError(f"{file}: every output is zero: any program would pass for it")
 
 
+class _NoFloat64(Exception):
+    """Why there are no results in float64 to compare with."""
+
+
 def _in_float64(
-    loaded: LoadedModel, make_step: Callable[[LoadedModel], Step], names: Sequence[str]
-) -> list[np.ndarray] | None:
-    """Results computed in float64 from the same (rounded) weights; None if torch cannot compute them, or if they
-    have other names than those of the eager step (a buffer that changes in one precision alone)."""
+    loaded: LoadedModel, make_step: Callable[[LoadedModel], Step], golden: Golden
+) -> list[np.ndarray]:
+    """Results computed in float64 from the same (rounded) weights.
+
+    Raises _NoFloat64 if they are not those of the eager step (a buffer that changes in one precision alone, a size that depends on
+    values), and whatever the model raises: its operators may take another dtype alone.
+    """
     args, kwargs = convert.cast_floats((loaded.args, loaded.kwargs), torch.float64)
     wide = dataclasses.replace(loaded, args=args, kwargs=kwargs)
-    try:
-        with in_float64(loaded.module):
-            step = make_step(wide)
-            if isinstance(step, TrainStep) and not is_in_float64(loaded.module):
-                print("note: no float64 reference: gradients need all weights in float64 at once")
-                return None
-            results = step.results(step())
-            if [name for name, _ in results] != list(names):
-                print("note: no float64 reference: it has other results", flush=True)
-                return None
-            return [convert.to_numpy(tensor) for _, tensor in results]
-    except RuntimeError as error:
-        print(f"note: no float64 reference: {error}", flush=True)
-        return None
+    with in_float64(loaded.module):
+        step = make_step(wide)
+        if isinstance(step, TrainStep) and not is_in_float64(loaded.module):
+            raise _NoFloat64("gradients need all weights in float64 at once")
+        results = step.results(step())
+        expected = [(kind.name, kind.shape) for kind in golden.types]
+        if [(name, tuple(tensor.shape)) for name, tensor in results] != expected:
+            raise _NoFloat64("in float64 the model has other results")
+        return [convert.to_numpy(tensor) for _, tensor in results]
 
 
 def fits_in_float64(module: nn.Module, limit: float) -> bool:

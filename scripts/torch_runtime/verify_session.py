@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import commands, exits, process, tensors
+from scripts.core import commands, exits, extra, process, tensors
 from scripts.matrix import plugins
 from scripts.timing import calls, worker
 from scripts.timing.calls import Run
@@ -52,7 +52,8 @@ def verify_baseline(work: Work, collect: Collection[str], out: Path) -> None:
     first_call_s = cold.first_s + time.perf_counter() - begin
     cold = dataclasses.replace(cold, first=None)  # releases the results on the device
     peak_mb = process.peak_rss_mb()  # golden results are no part of what the runtime needs
-    verification = _verification(session, work, outputs, expected)
+    left_out: dict[str, str] = {}
+    verification = _verification(session, work, outputs, expected, left_out)
     del expected, outputs
     warm: Run | None = None
     if verification.code == torch_same.PASS:
@@ -61,6 +62,10 @@ def verify_baseline(work: Work, collect: Collection[str], out: Path) -> None:
         peak_mb = max(peak_mb, process.peak_rss_mb())
         session.check()
     compiled_s = compile_seconds(runtime, device)
+    memory_mb = extra.or_left_out(extra.DEVICE_MEMORY, device.peak_memory_mb, left_out, None)
+    profile = None
+    if collect and warm:
+        profile = extra.or_left_out(extra.PROFILE, lambda: session.profile(collect), left_out, None)
     Verified(
         device=device.kind,
         device_name=device.name,
@@ -71,10 +76,11 @@ def verify_baseline(work: Work, collect: Collection[str], out: Path) -> None:
         compile_s=None if compiled_s is None else compiled_s - compiled_before,
         runs=(cold.run, warm) if warm else (cold.run,),
         max_rss_mb=round(peak_mb, 1),
-        device_memory_mb=device.peak_memory_mb(),
-        profile=session.profile(collect) if collect and warm else None,
+        device_memory_mb=memory_mb,
+        profile=profile,
         versions=plugins.installed(declared.versions),
         rewrites=getattr(session, "rewrites", ()),
+        left_out=left_out,
     ).write(out)
     if warm is None:
         exits.fail(f"{verification.code}: {verification.detail}", exits.WRONG_RESULT)
@@ -111,9 +117,14 @@ def _warm_run(session: Session, device: Any, runtime: Any, lazy: bool, watch: bo
 
 
 def _verification(
-    session: Session, work: Work, outputs: Mapping[str, np.ndarray], expected: Expected | None
+    session: Session,
+    work: Work,
+    outputs: Mapping[str, np.ndarray],
+    expected: Expected | None,
+    left_out: dict[str, str],
 ) -> Verification:
-    """Compare the first call's results with golden, or with `expected`, and the greedy tokens of a language model."""
+    """Compare the first call's results with golden, or with `expected`, and the greedy tokens of a language model. `left_out` gets
+    what could not be compared."""
     names = list(outputs) if work.test == "train" else None
     check = work.check
     # A baseline changes its weights in place: it returns the loss and the gradients.
@@ -122,4 +133,5 @@ def _verification(
     if work.test != "eval":
         return verification
     start_from = list(tensors.load_npz(work.inputs).values())
-    return follow_generation(verification, session.call_with, start_from, check.read_signature())
+    signature = check.read_signature()
+    return follow_generation(verification, session.call_with, start_from, signature, left_out)

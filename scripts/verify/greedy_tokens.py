@@ -21,6 +21,10 @@ TIE = 6.0
 """Under noise, the difference of two logits in units of the allowed RMS of one: four standard
 deviations of a difference of two independent errors."""
 
+class NotFollowed(Exception):
+    """The inputs of a step cannot be made of the results of the one before; says why."""
+
+
 Call = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 
 
@@ -63,26 +67,50 @@ def follow(
     Another token than the expected one is not a mismatch if it is a tie, in the program and in
     transformers: both logits are equal within `tol` (relative and absolute, as outputs are compared) or
     within the noise of correct programs (noise.py).
+
+    Raises NotFollowed if the program has no such inputs and outputs, and whatever `call` raises.
     """
     names = [_name(kind.name.partition("]")[2]) for kind in inputs]
     output_names = [_name(kind.name) for kind in outputs]
-    wanted = np.asarray(expected.tokens)
     current, matched, problem = list(start), 0, ""
     for step in range(expected.steps):
-        by_name = dict(zip(output_names, call(current), strict=True))
-        logits = by_name["logits"] if "logits" in by_name else next(iter(by_name.values()))
-        logits = np.asarray(logits).astype(np.float32)
-        logits = logits if logits.ndim == 2 else logits[:, -1]  # [batch_size, vocabulary]
-        ties = [_tie(row, tol, noise) for row in logits]
-        differs = _difference(logits, wanted[:, step], [m[step] for m in expected.margins], ties)
+        results = call(current)
+        try:
+            by_name = dict(zip(output_names, results, strict=True))
+            differs = _mismatch(by_name, step, expected, tol, noise)
+            by_name["input_ids"] = np.asarray(expected.tokens)[:, step : step + 1]
+            current = [
+                old + 1 if name == "position" else np.asarray(by_name.get(name, old))
+                for name, old in zip(names, current, strict=True)
+            ]
+        except (LookupError, StopIteration, TypeError, ValueError) as error:
+            what = f"after step {step + 1} of {expected.steps}: {type(error).__name__}: {error}"
+            raise NotFollowed(what) from error
+        for kind, array in zip(inputs, current, strict=True):
+            if array.shape != kind.shape:
+                raise NotFollowed(
+                    f"after step {step + 1} of {expected.steps}: {kind.name} would have the shape {list(array.shape)}, "
+                    f"expected {list(kind.shape)}"
+                )
         matched += not differs
         problem = problem or (differs and f"greedy token {step + 1} of {expected.steps}: {differs}")
-        by_name["input_ids"] = wanted[:, step : step + 1]
-        current = [
-            old + 1 if name == "position" else np.asarray(by_name.get(name, old))
-            for name, old in zip(names, current, strict=True)
-        ]
     return matched, problem
+
+
+def _mismatch(
+    results: Mapping[str, np.ndarray],
+    step: int,
+    expected: Generation,
+    tol: float,
+    noise: float | None,
+) -> str:
+    """What is wrong with the tokens of a step; nothing if they are the expected ones."""
+    logits = results["logits"] if "logits" in results else next(iter(results.values()))
+    logits = np.asarray(logits).astype(np.float32)
+    logits = logits if logits.ndim == 2 else logits[:, -1]  # [batch_size, vocabulary]
+    ties = [_tie(row, tol, noise) for row in logits]
+    wanted = np.asarray(expected.tokens)[:, step]
+    return _difference(logits, wanted, [m[step] for m in expected.margins], ties)
 
 
 def _tie(logits: np.ndarray, tol: float, noise: float | None) -> float:

@@ -64,7 +64,8 @@ class Verified:
     call. `max_rss_mb`: peak memory of the process, as counted by the kernel, without the verification where the runtime
     allows it. `device_memory_mb`: peak memory of tensors on a device with its own memory. `profile`: the profiles of
     `measure.collect`. `command`: of iree-benchmark-module, which times the same calls. `python`: the interpreter.
-    `rewrites`: names of the rewrites that have changed the graph, of a baseline with `rewrites`.
+    `rewrites`: names of the rewrites that have changed the graph, of a baseline with `rewrites`. `left_out`: values that could not
+    be computed, and why (core/extra.py).
     """
 
     device: str
@@ -82,6 +83,7 @@ class Verified:
     python: str = field(default_factory=lambda: sys.executable)
     versions: dict[str, str] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def write(self, path: str | Path) -> None:
         versions = {"python": platform.python_version(), **self.versions}

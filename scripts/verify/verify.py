@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import tensors
+from scripts.core import extra, tensors
 from scripts.core.commands import option
 from scripts.verify import greedy_tokens, local_errors, scaling, torch_same, verification
 from scripts.verify.verification import Verification
@@ -113,17 +113,23 @@ def follow_generation(
     call: greedy_tokens.Call,
     inputs: Sequence[np.ndarray],
     signature: tensors.Signature,
+    left_out: dict[str, str],
 ) -> Verification:
     """A passed verification, after comparing the greedy tokens of a language model as well.
 
-    `call` computes the program's outputs for other inputs than `inputs`, those of the reference.
+    `call` computes the program's outputs for other inputs than `inputs`, those of the reference. If there is no way to make further
+    inputs of the outputs, nothing is compared, and `left_out` says why (core/extra.py). A call that fails is an error of the program.
     """
     if not signature.generation or passed.code != verification.PASS:
         return passed
     expected = greedy_tokens.Generation(**signature.generation)
-    matched, problem = greedy_tokens.follow(
-        call, inputs, signature.inputs, signature.outputs, expected, passed.tol, passed.noise
-    )
+    try:
+        matched, problem = greedy_tokens.follow(
+            call, inputs, signature.inputs, signature.outputs, expected, passed.tol, passed.noise
+        )
+    except greedy_tokens.NotFollowed as error:
+        extra.leave_out(extra.GREEDY, str(error), left_out)
+        return passed
     return dataclasses.replace(
         passed,
         code=verification.FAIL if problem else verification.PASS,

@@ -29,7 +29,7 @@ def problem(op: str, args: str) -> dict:
         call = Call(Problem(op, args))
         made = call_inputs.make(call, seed=0)
         before = [tensor.clone() for tensor in made]
-        observed = reference.observe(call, made)
+        observed = reference.observe(call, made, {})
     except NotCallable as error:
         return {"refused": str(error)}
     weak, weak_by_backend_bench = reference.weak_answers(call, made, observed)
@@ -91,7 +91,7 @@ def programs(asked: list, exporters: list, folder: Path) -> list:
     for number, (op, args) in enumerate(asked):
         call = Call(Problem(op, args))
         made = call_inputs.make(call, seed=0)
-        observed = reference.observe(call, made)
+        observed = reference.observe(call, made, {})
         stored = {str(i): convert.to_numpy(tensor) for i, tensor in enumerate(made)}
         tensors.save_npz(folder / f"{number}.inputs.npz", stored)
         tensors.save_npz(folder / f"{number}.golden.npz", reference.arrays(observed))

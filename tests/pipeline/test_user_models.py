@@ -52,6 +52,24 @@ class M(nn.Module):
 def get_model(): return M()
 """
 
+INT8 = r"""
+import torch.ao.quantization.fx._decomposed  # registers the operators
+Q = torch.ops.quantized_decomposed
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        w = torch.randn(24, 32)
+        s = w.abs().amax(1) / 127
+        self.register_buffer('w', (w / s[:, None]).round().to(torch.int8))
+        self.register_buffer('s', s)
+        self.register_buffer('z', torch.zeros(24, dtype=torch.int64))
+    def forward(self, x):
+        x = Q.quantize_per_tensor(x, 0.03, 3, -128, 127, torch.int8)
+        x = Q.dequantize_per_tensor(x, 0.03, 3, -128, 127, torch.int8)
+        return nn.functional.linear(x, Q.dequantize_per_channel(self.w, self.s, self.z, 0, -127, 127, torch.int8))
+def get_model(): return M()
+"""
+
 # name: (file's text, inputs, outputs)
 GOOD = {
     "a_tensor": (ODD_OPTIONS + X, 1, 1),
@@ -82,6 +100,10 @@ GOOD = {
     "views_in": (model("x, y", "return self.lin(x) + y") + inputs("(torch.randn(4, 2).t(), torch.randn(1, 4).expand(2, 4))"), 2, 1),
     "gradient_wanted": (LINEAR + inputs("torch.randn(2, 4, requires_grad=True)"), 1, 1),
     "float16_of_its_own": ("def get_model(): return nn.Linear(4, 3).half()\n" + inputs("torch.randn(2, 4).half()"), 1, 1),
+    "float32_alone": (model("x", "assert x.dtype is torch.float32, x.dtype; return self.lin(x)") + X, 1, 1),
+    "not_countable": (
+        model("x", "assert torch.compiler.is_compiling() or not torch._C._len_torch_dispatch_stack(), 'a mode'; return self.lin(x)") + X, 1, 1),
+    "int8_by_pt2e": (INT8 + inputs("torch.randn(4, 32)"), 1, 1),
     "names_with_quotes": (QUOTING + X, 1, 1),
     "any_options": ("def get_model(**options): return nn.Linear(options.get('width', 4), 3)\n" + X, 1, 1),
     "the_model_in_inputs": (LINEAR + "def get_dummy_input(model): return torch.randn(2, model.in_features)\n", 1, 1),
@@ -184,6 +206,13 @@ def test_what_a_user_writes_is_right_by_every_lowering_path(good, name):
     verdicts = {path: ended.get("verdict", ended) for path, ended in found["paths"].items()}
     assert len(verdicts) == 2
     assert {path: v for path, v in verdicts.items() if not str(v).startswith("PASS")} == {}
+
+
+def test_what_only_we_compute_costs_no_row_and_says_why_it_is_not_there(good):
+    assert good["float32_alone"]["left_out"] == {"float64 reference": "AssertionError: torch.float64"}
+    assert good["not_countable"]["left_out"] == {"FLOPs and bytes": "AssertionError: a mode"}
+    assert list(good["int8_by_pt2e"]["left_out"]) == ["float64 reference"]
+    assert good["a_tensor"]["left_out"] == {}
 
 
 def test_what_the_functions_were_called_with_is_known_by_name_whatever_it_is(good):

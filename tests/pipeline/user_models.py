@@ -63,7 +63,7 @@ def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
     return {
         "inputs": [kind.iree for kind, _ in inputs],
         "outputs": [f"{kind.name} {kind.iree}" for kind in found.types],
-        "fp64": found.fp64 is not None,
+        "left_out": found.left_out,
         "paths": paths,
         "resolved": loaded.file.resolved_options() if loaded.file else {},
     }

@@ -99,6 +99,24 @@ def test_another_token_is_none_only_where_both_sides_have_a_tie(short, margin, p
     assert (not follow(nearly, expected(3, margin))[1]) is passes
 
 
+@pytest.mark.parametrize("kept", [np.zeros((2, 3), np.float32), np.zeros(2, np.float32)])
+def test_results_that_are_no_inputs_of_a_next_step_are_an_error_of_neither_program_nor_model(kept):
+    with pytest.raises(greedy_tokens.NotFollowed, match=r"after step 1 of 3: .*expected \[2, 1\]"):
+        follow(lambda arrays: [program(arrays)[0], kept], expected(3))
+    with pytest.raises(greedy_tokens.NotFollowed, match="after step 1 of 3: IndexError: "):
+        follow(lambda arrays: [np.zeros(3, np.float32), arrays[2]], expected(3))
+
+
+def test_a_program_that_fails_in_a_later_step_fails():
+    def failing(arrays):
+        if arrays[1][0] > 7:
+            raise RuntimeError("INVALID_ARGUMENT")
+        return program(arrays)
+
+    with pytest.raises(RuntimeError, match="INVALID_ARGUMENT"):
+        follow(failing, expected(3))
+
+
 def test_only_a_module_that_gives_a_generation_has_one():
     class Module:
         generation = "deprecated"

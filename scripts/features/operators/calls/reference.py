@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from scripts.core import tensors
+from scripts.core import extra, tensors
 from scripts.features.operators.calls import call_inputs as make_inputs
 from scripts.features.operators.calls.calling import Call, NotCallable
 from scripts.features.operators.problems import scores
@@ -43,7 +43,8 @@ def make(call: Call, seed: int, folder: Path) -> dict[str, Any]:
     stored = {str(i): convert.to_numpy(tensor) for i, tensor in enumerate(inputs)}
     folder.mkdir(parents=True, exist_ok=True)
     tensors.save_npz(folder / INPUTS, stored)
-    eager = observe(call, inputs)
+    left_out: dict[str, str] = {}
+    eager = observe(call, inputs, left_out)
     tensors.save_npz(folder / GOLDEN, arrays(eager))
     tensors.Signature(
         model=call.problem.name,
@@ -58,6 +59,7 @@ def make(call: Call, seed: int, folder: Path) -> dict[str, Any]:
         has_fp64=eager.fp64 is not None,
         rmse_vs_fp64=None if eager.fp64 is None else torch_same.rmse(eager.golden, eager.fp64),
         deterministic=eager.deterministic,
+        left_out=left_out,
     ).write(folder / SIGNATURE)
     weak, weak_backendbench = weak_answers(call, inputs, eager)
     return {
@@ -74,8 +76,8 @@ def make(call: Call, seed: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def observe(call: Call, inputs: Sequence[torch.Tensor]) -> Expected:
-    """Run a problem in eager mode twice, and once in float64 if torch can.
+def observe(call: Call, inputs: Sequence[torch.Tensor], left_out: dict[str, str]) -> Expected:
+    """Run a problem in eager mode twice, and once in float64 if torch can; otherwise `left_out` says why not.
 
     The dtype of the result, which sets the tolerance, is the narrowest type in the computation. Raises NotCallable if
     this version of torch cannot run it or its results cannot be compared. Other exceptions of the call are passed on.
@@ -98,7 +100,7 @@ def observe(call: Call, inputs: Sequence[torch.Tensor]) -> Expected:
     return Expected(
         types=types,
         golden=eager,
-        fp64=_in_float64(call, inputs),
+        fp64=extra.or_left_out(extra.FLOAT64, lambda: _in_float64(call, inputs), left_out, None),
         deterministic=same.code == verification.PASS,
         dtype=next((short for name, short in _TYPES_OF_TOLERANCE.items() if name in used), "f32"),
     )
@@ -119,13 +121,10 @@ def _types(outputs: Sequence[torch.Tensor]) -> tuple[tensors.TensorType, ...]:
     return tuple(convert.tensor_type(f"output {i}", t) for i, t in enumerate(outputs))
 
 
-def _in_float64(call: Call, inputs: Sequence[torch.Tensor]) -> list[np.ndarray] | None:
+def _in_float64(call: Call, inputs: Sequence[torch.Tensor]) -> list[np.ndarray]:
     wide = [t.double() if t.is_floating_point() else t for t in inputs]
-    try:
-        with torch.no_grad():
-            outputs = Call(call.problem.with_float_dtype("f64"))(*wide)
-    except (NotCallable, RuntimeError, TypeError, ValueError):
-        return None
+    with torch.no_grad():
+        outputs = Call(call.problem.with_float_dtype("f64"))(*wide)
     return [convert.to_numpy(tensor) for tensor in outputs]
 
 
