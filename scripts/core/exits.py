@@ -7,6 +7,7 @@ with one of these codes. Any other non-zero code is a plain `error`. The line ma
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -39,6 +40,18 @@ CAUSE = "cause: "
 
 LIMIT_VARIABLE = "VMFBENCH_MEMORY_MB"
 """Environment variable of a stage, set by the supervisor: the MiB that its process tree may use."""
+
+
+_OBJECT = re.compile(r"( object)? at 0x[0-9a-fA-F]+")
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{9,12}\b")
+_ID = re.compile(
+    r"(?<![\w.-])(?:9[34]\d{12}|1(?:39|40)\d{12})(?![\w.])"
+)  # 0x55… and 0x7f…, as id() gives them
+
+
+def without_addresses(text: str) -> str:
+    """A message without addresses of memory, which differ from run to run: `KeyError: <id>`, `<Mode object>`."""
+    return _ID.sub("<id>", _ADDRESS.sub("<id>", _OBJECT.sub(r"\1", text)))
 
 
 def code_of(run: Callable[[], object]) -> int:

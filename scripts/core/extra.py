@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from scripts.core import exits
+
 Value = TypeVar("Value")
 
 FLOAT64, WORK, PROFILE = "float64 reference", "FLOPs and bytes", "profile"
@@ -36,6 +38,6 @@ def or_left_out(
 
 def leave_out(name: str, why: str, left_out: dict[str, str]) -> None:
     """Note that a value could not be computed, in the log of the stage and in `left_out`."""
-    why = " ".join(why.split())
+    why = exits.without_addresses(" ".join(why.split()))
     left_out[name] = why if len(why) <= MOST_CHARS else why[: MOST_CHARS - 1] + "…"
     print(f"note: no {name}: {left_out[name]}", flush=True)

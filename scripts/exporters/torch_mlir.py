@@ -15,7 +15,7 @@ from torch._decomp import decomposition_table
 from torch_mlir import compiler_utils, ir
 from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
-from torch_mlir.extras.fx_importer import ContextCache, FxImporter
+from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImporter
 
 from scripts.core import extra
 from scripts.core.tensors import TensorType
@@ -47,6 +47,8 @@ REWRITES = {
     "grouped-convolution-gradients-by-offsets": ("torch", "stablehlo", "linalg-on-tensors"),
     "slice-scatter-as-concatenation": ("stablehlo",),
     "empty-as-zeros": ("torch", "stablehlo", "linalg-on-tensors"),
+    "loops-with-open-condition": ("torch", "stablehlo", "linalg-on-tensors"),
+    "loops-carry-all": ("torch", "stablehlo", "linalg-on-tensors"),
 }
 TESTS = ("eval", "train")
 VERSIONS = {"torch-mlir": "frontend", "torch": "torch"}
@@ -55,12 +57,17 @@ FORKABLE = True
 DYNAMIC = True
 
 ENTRY = "forward"
-_OPERAND = "failed to legalize operation 'torch.constant."
+_REFUSED = "failed to legalize operation '"
 # What a program computes with; the rest of the dialect are constants and lists of them.
 _OPERATORS = (
     *("torch.aten.", "torch.prims.", "torch.operator", "torch.torchvision."),
     *("torch.quantized_decomposed.", "torch.prim.Loop", "torch.prim.If", "torch.hop_"),
 )
+_CONTROL_FLOW = {
+    "torch.prim.Loop": "torch.ops.higher_order.while_loop",
+    "torch.prim.If": "torch.ops.higher_order.cond",
+}
+"""Operations of torch-mlir that are operators of control flow."""
 
 _REWRITTEN = (
     *("index", "indices", "scatter", "nonzero", "gather"),
@@ -211,8 +218,11 @@ def lower(graph: fx.Graph, dialect: str, seconds: dict[str, float]) -> str:
     with timed(seconds, "import"):
         context = ir.Context()
         torch_dialect.register_dialect(context)
-        importer = FxImporter(context=context)
+        importer = FxImporter(context=context, graph_node_importer_cls=_NodeImporter)
         importer._cc = _NamedLocations(context, py_attr_tracker=importer._py_attr_tracker)
+        # The functions of control flow, as import_frozen_program imports them.
+        if graph.owning_module is not None:
+            importer._import_all_child_modules(graph.owning_module, ENTRY)
         importer.import_stateless_graph(graph, func_name=ENTRY)
         module = importer.module
     with timed(seconds, "lower"):
@@ -229,7 +239,9 @@ def lower(graph: fx.Graph, dialect: str, seconds: dict[str, float]) -> str:
         try:
             compiler_utils.lower_mlir_module(False, compiler_utils.OutputType.get(dialect), module)
         except compiler_utils.TorchMlirCompilerError as error:
-            if said and _OPERAND in said[0] and (left := _not_lowered(module)):
+            refused = said[0].partition(_REFUSED)[2] if said else ""
+            is_named = refused.startswith(_OPERATORS) and not refused.startswith((*_CONTROL_FLOW,))
+            if refused and not is_named and (left := _not_lowered(module)):
                 raise capture.UnsupportedProgram(left) from error
             raise
         finally:
@@ -240,7 +252,7 @@ def lower(graph: fx.Graph, dialect: str, seconds: dict[str, float]) -> str:
 def _not_lowered(module: ir.Module) -> str:
     """What a lowering that failed has left of the torch dialect: the first operator, and the others; "" if
     there is none. torch-mlir's own message names the first operation that is left. That is often only
-    the constant that the operator takes ('torch.constant.int')."""
+    the constant that the operator takes ('torch.constant.int', 'torch.vtensor.literal')."""
     left: dict[str, str] = {}
 
     def note(operation: ir.OpView | ir.Operation) -> ir.WalkResult:
@@ -252,9 +264,51 @@ def _not_lowered(module: ir.Module) -> str:
     module.operation.walk(note)
     if not left:
         return ""
+    for name, operator in _CONTROL_FLOW.items():
+        if name in left:
+            return f"failed to legalize operation '{name}', which is {operator}"
     (name, shown), *others = left.items()
     more = f" (and {', '.join(repr(other) for other, _ in others)})" if others else ""
     return f"failed to legalize operation '{name}'{more}: {shown}"
+
+
+class _NodeImporter(GraphNodeImporter):
+    """Imports torch.cond too, and names an operator with functions that it does not import. In torch-mlir 20261001 there are
+    while_loop and flex_attention."""
+
+    def _import_hop(self, loc: ir.Location, node: fx.Node, hop: Any) -> None:
+        if not hasattr(self, f"_import_hop_{hop.name()}"):
+            raise capture.UnsupportedProgram(
+                f"unsupported operator torch.ops.higher_order.{hop.name()}: torch-mlir does not import it"
+            )
+        super()._import_hop(loc, node, hop)
+
+    def _import_hop_cond(self, loc: ir.Location, node: fx.Node, hop: Any) -> None:
+        """Make `torch.prim.If` of torch.cond; its functions have been imported."""
+        predicate, *branches, operands = node.args
+        with loc:
+            types = [self._cc.value_info_to_type(result) for result in node.meta["val"]]
+            chosen = self._import_argument(loc, predicate)
+            if chosen.type != self._cc.torch_bool_type:
+                chosen = ir.Operation.create(
+                    "torch.aten.Bool.Tensor", [self._cc.torch_bool_type], [chosen]
+                ).result
+            values = [self._import_argument(loc, operand) for operand in operands]
+            choice = ir.Operation.create("torch.prim.If", types, [chosen], regions=2)
+            for region, branch in zip(choice.regions, branches, strict=True):
+                function = node.graph.owning_module.get_submodule(branch.target)
+                name = self.fx_importer._graph_module_to_func_name[id(function)]
+                with ir.InsertionPoint(region.blocks.append()):
+                    called = ir.Operation.create(
+                        "func.call",
+                        types,
+                        values,
+                        attributes={"callee": ir.FlatSymbolRefAttr.get(name)},
+                    )
+                    ir.Operation.create("torch.prim.If.yield", operands=list(called.results))
+        self._multi_result_nodes.add(node)
+        for number, result in enumerate(choice.results):
+            self.bind_node_value(node, result, number)
 
 
 class _NamedLocations(ContextCache):

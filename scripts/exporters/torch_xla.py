@@ -24,7 +24,7 @@ from scripts.lowering import capture, fx_rewrites, locations, xla_text
 from scripts.lowering.capture import timed
 from scripts.lowering.link import Argument, Constant, Input, Lowered
 from scripts.lowering.stablehlo import changing_positions, for_iree
-from scripts.torch_model import loading
+from scripts.torch_model import errors, loading
 
 OPTIONS = {"rewrites": ("all", "needed", "none")}
 REWRITES = {
@@ -48,6 +48,9 @@ VERSIONS = {"torch_xla": "frontend", "torch": "torch"}
 MEMORY_FACTOR = 2.4
 FORKABLE = True
 DYNAMIC = True
+
+# torch_xla replaces it by a class that torch.export does not capture ("Unable to cast NotImplemented to Tensor", PyTorch/XLA 2.9).
+torch.nn.GRU = getattr(torch.nn.GRU, "_orig", torch.nn.GRU)
 
 ENTRY = "main"
 LSTM = "lstm-states-in-shape"
@@ -135,12 +138,15 @@ def _bundle(program: torch.export.ExportedProgram) -> stablehlo.StableHLOModelBu
     try:
         return stablehlo.exported_program_to_stablehlo(program, wanted)._bundle
     except RuntimeError as error:
+        # There are kernels of while_loop (torch_xla.experimental.fori_loop), whose results are wrong where a carried value is
+        # constant at first.
+        if operators := capture.control_flow(program):
+            named = f"unsupported operator {', '.join(operators)}: {errors.first_line(error)}"
+            raise capture.UnsupportedProgram(named) from error
         if not str(error).startswith(_NOT_CAPTURABLE):
             raise
-        operators = ", ".join(str(error).removeprefix(_NOT_CAPTURABLE).split())
-        raise capture.UnsupportedProgram(
-            f"ops not capturable by PyTorch/XLA: {operators}"
-        ) from error
+        refused = ", ".join(str(error).removeprefix(_NOT_CAPTURABLE).split())
+        raise capture.UnsupportedProgram(f"ops not capturable by PyTorch/XLA: {refused}") from error
     finally:
         # If the export raised, it left this at 1, with which the inputs of another program cannot be lowered.
         os.environ["XLA_HLO_DEBUG"] = "0"

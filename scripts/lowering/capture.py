@@ -153,6 +153,13 @@ def _graphs(module: torch.fx.GraphModule) -> list[torch.fx.Graph]:
     return [part.graph for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
 
 
+def control_flow(program: ExportedProgram) -> list[str]:
+    """The operators with functions (`torch.ops.higher_order.cond`) that a program calls, in order."""
+    called = (node.target for graph in _graphs(program.graph_module) for node in graph.nodes)
+    operators = (op for op in called if isinstance(op, torch._ops.HigherOrderOperator))
+    return list(dict.fromkeys(f"torch.ops.{op.namespace}.{op.name()}" for op in operators))
+
+
 _NOT_QUOTED = re.compile(r'["\\\x00-\x1f\x7f]')
 
 

@@ -82,6 +82,7 @@ _EXCEPTION_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception)\b")
 _PYTHON_ERROR = re.compile(
     r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Unsupported|SymNode))(?:: (?P<message>.*))?$"
 )
+_ONLY_AN_ID = re.compile(r"^[\w.]+: <id>$")
 _CAUSE = re.compile(r"^\s+(?:cause|Caused by): (?P<cause>.+)$")
 _FATAL = re.compile(r"^(?:.*?)(?P<message>(?:LLVM ERROR:|Fatal Python error:|terminate called).*)$")
 _ASSERTION = re.compile(r"Assertion [`'].*?' failed")
@@ -108,6 +109,8 @@ def diagnose(returncode: int, log: str, model_file: str = "") -> Diagnosis:
     if "(check above" in quoted and (passing := _passing_above(lines)):
         return passing
     users = "" if source else _users_line(lines, model_file)
+    if not users and _ONLY_AN_ID.match(exits.without_addresses(quoted)):
+        users = _line_of_traceback(lines)
     if cause := _cause(lines):
         users = f" {_clip(f'({cause})', DETAIL_CHARS // 2)}"
     if returncode in exits.STATUS_OF:
@@ -216,9 +219,14 @@ def _users_line(lines: list[str], model_file: str) -> str:
     if not model_file:
         return ""
     folder = os.path.dirname(os.path.realpath(os.path.expanduser(model_file)))
+    return _line_of_traceback(lines, folder)
+
+
+def _line_of_traceback(lines: list[str], folder: str = "") -> str:
+    """The innermost line of a traceback that is of a file in a folder, or of any file."""
     for number in range(len(lines) - 2, -1, -1):
         frame = _FRAME.match(lines[number])
-        if frame and os.path.dirname(os.path.realpath(frame["file"])) == folder:
+        if frame and (not folder or os.path.dirname(os.path.realpath(frame["file"])) == folder):
             where = f"{os.path.basename(frame['file'])}:{frame['line']}"
             return f" {_clip(f'({where}: {lines[number + 1].strip()})', DETAIL_CHARS // 2)}"
     return ""
@@ -283,7 +291,7 @@ def _crash_place(lines: list[str]) -> str:
 
 
 def _clip(text: str, chars: int = DETAIL_CHARS) -> str:
-    text = " ".join(text.split())
+    text = exits.without_addresses(" ".join(text.split()))
     return text if len(text) <= chars else text[: chars - 1] + "…"
 
 

@@ -14,7 +14,6 @@ import importlib.util
 import inspect
 import math
 import random
-import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -229,7 +228,7 @@ def _plain(value: Any) -> Any:
     is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     if value is None or isinstance(value, str) or is_number:
         return value
-    return getattr(value, "__qualname__", None) or re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    return getattr(value, "__qualname__", None) or exits.without_addresses(repr(value))
 
 
 def _is_compiled(module: torch.nn.Module) -> bool:

@@ -103,6 +103,7 @@ GOOD = {
     "float32_alone": (model("x", "assert x.dtype is torch.float32, x.dtype; return self.lin(x)") + X, 1, 1),
     "not_countable": (
         model("x", "assert torch.compiler.is_compiling() or not torch._C._len_torch_dispatch_stack(), 'a mode'; return self.lin(x)") + X, 1, 1),
+    "gru": (model("x", "return self.gru(x)", extra="self.gru = nn.GRU(4, 3, batch_first=True)") + inputs("torch.randn(2, 5, 4)"), 1, 2),
     "int8_by_pt2e": (INT8 + inputs("torch.randn(4, 32)"), 1, 1),
     "names_with_quotes": (QUOTING + X, 1, 1),
     "any_options": ("def get_model(**options): return nn.Linear(options.get('width', 4), 3)\n" + X, 1, 1),
@@ -164,6 +165,36 @@ TORCH = ["torch_mlir", {"dialect": "torch", "rewrites": "all"}]
 XLA = ["torch_xla", {"rewrites": "all"}]
 
 
+LINALG = ["torch_mlir", {"dialect": "linalg-on-tensors", "rewrites": "all"}]
+STABLEHLO = ["torch_mlir", {"dialect": "stablehlo", "rewrites": "all"}]
+LOOP = "from torch._higher_order_ops.while_loop import while_loop\n"
+ZERO = "torch.zeros((), dtype=torch.int64)"
+# name: (file's text, what the path to StableHLO says)
+CONTROL_FLOW = {
+    "loop_that_carries_all": (
+        model("i, x", "return while_loop(lambda i, y, x: i < 6, lambda i, y, x: (i + 1, 0.5 * (y + x / y), x + 0.0), (i, torch.ones_like(x), x))[1]", LOOP)
+        + inputs(f"({ZERO}, torch.rand(2, 4) + 0.5)"), "while_loop"),
+    "loop_from_constants": (  # its first condition is constant
+        model("x", f"return while_loop(lambda i, y: i < 6, lambda i, y: (i + 1, 0.5 * (y + x / y)), ({ZERO}, torch.ones_like(x)))[1]", LOOP)
+        + inputs("torch.rand(2, 4) + 0.5"), "while_loop"),
+    "loop_of_weights": (
+        model("x", f"return while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, torch.tanh(self.lin(y))), ({ZERO}, x))[1]", LOOP) + X, "while_loop"),
+    "loop_of_no_turn": (
+        model("x, n", "return while_loop(lambda i, y: i < 0, lambda i, y: (i + 1, y * 2), (n, x))[1] + 1", LOOP) + inputs("(torch.randn(2, 4), torch.tensor(3))"), "while_loop"),
+    "cond_with_weights": (
+        model("x", "return torch.cond(x.mean() > 0, lambda t: self.lin(t), lambda t: self.lin(t) * 2, (x,))") + X, "cond"),
+    "cond_of_two_results": (
+        model("x, n", "a, b = torch.cond(n > 1, lambda a: (a + 1, a.sum()), lambda a: (a * 2, a.mean()), (x,)); return self.lin(a), b")
+        + inputs("(torch.randn(2, 4), torch.tensor(3))"), "cond"),
+    "cond_that_does_not_hold": (
+        model("x, n", "return torch.cond(n > 5, lambda a: self.lin(a) + 1, lambda a: self.lin(a * 2), (x,))") + inputs("(torch.randn(2, 4), torch.tensor(3))"), "cond"),
+}  # fmt: skip
+NOT_IMPORTED = {
+    "scan": model("x", "from torch._higher_order_ops.scan import scan; return scan(lambda c, a: (c + a, c * a), x[0], x)[1]") + X,
+    "map_impl": model("x", "from torch._higher_order_ops.map import map; return map(lambda a, b: self.lin(a) + b, x, torch.ones(4))") + X,
+}  # fmt: skip
+
+
 def run(python: Path, work: Path, files: dict[str, Path], paths: list, execute: bool) -> dict:
     """What became of each model file, by its name."""
     cases = [
@@ -209,7 +240,9 @@ def test_what_a_user_writes_is_right_by_every_lowering_path(good, name):
 
 
 def test_what_only_we_compute_costs_no_row_and_says_why_it_is_not_there(good):
-    assert good["float32_alone"]["left_out"] == {"float64 reference": "AssertionError: torch.float64"}
+    assert good["float32_alone"]["left_out"] == {
+        "float64 reference": "AssertionError: torch.float64"
+    }
     assert good["not_countable"]["left_out"] == {"FLOPs and bytes": "AssertionError: a mode"}
     assert list(good["int8_by_pt2e"]["left_out"]) == ["float64 reference"]
     assert good["a_tensor"]["left_out"] == {}
@@ -225,6 +258,28 @@ def test_what_the_functions_were_called_with_is_known_by_name_whatever_it_is(goo
         "dtype": "f32",
         "seed": 0,
     }
+
+
+@pytest.fixture(scope="module")
+def control_flow(environments, tmp_path_factory) -> dict:
+    work = tmp_path_factory.mktemp("control_flow")
+    files = written(work, {name: case[0] for name, case in CONTROL_FLOW.items()} | NOT_IMPORTED)
+    paths = [TORCH, LINALG, STABLEHLO]
+    return run(environments / "torch-mlir/bin/python", work, files, paths, True)
+
+
+@pytest.mark.parametrize("name", CONTROL_FLOW)
+def test_control_flow_is_right_where_torch_mlir_takes_it_and_is_named_where_not(control_flow, name):
+    torch, linalg, stablehlo = control_flow[name]["paths"].values()
+    assert (torch.get("verdict", torch), linalg.get("verdict", linalg)) == ("PASS", "PASS")
+    assert f"which is torch.ops.higher_order.{CONTROL_FLOW[name][1]}" in stablehlo["unsupported"]
+
+
+@pytest.mark.parametrize("name", NOT_IMPORTED)
+def test_an_operator_with_functions_that_is_not_imported_is_named(control_flow, name):
+    said = f"unsupported operator torch.ops.higher_order.{name}: torch-mlir does not import it"
+    ended = control_flow[name]["paths"].values()
+    assert [path["unsupported"] for path in ended] == [said] * 3
 
 
 @pytest.mark.parametrize("name", BAD)

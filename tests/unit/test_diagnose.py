@@ -339,3 +339,21 @@ def test_a_crash_of_llvm_quotes_the_operation_on_its_second_line():
         "killed by SIGABRT; LLVM ERROR: Failed to infer result type(s): "
         '"stablehlo.shift_right_arithmetic"(...)'
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("KeyError: 140178394432080", 'KeyError: <id> (fx_importer.py:1781: name = self.names[id(function)])'),
+        ("RuntimeError: <Mode object at 0x7f4476d72110> is no mode", "RuntimeError: <Mode object> is no mode"),
+        ("RuntimeError: <function f at 0x1c3a5d0>: 0x55d0f2c1a2b0", "RuntimeError: <function f>: <id>"),
+        ("RuntimeError: 140178394432080 and 94100000000000 differ", "RuntimeError: <id> and <id> differ"),
+        ("RuntimeError: 9223372036854775807, 140178394432.5 and 0x7FC00000", "RuntimeError: 9223372036854775807, 140178394432.5 and 0x7FC00000"),
+    ],
+)  # fmt: skip
+def test_no_detail_has_an_address_of_memory(said, expected):
+    frame = '  File "/e/fx_importer.py", line 1781, in f\n    name = self.names[id(function)]\n'
+    assert diagnose(1, f"Traceback (most recent call last):\n{frame}{said}\n").detail == expected
+    assert diagnose(exits.UNSUPPORTED, f"error: {said}\n").detail.startswith(
+        expected.split(" (")[0]
+    )

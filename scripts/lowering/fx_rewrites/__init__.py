@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 from torch.export import ExportedProgram
 
 from scripts.lowering.fx_rewrites import (
+    control_flow,
     convolutions,
     edit,
     masks,
@@ -49,6 +50,8 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "empty-as-zeros": operators.empty_as_zeros,
     "batch-norm-by-deviations": operators.batch_norm_by_deviations,
     "unpack-without-interleaving": products.unpack_without_interleaving,
+    "loops-with-open-condition": control_flow.open_first_condition,
+    "loops-carry-all": control_flow.carry_all_of_loops,
     "patches-as-product": convolutions.patches_as_product,
 }
 """All rewrites by name, in the order of application; each may rely on the ones before it. A rewrite
