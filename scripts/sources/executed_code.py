@@ -5,9 +5,12 @@
 - A size is an expression that sympy evaluates as Python.
 - Names of values, arguments and weights become Python code (torch.fx).
 - The description of a structure of inputs (a tree spec) names modules to import.
+- Texts become code that a compiler generates. inductor writes the message of an assertion into C++ as it is, and a text that
+  is an argument of an operator, or stands where a number is expected, into any language. Comments have stack traces and names.
 
-Everything here is allowed by what it is, and refused otherwise. Read from PyTorch 2.15 and 2.9:
-torch/_export/serde/serialize.py, torch/fx/graph.py, torch/utils/_pytree.py.
+Everything here is allowed by what it is, and refused otherwise. What only informs (messages, stack traces) is not refused, but
+changed by `plain`. Read from PyTorch 2.15 and 2.9: torch/_export/serde/serialize.py, torch/fx/graph.py, torch/utils/_pytree.py,
+torch/_inductor (ir.py, codegen/cpp.py, codegen/triton.py, codegen/wrapper.py).
 """
 
 from __future__ import annotations
@@ -30,8 +33,10 @@ _OPERATOR = re.compile(
     re.ASCII,
 )
 
-# sympy.srepr, as in Add(Symbol('s7', integer=True, positive=True), Integer(-1)).
-_EXPRESSION = re.compile(r"(?:\w++|'[\w.+-]*+'|[\s(),=.+-])*+", re.ASCII)
+# sympy.srepr, as in Add(Symbol('s7', integer=True, positive=True), Integer(-1)). In quotes: a symbol, or the digits of a number.
+_EXPRESSION = re.compile(
+    r"(?:\w++|'(?:[A-Za-z]{1,3}\d++|[+-]?[\d.]++(?:e[+-]?\d++)?)'|[\s(),=.+-])*+", re.ASCII
+)
 _WORDS = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SYMBOL = re.compile(r"[A-Za-z]{1,3}\d+", re.ASCII)
 _EXPRESSION_WORDS = frozenset(
@@ -112,15 +117,79 @@ _EXPRESSION_WORDS = frozenset(
     ]
 )
 
-# Keys of the format, by what their texts may be. Texts of other keys, and all keys, are names without quotes.
-_IDENTIFIERS = frozenset(("as_name", "forward_arg_names", "name", "user_input_name"))
+# Keys of the format, by what their texts may be. A text of any other key stands where a number is expected.
+_IDENTIFIERS = frozenset(
+    ("as_name", "as_string_to_argument", "forward_arg_names", "name", "user_input_name")
+)
 _OPERATORS = frozenset(("as_operator", "target"))
 _TREES = frozenset(("in_spec", "out_spec"))
-_ANY_LINE = frozenset(("custom", "from_node", "nn_module_stack", "source_fn_stack", "torch_fn"))
-# Strings are arguments by their repr(). Guards are code, which is never run: see load_exported_program.py.
-_ANY_TEXT = frozenset(("as_string", "as_strings", "guards_code", "stack_trace", "torch_version"))
-_QUOTED = re.compile(r"""[^"'\\\x00-\x1f]*""")
-_LINE = re.compile(r"[^\x00-\x1f]*")
+_FLOATS = frozenset(("as_float", "as_float_lists", "as_floats", "imag", "real"))
+_ARGUMENTS = frozenset(("as_string", "as_strings"))
+_NAMES = frozenset(
+    [
+        "",  # the keys themselves, such as names of weights
+        "buffer_name",
+        "class_fqn",
+        "custom_obj_name",
+        "field_names",
+        "fqn",
+        "parameter_name",
+        "path_name",
+        "tensor_constant_name",
+        "type",
+        "verifiers",
+    ]
+)
+_UNUSED = frozenset(("torch_version",))
+"""Only a message has it."""
+
+# Of modes ('tanh', 'amax', 'fro'), equations ('bij,...jk->b...ik') and devices. They end no string and no comment, and call
+# nothing, in Python, C++ and Triton.
+_NOT_IN_ARGUMENTS = re.compile(r"[^A-Za-z0-9_.,<=> -]")
+_QUOTED = re.compile(r"""[^"'\\]*""")
+_NOT_FINITE = ("Infinity", "-Infinity", "NaN")
+
+_ASSERTIONS = re.compile(
+    r"torch\.ops\.aten\._(?:functional_)?assert_(?:async\.msg|scalar\.default)"
+)
+_STACK = "nn_module_stack"
+_NOT_IN_STACKS = re.compile(r"[^A-Za-z0-9_.,;@()\[\]-]")
+
+
+def plain(graph: Mapping[str, Any]) -> dict[str, Any]:
+    """The graph with texts that only inform as no generated code can mistake them.
+
+    In messages of assertions and in stacks of modules, each character that could be more than text is a `_`. Of the other
+    metadata (stack traces, source functions, annotations) and of the guards nothing is left: no stage reads these.
+    """
+    program = {**_plain(graph), "guards_code": []}
+    if isinstance(module := program.get("graph_module"), dict):
+        module["metadata"] = {}
+    return program
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _plain(item) for key, item in value.items()}
+    target = value.get("target")
+    if not isinstance(target, str):
+        return inner
+    if isinstance(metadata := value.get("metadata"), dict):
+        stack = metadata.get(_STACK)
+        inner["metadata"] = {_STACK: _NOT_IN_STACKS.sub("_", stack)} if isinstance(stack, str) else {}  # fmt: skip
+    if _ASSERTIONS.fullmatch(target) and isinstance(inner.get("inputs"), list):
+        inner["inputs"] = [_plain_message(argument) for argument in inner["inputs"]]
+    return inner
+
+
+def _plain_message(argument: Any) -> Any:
+    match argument:
+        case {"name": "assert_msg", "arg": {"as_string": str(text)}}:
+            return argument | {"arg": {"as_string": _NOT_IN_ARGUMENTS.sub("_", text)}}
+    return argument
 
 
 def executed(
@@ -129,7 +198,8 @@ def executed(
     constants: Mapping[str, Mapping[str, Any]],
     entries: Mapping[str, int],
 ) -> str:
-    """What would be executed, with the part of the file; "" if nothing would be. `entries`: names in the archive."""
+    """What would be executed, with the part of the file; "" if nothing would be. `graph`: what `plain` returns. `entries`: names
+    in the archive."""
     for name in entries:
         if name.startswith("data/aotinductor/"):
             return f"{name} is compiled code of AOTInductor"
@@ -137,7 +207,7 @@ def executed(
         for name, entry in payloads.items():
             if entry["use_pickle"] or (kind == "constant" and not str(entry["path_name"]).startswith("tensor_")):  # fmt: skip
                 return f"{kind} {_short(name)} is a pickle, and loading it may execute code"
-    for key, text in _texts([graph, dict(weights), dict(constants)], ""):
+    for key, text in _texts([dict(graph), dict(weights), dict(constants)], ""):
         if problem := _problem(key, text):
             return problem
     return ""
@@ -152,10 +222,16 @@ def _problem(key: str, text: str) -> str:
         return _tree_problem(text, key)
     if key in _IDENTIFIERS:
         return "" if not text or text.isidentifier() else f"a value has the name {_short(text)}, which would be Python code"  # fmt: skip
-    if key in _ANY_TEXT:
+    if key in _UNUSED or (key in _FLOATS and text in _NOT_FINITE):
         return ""
-    allowed = _LINE if key in _ANY_LINE else _QUOTED
-    return "" if allowed.fullmatch(text) else f"{key or 'a name'} is {_short(text)}, which would be Python code"  # fmt: skip
+    if key in _ARGUMENTS:
+        return f"an argument is {_short(text)}, which could become code; expected the name of a mode or an equation" if _NOT_IN_ARGUMENTS.search(text) else ""  # fmt: skip
+    if key == _STACK and not _NOT_IN_STACKS.search(text):
+        return ""
+    if key not in _NAMES:
+        return f"{key} is the text {_short(text)}, which could become code; expected a number"
+    plain_name = _QUOTED.fullmatch(text) and text.isprintable()
+    return "" if plain_name else f"{key or 'a name'} is {_short(text)}, which would be Python code"
 
 
 def _short(text: str) -> str:
@@ -163,7 +239,8 @@ def _short(text: str) -> str:
 
 
 def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, text) of all texts inside; a text in a list has the key of the list, a key itself has ""."""
+    """Yield (key, text) of all texts inside. A text in a list has the key of the list; a key itself has "", and one of named
+    arguments has the key of these."""
     todo = [(key, value)]
     while todo:
         key, value = todo.pop()
@@ -172,7 +249,8 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
         elif isinstance(value, list):
             todo += [(key, item) for item in value]
         elif isinstance(value, dict):
-            todo += [("", name) for name in value]
+            named = key if key == "as_string_to_argument" else ""
+            todo += [(named, name) for name in value]
             todo += value.items()
 
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core.dimensions import Sizes
-from scripts.sources.executed_code import executed
+from scripts.sources.executed_code import executed, plain
 from scripts.sources.source import (
+    TRUST,
     Facts,
     Options,
     Source,
@@ -34,9 +35,8 @@ from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 OPTIONS = ("batch_size", "dims", "inputs", "seed", "trust")
 """Options of an entry. `dims`: sizes of open dimensions, by their symbols. `inputs`: an .npz file with the inputs in place of the
 example inputs."""
-TRUST = "set `trust: true` in the model's entry if you trust the file"
 SAMPLES = "data/sample_inputs/model.pt"
-_MODEL = "models/model.json"
+MODEL = "models/model.json"
 _LARGEST_TEXT = 500_000_000
 """Bytes of JSON that are read; the graph of a language model has some millions."""
 _CONFIGS = {kind: f"data/{kind}/model_{kind}_config.json" for kind in ("weights", "constants")}
@@ -126,7 +126,7 @@ def _archive(path: Path, file: zipfile.ZipFile) -> Archive:
     root = file.namelist()[0].partition("/")[0] if file.namelist() else ""
     sizes = {e.filename.removeprefix(f"{root}/"): e.file_size for e in file.infolist()}
     models = [name for name in sizes if name.lower().startswith("models/")]
-    if models != [_MODEL]:
+    if models != [MODEL]:
         raise BrokenModelFile(f"{path}: {_other(sizes, models)}; expected the file of torch.export.save, with one program")  # fmt: skip
     _check_layout(path, file, root)
     for kind, config in _CONFIGS.items():
@@ -135,11 +135,11 @@ def _archive(path: Path, file: zipfile.ZipFile) -> Archive:
         for name in (config, SAMPLES):
             if name not in sizes:
                 raise BrokenModelFile(f"{path}: it has no {name}; it is cut, or of another version of torch.export.save")  # fmt: skip
-    for name in (_MODEL, *_CONFIGS.values()):
+    for name in (MODEL, *_CONFIGS.values()):
         if sizes[name] > _LARGEST_TEXT:
             raise BrokenModelFile(f"{path}: {name} has {sizes[name]} bytes; at most {_LARGEST_TEXT} are read")  # fmt: skip
-    texts = {name: file.read(f"{root}/{name}") for name in (_MODEL, *_CONFIGS.values())}
-    graph = _json(path, _MODEL, texts[_MODEL])
+    texts = {name: file.read(f"{root}/{name}") for name in (MODEL, *_CONFIGS.values())}
+    graph = _json(path, MODEL, texts[MODEL])
     payloads = []
     for kind, config in _CONFIGS.items():
         entries = _json(path, config, texts[config]).get("config")
@@ -221,10 +221,16 @@ def _check_payload(path: Path, sizes: Mapping[str, int], kind: str, name: str, e
         )
 
 
-def refuse_code(path: Path, archive: Archive) -> None:
-    """Raise BrokenModelFile if loading or running a file would execute more than operators."""
-    if problem := executed(archive.graph, archive.weights, archive.constants, archive.sizes):
+def refuse_code(path: Path, archive: Archive) -> dict[str, Any]:
+    """The graph as it may be loaded. Raises BrokenModelFile if loading or running a file would execute more than operators."""
+    try:
+        graph = plain(archive.graph)
+        problem = executed(graph, archive.weights, archive.constants, archive.sizes)
+    except RecursionError as error:
+        raise BrokenModelFile(f"{path}: {MODEL} is nested too deeply") from error
+    if problem:
         raise BrokenModelFile(f"{path}: {problem}; {TRUST}")
+    return graph
 
 
 def require_whole(path: Path) -> None:
@@ -254,7 +260,7 @@ def _facts(path: Path, options: Options) -> Facts:
             dtype,
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise BrokenModelFile(f"{path}: {_MODEL}: its inputs cannot be read ({type(error).__name__}: {error})") from error  # fmt: skip
+        raise BrokenModelFile(f"{path}: {MODEL}: its inputs cannot be read ({type(error).__name__}: {error})") from error  # fmt: skip
 
 
 _SYMBOL = re.compile(r"Symbol\('([A-Za-z]+\d+)'")
@@ -279,7 +285,7 @@ def _open_dims(path: Path, archive: Archive) -> dict[str, Sizes]:
                 least = max(1, known.get("min_val") or 1)
                 declared[symbol] = Sizes((), least, known.get("max_val"))
     except (AttributeError, KeyError, TypeError) as error:
-        raise BrokenModelFile(f"{path}: {_MODEL}: its inputs cannot be read ({type(error).__name__}: {error})") from error  # fmt: skip
+        raise BrokenModelFile(f"{path}: {MODEL}: its inputs cannot be read ({type(error).__name__}: {error})") from error  # fmt: skip
     return declared
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch.utils import _pytree as pytree
 from scripts.core import tensors
 from scripts.sources import exported_program
 from scripts.sources.exported_program import Archive
+from scripts.sources.source import TRUST
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import BrokenModelFile, Fault, ModelError, cause, with_reason
@@ -30,11 +32,12 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     path = choice.model_file.expanduser()
     archive = exported_program.read(path)
     exported_program.require_whole(path)
+    graph = None
     if not choice.options.get("trust"):
-        exported_program.refuse_code(path, archive)
+        graph = exported_program.refuse_code(path, archive)
         _require_plain(path, archive)
     footprint.require(_weights(archive), stage, memory_factor)
-    program = _program(path, archive)
+    program = _program(path, archive, graph)
     # Guards are Python code of the file.
     module = program.module(check_guards=False)
     # The module refuses these two, which set a flag that its graph does not read.
@@ -93,19 +96,27 @@ def _require_plain(path: Path, archive: Archive) -> None:
     except Exception as error:
         raise ModelError(
             f"{path}: its example inputs are more than tensors and plain values, and loading them may execute code "
-            f"({cause(error)}); {exported_program.TRUST}",
+            f"({cause(error)}); {TRUST}",
             Fault.INPUTS,
         ) from error
 
 
-def _program(path: Path, archive: Archive) -> torch.export.ExportedProgram:
-    """What torch.export.load returns. That logs the cause of a failure, raises another error, and tries to read the file in
-    an older format, which is a pickle; so the function inside is called."""
-    from torch.export.pt2_archive._package import load_pt2
+def _program(path: Path, archive: Archive, graph: dict[str, Any] | None) -> torch.export.ExportedProgram:  # fmt: skip
+    """What torch.export.load returns, with `graph` in the place of the file's unless it is None. torch.export.load logs the
+    cause of a failure, raises another error, and tries to read the file in an older format, which is a pickle; so functions
+    inside it are called."""
+    from torch.export.pt2_archive import _package
+
+    class Reader(_package.PT2ArchiveReader):
+        def read_bytes(self, name: str) -> bytes:
+            changed = name == exported_program.MODEL and graph is not None
+            return json.dumps(graph).encode() if changed else super().read_bytes(name)
 
     for last in (False, True):
         try:
-            return load_pt2(str(path)).exported_programs["model"]
+            with Reader(str(path)) as reader:
+                names = reader.get_file_names()
+                return _package._load_exported_programs(reader, names, None)["model"]
         except Exception as error:
             if not last and "is not registered" in str(error):
                 # The classes of results of transformers are known to torch once that is imported.

@@ -20,6 +20,9 @@ MODEL_KINDS = get_args(ModelKind)
 DIMS = "dims"
 """The option that sets open dimensions that a file declares."""
 
+TRUST = "set `trust: true` in the model's entry if you trust the file"
+"""What to do about a file that is refused because it would run code."""
+
 Options = Mapping[str, Any]
 """The options of a model's entry."""
 
@@ -108,6 +111,8 @@ def require(path: Path, options: Options, known: Sequence[str], what: str, note:
             near = difflib.get_close_matches(option, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ModelFileError(f"{path}: takes no option {option!r} (it takes {', '.join(known)}){hint}{note}")  # fmt: skip
+    if not isinstance(trust := options.get("trust", False), bool):
+        raise ModelFileError(f"{path}: trust: found {trust!r}, expected true or false")
     if not path.is_file():
         raise ModelFileError(f"{path}: no such file; expected {what} there")
 

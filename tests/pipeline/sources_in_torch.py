@@ -1,5 +1,5 @@
 """Makes exported programs and folders of Hugging Face, and loads files as stages do. Reads {"make": folder} or
-{"load": [[file, options], …]} as JSON, "inputs" for their inputs, or {"modules": file, "profile": …} for the modules of a file of Tied and those of
+{"load": [[file, options], …]} as JSON, "compile" to compile them by inductor too, "inputs" for their inputs, or {"modules": file, "profile": …} for the modules of a file of Tied and those of
 Tied itself, and prints a line of JSON.
 
 Run with the Python of an environment that has torch and transformers; used by test_sources.py.
@@ -38,6 +38,14 @@ class Tied(nn.Module):
         return {"out": self.second(hidden), "hidden": hidden}
 
 
+class Asserting(nn.Module):
+    """An assertion whose message has a quotation mark, and an operator with a mode."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async(x.sum() > -100, "isn't > -100")
+        return torch.nn.functional.gelu(x, approximate="tanh")
+
+
 def main() -> None:
     case = json.load(sys.stdin)
     if "make" in case:
@@ -47,7 +55,7 @@ def main() -> None:
         model = LoadedModel("m", Tied().eval(), loaded.args, loaded.kwargs, None)
         answer = [_modules(one, case["profile"]) for one in (loaded, model)]
     else:
-        answer = _load(case["load"]) if "load" in case else _inputs(case["inputs"])
+        answer = _inputs(case["inputs"]) if "inputs" in case else _load(case["load"], case.get("compile", False))  # fmt: skip
     print(json.dumps(answer))
 
 
@@ -58,6 +66,8 @@ def _make(folder: Path) -> None:
         args, kwargs = torch.utils._pytree.tree_map(lambda t, to=dtype: t.to(to), inputs)
         model = Tied().eval().to(dtype)
         torch.export.save(torch.export.export(model, args, kwargs), folder / f"{name}.pt2")
+    program = torch.export.export(Asserting(), (torch.randn(3, 4),))
+    torch.export.save(program, folder / "asserting.pt2")
     sizes = {"x": {0: torch.export.Dim("batch", min=2, max=64)}, "scale": None}
     program = torch.export.export(Tied().eval(), *inputs, dynamic_shapes=sizes)
     torch.export.save(program, folder / "dynamic.pt2")
@@ -124,13 +134,15 @@ def _modules(loaded: LoadedModel, profiled: bool) -> dict[str, Any]:
     return answer
 
 
-def _load(files: list[tuple[str, dict[str, Any]]]) -> list[str]:
-    """What loading and calling each file raised; "" if nothing."""
+def _load(files: list[tuple[str, dict[str, Any]]], compiled: bool) -> list[str]:
+    """What loading and calling each file raised; "" if nothing. `compiled`: by inductor."""
     said = []
     for file, options in files:
         try:
             loaded = load_model(ModelChoice("m", Path(file), options))
-            loaded.module(*loaded.args, **loaded.kwargs)
+            with torch.no_grad():
+                module = torch.compile(loaded.module) if compiled else loaded.module
+                module(*loaded.args, **loaded.kwargs)
             said.append("")
         except Exception as error:
             said.append(f"{type(error).__name__}: {error}")

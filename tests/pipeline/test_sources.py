@@ -48,15 +48,15 @@ def test_a_program_and_a_folder_are_right_by_every_lowering_path(environments, m
             assert len(verdicts) == len(paths)
 
 
-def load(environments: Path, files: list[tuple[Path, dict[str, Any]]], env: str = "torch-mlir") -> list[str]:  # fmt: skip
-    case = {"load": [(str(file), options) for file, options in files]}
+def load(environments: Path, files: list[tuple[Path, dict[str, Any]]], env: str = "torch-mlir", **more: Any) -> list[str]:  # fmt: skip
+    case = {"load": [(str(file), options) for file, options in files], **more}
     return in_environment(environments / f"{env}/bin/python", "sources_in_torch", case=case)
 
 
 def test_programs_of_other_dtypes_and_of_dynamic_sizes_load_with_both_versions_of_torch(environments, made):  # fmt: skip
-    files = [(made / name, {}) for name in ("half.pt2", "dynamic.pt2")]
+    files = [(made / name, {}) for name in ("half.pt2", "dynamic.pt2", "asserting.pt2")]
     for env in ("torch-mlir", "torch-xla"):
-        assert load(environments, files, env) == ["", ""]
+        assert load(environments, files, env) == ["", "", ""]
 
 
 def test_the_modules_of_a_program_are_those_of_the_model(environments, made):
@@ -135,6 +135,12 @@ def hostile(source: Path, path: Path, marker: Path, kind: str) -> None:
             old = graph["nodes"][0]["outputs"][0]["as_tensor"]["name"]
             text = json.dumps(program).replace(json.dumps(old), json.dumps(f"{old} = {run}; {old}"))
             program = json.loads(text)
+        case "message":  # inductor writes it into C++
+            text = f'x"), 0)); (void)!system("touch {marker}"); (true ? 0 : (throw std::runtime_error("y'
+            (node,) = [
+                n for n in graph["nodes"] if n["target"] == "torch.ops.aten._assert_async.msg"
+            ]
+            node["inputs"][1]["arg"]["as_string"] = text
         case "guard":
             program["guards_code"] = [run]
         case "older":  # what torch.export.load turns to if the newer format cannot be read
@@ -158,7 +164,7 @@ KINDS = {
     "weight": "weight 'first.weight' is a pickle, and loading it may execute code",
     "object": "constant 'evil' is a pickle",
     "size": "a size is .*, which is no expression of sizes",
-    "operator": "it calls 'torch.os.system', which is no operator of PyTorch",
+    "operator": "(it calls 'torch.os.system', which is no operator of PyTorch|an argument is 'touch .*', which could become code)",
     "argument": "a value has the name .*, which would be Python code",
     "value": "a name is .*, which would be Python code",
 }
@@ -180,6 +186,71 @@ def test_nothing_of_a_hostile_file_is_executed(environments, made, tmp_path):
     load(environments, [(file, {"trust": True}) for file in files])
     executed = {kind for kind in kinds if (tmp_path / kind).exists()}
     assert {"inputs", "weight", "object", "size"} <= executed
+
+
+def test_a_message_of_a_hostile_file_is_not_compiled(environments, made, tmp_path):
+    evil, marker = tmp_path / "evil.pt2", tmp_path / "marker"
+    hostile(made / "asserting.pt2", evil, marker, "message")
+    assert load(environments, [(evil, {})], compile=True) == [""]
+    assert not marker.exists()
+    assert load(environments, [(evil, {"trust": True})], compile=True) == [""]
+    assert marker.exists()
+
+
+GENERIC = """
+    %e = tensor.empty() : tensor<4xf32>
+    %0 = linalg.generic {{{notes}indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}}
+        ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {{
+    ^bb0(%in: f32, %out: f32):
+      {body}
+      linalg.yield %f : f32
+    }} -> tensor<4xf32>"""
+PROGRAM = """
+module {notes} {{
+  {before}
+  func.func @main(%x: tensor<4xf32> {argument}) -> tensor<4xf32> {{
+    {body}
+    return %0 : tensor<4xf32>
+  }}
+}}
+"""
+ASM = """%c = arith.constant 39 : i64
+      %p = llvm.inline_asm has_side_effects "syscall", "={ax},0,~{rcx},~{r11}" %c : (i64) -> i64
+      %f = arith.sitofp %p : i64 to f32"""
+SINE = "%f = math.sin %in : f32"
+CUSTOM = "%0 = stablehlo.custom_call @{}(%x) : (tensor<4xf32>) -> tensor<4xf32>"
+ADD = "%0 = stablehlo.add %x, %x : tensor<4xf32>"
+SYSTEM = "func.func private @system(tensor<4xf32>) -> tensor<4xf32>"
+DEVICE = '{hal.device.targets = [#hal.device.target<"local", [#hal.executable.target<"llvm-cpu", "system-elf-x86_64">]>]}'
+REFUSED = {
+    "asm": ({"body": GENERIC.format(notes="", body=ASM)}, r"llvm\.inline_asm is none of the operations that a program may have \(@main, line \d+\)"),
+    "library": ({"body": GENERIC.format(notes='library_call = "system", ', body=SINE)}, "linalg.generic has the attribute library_call"),
+    "declared": ({"before": SYSTEM, "body": "%0 = func.call @system(%x) : (tensor<4xf32>) -> tensor<4xf32>"}, "@system is a function without a body"),
+    "custom": ({"body": CUSTOM.format("xla_python_cpu_callback")}, "stablehlo.custom_call to 'xla_python_cpu_callback', which is none of the functions"),
+    "kernel": ({"body": '%0 = iree_codegen.ukernel.generic "system" ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>) strided_dims([[],[]]) -> tensor<4xf32>'}, "iree_codegen.ukernel.generic is none"),
+    "buffer": ({"body": f"{ADD} %m = bufferization.to_buffer %0 : tensor<4xf32> to memref<4xf32>"}, "bufferization.to_buffer is none"),
+    "device": ({"notes": f"attributes {DEVICE}", "body": ADD}, "builtin.module has the attribute hal.device.targets"),
+    "argument": ({"argument": "{hal.x = 1 : i32}", "body": ADD}, "func.func has the attribute hal.x"),
+    "value": ({"body": ADD, "before": "util.global private @w = #util.byte_pattern<1> : tensor<4xf32>"}, "util.global has the attribute initial_value of the dialect util"),
+}  # fmt: skip
+ALLOWED = {
+    "generic": {"body": GENERIC.format(notes="", body=SINE)},
+    "erf": {"body": CUSTOM.format("mhlo.erf").replace(") :", ") {mhlo.attributes = {}, mhlo.version = 1 : i64} :", 1)},
+    "jax": {"notes": "attributes {mhlo.num_partitions = 1 : i32}", "argument": '{jax.result_info = "x", mhlo.sharding = "{replicated}"}', "body": ADD},
+}  # fmt: skip
+
+
+def test_programs_of_mlir_run_no_code_of_the_file(environments, tmp_path):
+    files = []
+    programs = {name: parts for name, (parts, _) in REFUSED.items()} | ALLOWED
+    for name, parts in (programs | {"trusted": programs["asm"]}).items():
+        text = PROGRAM.format(**({"notes": "", "before": "", "argument": ""} | parts))
+        (tmp_path / f"{name}.mlir").write_text(text)
+        files.append((tmp_path / f"{name}.mlir", {"trust": True} if name == "trusted" else {}))
+    said = {file.stem: line for (file, _), line in zip(files, load(environments, files), strict=True)}  # fmt: skip
+    for name, (_, message) in REFUSED.items():
+        assert re.search(rf"/{name}\.mlir: {message}.*; set `trust: true`", said[name]), said[name]
+    assert {name: said[name] for name in (*ALLOWED, "trusted")} == dict.fromkeys((*ALLOWED, "trusted"), "")  # fmt: skip
 
 
 def test_an_archive_that_torch_reads_in_another_way_is_refused(environments, made, tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scripts.core.dimensions import Sizes
 from scripts.sources import exported_program
-from scripts.sources.exported_program import SOURCE, check, read, require_whole
+from scripts.sources.exported_program import SOURCE, check, read, refuse_code, require_whole
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 from tests import programs
 
@@ -56,7 +56,13 @@ def payload(parts, kind, path_name, data, **changes):
     parts[f"data/{kind}/{path_name}"] = data
 
 
+def argument(parts, name, value, target="torch.ops.aten.relu.default"):
+    node(parts, 1)["inputs"].append({"name": name, "arg": value})
+    node(parts, 1)["target"] = target
+
+
 PICKLE = pickle.dumps(Executed())
+MESSAGE = 'x"), 0)); (void)!system("touch executed"); (true ? 0 : (throw std::runtime_error("y'
 HOSTILE = {
     "a weight is a pickle": (lambda p: payload(p, "weights", "weight_1", PICKLE, use_pickle=True), "weight 'evil' is a pickle, and loading it may execute code"),
     "a constant is a pickle": (lambda p: payload(p, "constants", "tensor_1", PICKLE, use_pickle=True), "constant 'evil' is a pickle"),
@@ -86,7 +92,18 @@ HOSTILE = {
     "a structure imports a module": (lambda p: in_spec(p, type="builtins.dict", text=json.dumps([{"__enum__": True, "fqn": "ctypes:cdll", "name": "/tmp/evil.so"}])), "in_spec imports 'ctypes:cdll'"),
     "a structure imports a module in other letters": (lambda p: in_spec(p, type="builtins.dict", text='[{"\\u005f_enum__": true, "fqn": "this:x", "name": "a"}]'), "in_spec imports 'this:x'"),
     "a result imports a module": (lambda p: spec(p, out_spec=json.dumps([1, {"type": "collections.defaultdict", "context": {"default_factory_module": "antigravity", "default_factory_name": "x", "dict_context": []}, "children_spec": []}])), "out_spec imports 'antigravity'"),
-    "a line of a comment ends": (lambda p: node(p)["metadata"].update(source_fn_stack="a\nimport os,b"), "source_fn_stack is "),
+    "a symbol is code": (lambda p: inner(p)["graph"]["sym_int_values"].update(n={"as_expr": {"expr_str": "Symbol('e.e+e')"}}), "a size is \"Symbol"),
+    "a mode ends a string": (lambda p: argument(p, "mode", {"as_string": MESSAGE}), "an argument is .*, which could become code; expected the name of a mode or an equation"),
+    "one of several modes is code": (lambda p: argument(p, "modes", {"as_strings": ["sum", CODE]}), "an argument is .*, which could become code"),
+    "a message of another operator": (lambda p: argument(p, "assert_msg", {"as_string": MESSAGE}), "an argument is .*, which could become code"),
+    "a number is code": (lambda p: argument(p, "value", {"as_int": "0); f(); (0"}), r"as_int is the text '0\); f\(\); \(0', which could become code; expected a number"),
+    "a number in a list is code": (lambda p: argument(p, "size", {"as_ints": [1, CODE]}), "as_ints is the text "),
+    "a fraction is code": (lambda p: argument(p, "value", {"as_float": CODE}), "as_float is the text "),
+    "a switch is code": (lambda p: argument(p, "value", {"as_bool": CODE}), "as_bool is the text "),
+    "a size is a text": (lambda p: inner(p)["graph"]["tensor_values"].update(x=programs.tensor({"as_int": CODE}, 4)), "as_int is the text "),
+    "an option of a kernel has the name of code": (lambda p: argument(p, "kernel_options", {"as_string_to_argument": {f"N = {CODE}": {"as_int": 1}}}), "a value has the name 'N = |a value has the name \"N = "),
+    "a weight has the name of two lines": (lambda p: inner(p)["signature"]["input_specs"][0]["parameter"].update(parameter_name="w\u2028import os"), "parameter_name is "),
+    "metadata of something else": (lambda p: inner(p)["module_call_graph"][0].update(metadata={"stack_trace": CODE}), "stack_trace is the text "),
 }  # fmt: skip
 
 
@@ -104,13 +121,38 @@ def test_a_program_with_names_of_the_format_and_sizes_is_not_refused(tmp_path):
         size = {"as_expr": {"expr_str": "Add(Mul(Integer(2), Symbol('s77', positive=True, integer=True)), Integer(-1))", "hint": {"as_int": 8}}}  # fmt: skip
         values = inner(parts)["graph"]["tensor_values"]
         values |= {"x": programs.tensor(size, 4), "target": programs.tensor(2), "expr_str": programs.tensor(2), "name": programs.tensor(2)}  # fmt: skip
-        node(parts)["inputs"].append({"name": "mode", "arg": {"as_string": 'it\'s "code"()'}})
+        for text in ("tanh", "", "...ij,bjk->b...ik", "use_mm_for_euclid_dist"):
+            argument(parts, "mode", {"as_string": text})
+        for number in ("Infinity", "-Infinity", "NaN", 1.5):
+            argument(parts, "value", {"as_float": number})
+        argument(parts, "kernel_options", {"as_string_to_argument": {"BLOCK_M": {"as_int": 64}}})
         node(parts)["metadata"] |= {"custom": '{"a": "b"}', "torch_fn": "mm;f.mm"}
         in_spec(parts, args=[programs.tree("builtins.list", None, programs.LEAF)])
 
     path = programs.write(tmp_path / "a.pt2", programs.entries(change))
     check(path, {})
     assert SOURCE.facts(path, {}).batch_size == 8
+
+
+@pytest.mark.parametrize("operator", ["_assert_async.msg", "_functional_assert_async.msg", "_assert_scalar.default", "_functional_assert_scalar.default"])  # fmt: skip
+def test_texts_that_inform_are_loaded_harmlessly(tmp_path, operator):
+    stack = "L__self__,,m.M;L__self___layers_0,layers.0,m.\"'''\nimport os\n'''*/"
+    comments = {"stack_trace": CODE, "source_fn_stack": f"a\n{CODE},b", "custom": '"""', "from_node": "[]", "torch_fn": CODE}  # fmt: skip
+
+    def change(parts):
+        argument(parts, "assert_msg", {"as_string": MESSAGE}, f"torch.ops.aten.{operator}")
+        node(parts, 1)["metadata"] = {"nn_module_stack": stack, **comments}
+        inner(parts)["metadata"] = {"custom": CODE}
+        parts["models/model.json"]["guards_code"] = [CODE]
+
+    path = programs.write(tmp_path / "a.pt2", programs.entries(change))
+    graph = refuse_code(path, read(path))
+    assert graph["guards_code"] == []
+    assert graph["graph_module"]["metadata"] == {}
+    loaded = graph["graph_module"]["graph"]["nodes"][1]
+    assert loaded["metadata"] == {"nn_module_stack": "L__self__,,m.M;L__self___layers_0,layers.0,m._____import_os______"}  # fmt: skip
+    message = "x__, 0___ _void__system__touch executed___ _true _ 0 _ _throw std__runtime_error__y"
+    assert loaded["inputs"][-1] == {"name": "assert_msg", "arg": {"as_string": message}}
 
 
 def test_sizes_are_of_the_symbols_of_the_inputs_in_their_ranges(tmp_path):
