@@ -19,8 +19,8 @@ from scripts.core.tensors import DTYPES, OPEN, TensorType
 from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
-from scripts.sources import mlir_file
-from scripts.sources.source import given_dims
+from scripts.sources import allowed_mlir, mlir_file
+from scripts.sources.source import TRUST, given_dims
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
@@ -100,7 +100,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     Raises ModelError for a file that IREE's compiler cannot parse, and for what no program here can take or return.
     """
     path, options = choice.model_file.expanduser(), choice.options
-    program = read(path, str(options.get("function") or ""))
+    program = read(path, str(options.get("function") or ""), bool(options.get("trust")))
     files = mlir_file.parameter_files(options)
     size = sum(file.stat().st_size for file in files)
     footprint.require(footprint.Weights(size // 4, size, size, "as saved"), stage, memory_factor)
@@ -134,14 +134,17 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     return LoadedModel(choice.name, module.eval(), inputs, {}, None, about="; ".join(about), opaque=True)  # fmt: skip
 
 
-def read(path: Path, function: str = "") -> Program:
-    """Parse a file. Raises ModelError with the first diagnostic, and for a program without a function that can be called."""
+def read(path: Path, function: str = "", trust: bool = False) -> Program:
+    """Parse a file. Raises ModelError with the first diagnostic, for a program without a function that can be called, and,
+    without `trust`, for one that may run code of the file."""
     with ir.Context(), ir.Location.unknown():
         try:
             module = _parsed(path.read_bytes())
         except Exception as error:  # MLIRError is no subclass of a public class
             lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
             raise ModelError(f"{path}: IREE's compiler cannot parse it: {lines[0].strip()}", Fault.FILE) from error  # fmt: skip
+        if not trust and (problem := allowed_mlir.refused(module)):
+            raise ModelError(f"{path}: {problem}; {TRUST}", Fault.FILE)
         entry, kinds = _entry(path, module, function)
         literals = _externalised(module)
         parameters = _named_parameters(path, module)

@@ -11,10 +11,10 @@ from pathlib import Path
 from scripts.sources.source import DIMS, Facts, Options, Source, file_digest, given_dims, require
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
-OPTIONS = ("batch_size", DIMS, "function", "golden", "inputs", "parameters", "seed")
+OPTIONS = ("batch_size", DIMS, "function", "golden", "inputs", "parameters", "seed", "trust")
 """Options of an entry. `dims`: sizes of dimensions that the program leaves open (`?`). `function`: the one to call, if the program
 has several. `inputs`, `golden`: .npz files with the inputs and with the results, in their order. `parameters`: files with its
-parameters (.irpa, .safetensors or .gguf), a path or a list."""
+parameters (.irpa, .safetensors or .gguf), a path or a list. `trust`: whether it may have operations that run code of the file."""
 SUFFIXES = (".mlir", ".mlirbc", ".stablehlo")
 _BYTECODE = b"ML\xefR"
 _PLACE = re.compile(r"arg(?P<input>\d+)\.(?P<axis>\d+)")
