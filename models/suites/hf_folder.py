@@ -9,10 +9,15 @@ from pathlib import Path
 
 import torch
 import transformers
+from huggingface_hub import constants
 from torch import nn
 
 from models.suites import _hf_inputs, _untrained
 from models.suites.hf import for_export
+
+constants.HF_HUB_OFFLINE = True
+"""As the variable of this name, which is read when the package is imported: in a forked stage it is already imported. Kernels and
+weights of backbones have no option `local_files_only`."""
 
 PROBLEMS = {
     "missing_keys": "of {} are not in the files",

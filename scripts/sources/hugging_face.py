@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,18 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 MODEL = checkout.ROOT / "models/suites/hf_folder.py"
 """The Python file that loads a folder."""
+IMPLEMENTATIONS = {
+    "attn": ("eager", "sdpa", "flex_attention"),
+    "experts": ("eager", "batched_mm", "grouped_mm"),
+}
+"""Those that transformers has itself, on the CPU. It looks up others at the hub (`org/kernel`, `msa|org/kernel`), and so kernels of
+flash attention; it imports and runs these. Read from transformers 5.23: modeling_utils.py, integrations/hub_kernels.py."""
+_IMPLEMENTATION = re.compile(r"_?(?P<of>attn|experts)_implementation(?:_internal)?")
+# What goes to timm.create_model. A name with a colon or a slash has its configuration elsewhere.
+_TIMM_NAMES = ("architecture", "backbone")
+_SOURCE = re.compile(r"[:/]")
+_TIMM_ARGUMENTS = ("backbone_kwargs", "model_args")
+_TIMM_SOURCES = {"cache_dir", "checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay"}  # fmt: skip
 _HEADER_BYTES = 100 << 20
 """The largest header that the safetensors format allows, and the largest JSON that is read."""
 
@@ -40,13 +53,40 @@ def check(path: Path, options: Options) -> None:
         raise BrokenModelFile(
             f"{path}: architectures: found {named!r}, expected a list with the name of a class of transformers"
         )
-    attention = config.get("attn_implementation")
-    if isinstance(attention, str) and "/" in attention:  # transformers would fetch and run it
-        raise BrokenModelFile(
-            f"{path}: attn_implementation: found {attention!r}, a kernel of the hub; expected eager or sdpa"
-        )
+    _refuse_sources(path, config)
     for file in weight_files(path.parent):
         elements(file)
+
+
+def _refuse_sources(path: Path, config: dict[str, Any]) -> None:
+    """Raise BrokenModelFile if a configuration names code or weights that are not in the folder, at any depth: models have
+    configurations of their parts, and of single layers."""
+    todo: list[Any] = [config]
+    while todo:
+        value = todo.pop()
+        todo += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []  # fmt: skip
+        for key, inner in value.items() if isinstance(value, dict) else ():
+            if match := _IMPLEMENTATION.fullmatch(key):
+                allowed = IMPLEMENTATIONS[match["of"]]
+                if other := next((text for text in _leaves(inner) if text not in allowed), None):
+                    raise BrokenModelFile(f"{path}: {key}: found {other!r}, which may be a kernel of the hub; expected {', '.join(allowed)}")  # fmt: skip
+            elif key in _TIMM_NAMES and isinstance(inner, str) and _SOURCE.search(inner):
+                raise BrokenModelFile(f"{path}: {key}: found {inner!r}, which is looked up elsewhere; expected a model of timm")  # fmt: skip
+            elif key in _TIMM_ARGUMENTS and isinstance(inner, dict):
+                if elsewhere := sorted(_TIMM_SOURCES & inner.keys()):
+                    raise BrokenModelFile(f"{path}: {key}: found {elsewhere[0]}, with which timm loads other files; expected the weights of the folder")  # fmt: skip
+
+
+def _leaves(value: Any) -> list[Any]:
+    """The values inside, less null: an implementation, or those of the parts by their names."""
+    todo, leaves = [value], []
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            todo += value.values()
+        elif value is not None:
+            leaves.append(value)
+    return leaves
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -68,7 +68,16 @@ BERT = {"architectures": ["BertModel"]}
 BROKEN = {
     "no class": (configure(model_type="bert"), "config.json: architectures: found None, expected a list with the name of a class of transformers"),
     "a class that is no name": (configure(architectures=[{}]), r"architectures: found \[\{\}\]"),
-    "a kernel of the hub": (configure(**BERT, attn_implementation="evil/kernel"), "attn_implementation: found 'evil/kernel', a kernel of the hub"),
+    "a kernel of the hub": (configure(**BERT, attn_implementation="evil/kernel"), "config.json: attn_implementation: found 'evil/kernel', which may be a kernel of the hub; expected eager, sdpa, flex_attention"),
+    "kernels of the parts": (configure(**BERT, attn_implementation={"": "sdpa", "text_config": "evil/kernel"}), "attn_implementation: found 'evil/kernel'"),
+    "a kernel by the inner name": (configure(**BERT, _attn_implementation="evil/kernel@main:f"), "_attn_implementation: found 'evil/kernel@main:f'"),
+    "a kernel of a part": (configure(**BERT, vision_config={"layers": [{"_attn_implementation_internal": "evil/kernel"}]}), "_attn_implementation_internal: found 'evil/kernel'"),
+    "a kernel of another form": (configure(**BERT, attn_implementation="msa|evil/kernel"), r"attn_implementation: found 'msa\|evil/kernel'"),
+    "flash attention": (configure(**BERT, attn_implementation="flash_attention_2"), "attn_implementation: found 'flash_attention_2'"),
+    "an implementation that is a list": (configure(**BERT, attn_implementation=["evil/kernel"]), "attn_implementation: found .'evil/kernel'"),
+    "a kernel of experts": (configure(**BERT, text_config={"experts_implementation": "sonicmoe"}), "experts_implementation: found 'sonicmoe', which may be a kernel of the hub; expected eager, batched_mm, grouped_mm"),
+    "a backbone of the hub": (configure(**BERT, backbone_config={"backbone": "hf-hub:evil/model"}), "backbone: found 'hf-hub:evil/model', which is looked up elsewhere"),
+    "a checkpoint of timm": (configure(**BERT, architecture="resnet18", model_args={"checkpoint_path": "/tmp/a.bin"}), "model_args: found checkpoint_path, with which timm loads other files"),
     "no JSON": (replace("config.json", lambda _: b"{"), r"config.json: no JSON \("),
     "a list": (replace("config.json", lambda _: b"[]"), "config.json: found list, expected an object"),
     "deep JSON": (replace("config.json", lambda _: b"[" * 200_000), "config.json: no JSON"),
@@ -98,6 +107,14 @@ def test_what_is_not_whole_is_named_with_what_was_expected(tmp_path, name):
     change(folder)
     with pytest.raises(BrokenModelFile, match=rf"broken.*{message}"):
         check(folder / "config.json", {})
+
+
+def test_implementations_of_transformers_itself_are_no_kernels(tmp_path):
+    folder = programs.folder(tmp_path / "plain")
+    parts = {"attn_implementation": {"": "sdpa", "text_config": None}, "text_config": {"_attn_implementation": "eager"}}  # fmt: skip
+    others = {"_attn_implementation_autoset": True, "experts_implementation": "grouped_mm", "architecture": "vit_base.augreg_in21k", "model_args": {"depth": 2}}  # fmt: skip
+    configure(**BERT, **parts, **others)(folder)
+    check(folder / "config.json", {})
 
 
 def test_options_are_those_of_the_file_that_loads_folders(tmp_path):
