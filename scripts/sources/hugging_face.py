@@ -72,9 +72,8 @@ def _refuse_sources(path: Path, config: dict[str, Any]) -> None:
                     raise BrokenModelFile(f"{path}: {key}: found {other!r}, which may be a kernel of the hub; expected {', '.join(allowed)}")  # fmt: skip
             elif key in _TIMM_NAMES and isinstance(inner, str) and _SOURCE.search(inner):
                 raise BrokenModelFile(f"{path}: {key}: found {inner!r}, which is looked up elsewhere; expected a model of timm")  # fmt: skip
-            elif key in _TIMM_ARGUMENTS and isinstance(inner, dict):
-                if elsewhere := sorted(_TIMM_SOURCES & inner.keys()):
-                    raise BrokenModelFile(f"{path}: {key}: found {elsewhere[0]}, with which timm loads other files; expected the weights of the folder")  # fmt: skip
+            elif key in _TIMM_ARGUMENTS and isinstance(inner, dict) and (elsewhere := sorted(_TIMM_SOURCES & inner.keys())):  # fmt: skip
+                raise BrokenModelFile(f"{path}: {key}: found {elsewhere[0]}, with which timm loads other files; expected the weights of the folder")  # fmt: skip
 
 
 def _leaves(value: Any) -> list[Any]:
