@@ -54,6 +54,9 @@ def prepare(loaded: LoadedModel, arguments: Mapping[str, Any] = DEFAULTS) -> tor
 
 
 def _know_vector_instructions() -> None:
+    if not os.access(temporary.machine(), os.W_OK):  # in a sandbox: by the cache of this baseline
+        torch._inductor.cpu_vec_isa.valid_vec_isa_list()
+        return
     own, own_tempdir = os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None), tempfile.tempdir
     # Torch's cache of the machine. The TMPDIR of a stage is its own, and empty at first.
     tempfile.tempdir = temporary.machine()

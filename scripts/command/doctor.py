@@ -22,6 +22,7 @@ from scripts.core import checkout, machine, process
 from scripts.iree import compile_cache, tools
 from scripts.iree.backends import BACKENDS
 from scripts.run import environments, installing
+from scripts.supervise import sandbox
 
 OLDEST_PYTHON = (3, 11)
 MEMORY_GB, RESULTS_GB = 8, 5
@@ -72,6 +73,7 @@ def look() -> Iterator[Finding]:
     disk_gb = RESULTS_GB + sum(to_make)
     yield _amount("disk", free, disk_gb, "docs/disk.md says what can be deleted")
     yield _compilations()
+    yield _sandbox()
     yield Finding("workflow", str(checkout.ROOT))
     names = sorted(file.stem for file in (checkout.ROOT / "envs").glob("*.yaml"))
     yield _folder_of(names)
@@ -137,6 +139,14 @@ def _compilations() -> Finding:
     if cache is None:
         return Finding(what, f"none ({compile_cache.FOLDER} is not set)")
     return Finding(what, f"{cache.folder}, at most {cache.most_bytes / 1e9:g} GB")
+
+
+def _sandbox() -> Finding:
+    """Whether stages of model files that are not trusted run in one."""
+    if why := sandbox.unavailable():
+        advice = "model files are only checked: run those of unknown origin in a container or a virtual machine"
+        return Finding("sandbox", f"none ({why})", advice)
+    return Finding("sandbox", "user namespaces")
 
 
 def _is_made(environment: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import mmap
 import re
 import subprocess
 import time
@@ -179,7 +180,10 @@ def _modules(
     and its own, the last one. `held`: see Session."""
     import iree.runtime as rt
 
-    hal, program = rt.create_hal_module(instance, device), rt.VmModule.mmap(instance, str(vmfb))
+    # VmModule.mmap opens the file for writing too.
+    with vmfb.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    hal, program = rt.create_hal_module(instance, device), rt.VmModule.wrap_buffer(instance, mapped)
     if weights is None:
         return [hal, program]
     index = rt.ParameterIndex()

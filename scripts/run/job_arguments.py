@@ -15,7 +15,7 @@ from scripts.core import checkout, temporary
 from scripts.run import fingerprint
 from scripts.supervise.job import Interrupted, Job, MoreNeeded
 
-OF_RUN = ("--due", "--journal", "--owner", "--more-time", "--more-memory", "--preload")
+OF_RUN = ("--due", "--journal", "--owner", "--more-time", "--more-memory", "--preload", "--sandbox")
 """Options that a job has as a part of a run. Each takes a value."""
 
 
@@ -41,7 +41,7 @@ def in_rule(
         " --stage {params.stage} --cell {params.cell:q}"
         " --status {output.status:q} --log {log:q}"
         " --timeout {resources.timeout_s} --memory {resources.memory_mb}"
-        " --preload {resources.preload}"
+        " --preload {resources.preload} --sandbox {resources.sandbox}"
         f" --due {{params.due:q}} --journal results/logs/journal.jsonl --owner {owner}"
     )
     if more_attempts:
@@ -79,6 +79,7 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     option("--journal", "JSONL file to which a line of accounting is added", type=Path)
     text = "1: fork the stage from a process of the run that has imported its packages"
     option("--preload", text, **switch)
+    option("--sandbox", "1: its model file is not trusted", **switch)
     option("--upstream", "status.json that must be ok", nargs="*", default=[], type=Path)
     files = {"dest": "artifacts", "nargs": "*", "default": [], "type": Path}
     option("--artifact", "file that the stage makes", **files)

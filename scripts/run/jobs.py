@@ -196,18 +196,20 @@ class Jobs:
         return lambda wildcards: most if self._where.submits else here
 
     def asks(self, stage: str) -> dict[str, Any]:
-        """Resources of a stage: its limits, what its job requests from a cluster's scheduler, and whether it is forked.
+        """Resources of a stage: its limits, what its job requests from a cluster's scheduler, whether it is forked, and whether
+        its model file is not trusted.
 
-        The last is a resource, because a changed resource re-runs nothing. On a cluster no stage is forked: few stages
+        The last two are resources, because a changed resource re-runs nothing. On a cluster no stage is forked: few stages
         of a submission share an environment.
         """
         within = dataclasses.asdict(self._plan.within_limits(stage))
         if self.all_here:
             alike = self._plan.forked_alike(stage)
             forked = of_cell(lambda cell: int(self._plan.forked(stage, cell)))
-            return {"preload": forked if alike is None else int(alike)} | {
-                key: value for key, value in within.items() if not key.startswith("more_")
-            }
+            return {
+                "preload": forked if alike is None else int(alike),
+                "sandbox": self._sandbox(),
+            } | {key: value for key, value in within.items() if not key.startswith("more_")}
 
         def of_attempt(field: str) -> Callable[[Any, int], float]:
             def ask(wildcards: Any, attempt: int) -> float:
@@ -220,7 +222,15 @@ class Jobs:
         def preload(cell: Cell) -> int:
             return int(not self._submitted() and self._plan.forked(stage, cell))
 
-        return {"preload": of_cell(preload)} | {field: of_attempt(field) for field in within}
+        return {"preload": of_cell(preload), "sandbox": self._sandbox()} | {
+            field: of_attempt(field) for field in within
+        }
+
+    def _sandbox(self) -> Any:
+        """Whether the model file of a stage's cell is not trusted."""
+        if not self._plan.any_untrusted:
+            return 0
+        return of_cell(lambda cell: int(self._plan.is_untrusted(cell)))
 
     def beside_others(self) -> dict[str, Any]:
         """Resources of a stage that shares its machine with a few others in one submission."""

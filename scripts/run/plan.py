@@ -156,6 +156,10 @@ def _size_mb(file: str) -> float | None:
     return path.stat().st_size / 2**20 or None if path.is_file() else None
 
 
+def _is_untrusted(model: Model) -> bool:
+    return not source_of(model.file).is_code and not model.options.get("trust")
+
+
 def _forkable(entry: Frontend | Baseline | None) -> bool:
     """Whether the exporter or runtime of an entry may run in a forked process."""
     match entry:
@@ -201,6 +205,15 @@ class Plan:
 
     def model(self, cell: Cell) -> Model:
         return self.matrix.models[cell.model]
+
+    @functools.cached_property
+    def any_untrusted(self) -> bool:
+        return any(map(_is_untrusted, self.matrix.models.values()))
+
+    def is_untrusted(self, cell: Cell) -> bool:
+        """Whether a cell is of a model whose file must not run code."""
+        model = self.matrix.models.get(cell.model)
+        return model is not None and _is_untrusted(model)
 
     def model_parts(self, cell: Cell) -> list[str]:
         """The further files that a model is made of; a change of one counts as a change of its file."""

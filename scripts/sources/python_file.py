@@ -26,4 +26,5 @@ SOURCE = Source(
     parts=lambda path, _: source.own_imports(path),
     digest=source.code_digest,
     sizes_are_options=True,
+    is_code=True,
 )

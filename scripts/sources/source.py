@@ -44,7 +44,7 @@ class Source:
     is called for a file that has passed `check`. `parts`: the further files that the model is made of; a change of one
     is a change of the model. `digest`: a hash of what the results depend on. `path_options`: its options that are paths of
     files. `sizes_are_options`: whether options set the sizes of its inputs. `open_dims`: the open dimensions that a file
-    declares, by name, with the sizes that they may have (None: the driver cannot tell); the option `dims` sets those.
+    declares, by name, with the sizes that they may have (None: the driver cannot tell); the option `dims` sets those. `is_code`: whether its files are code, which is run.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Source:
     path_options: tuple[str, ...] = ()
     sizes_are_options: bool = False
     open_dims: Callable[[Path], Mapping[str, Sizes] | None] | None = None
+    is_code: bool = False
 
     def sizes(self, options: Options) -> Mapping[str, Any]:
         """The sizes among the options of a model, by what an entry's `dynamic` calls them."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import process, temporary
-from scripts.supervise import fork_server
+from scripts.supervise import fork_server, sandbox
 from scripts.supervise.job import CannotStart
 
 Exit = tuple[int, float]
@@ -50,10 +50,19 @@ class Spawned:
         channel: int,
         folder: Path | None = None,
         several: bool = False,
+        writable: Sequence[str] | None = None,
     ) -> None:
-        """`folder`: in which it runs; None for that of this process."""
+        """`folder`: in which it runs; None for that of this process. `writable`: the folders that it may write to, in a
+        sandbox; None for no sandbox."""
         self._several = several
         process.adopt_orphans()
+        setup = process.child_setup(os.getpid())
+
+        def prepare() -> None:
+            setup()
+            if writable is not None:
+                sandbox.enter(writable)
+
         try:
             self._popen = subprocess.Popen(
                 list(command),
@@ -61,12 +70,13 @@ class Spawned:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=process.child_setup(os.getpid()),
+                preexec_fn=prepare,
                 env=dict(env),
                 pass_fds=[channel],
                 cwd=folder,
             )
-        except OSError as error:  # an environment that was moved away, say
+        # An environment that was moved away, say, or an error in `prepare`.
+        except (OSError, subprocess.SubprocessError) as error:
             raise CannotStart(str(error)) from error
         self.pid = self._popen.pid
 
@@ -153,16 +163,17 @@ def fork(
     owner: int,
     log: Path,
     check: Callable[[], None],
+    writable: Sequence[str] | None = None,
 ) -> Forked:
     """Make the run's server for this Python fork `python -m <module> …`; start the server if necessary.
 
     `output` and `channel` are file descriptors for the stage, `log` is the server's log. `check` is
-    called while the server starts, and may raise to end the wait. Raises CannotFork.
+    called while the server starts, and may raise to end the wait. `writable`: as of Spawned. Raises CannotFork.
     """
     python, dash_m, module, *arguments = command
     if dash_m != "-m" or not hasattr(socket, "SO_PEERCRED"):
         raise CannotFork("not a Python module, or not on Linux")
-    request = {"module": module, "arguments": arguments, "env": dict(env)}
+    request = {"module": module, "arguments": arguments, "env": dict(env), "writable": writable}
     with contextlib.ExitStack() as opened:
         connection = opened.enter_context(_connect(python, owner, log, check))
         try:

@@ -27,11 +27,13 @@ import sys
 import tempfile
 import threading
 import traceback
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
 from scripts.core import commands, exits, process
+from scripts.supervise import sandbox
 
 PACKAGES = (
     "numpy",
@@ -143,10 +145,11 @@ class Server:
         return None
 
     def _import(self, names: list[str]) -> None:
-        """Import packages that a stage has imported, once each."""
-        for problem in preload(name for name in names if name not in self.demanded):
+        """Import packages of ON_DEMAND that a stage has imported, once each. A stage in a sandbox may say any name."""
+        new = [name for name in names if name in ON_DEMAND and name not in self.demanded]
+        for problem in preload(new):
             print(f"note: {problem}", flush=True)
-        self.demanded.update(names)
+        self.demanded.update(new)
 
     def tell_imported(self) -> None:
         """In a forked process: name the packages of ON_DEMAND that the stage has imported itself."""
@@ -190,11 +193,13 @@ class Server:
 
 @dataclass(frozen=True)
 class Request:
-    """A stage to run: `python -m <module> <arguments>` in this folder, with this environment."""
+    """A stage to run: `python -m <module> <arguments>` in this folder, with this environment. `writable`: the folders that it may
+    write to, in a sandbox; None for no sandbox."""
 
     module: str
     arguments: list[str]
     env: dict[str, str]
+    writable: list[str] | None = None
 
 
 REAP = b"reap"
@@ -254,8 +259,13 @@ def preload(packages: Iterable[str] = PACKAGES) -> list[str]:
 
 def run_stage(request: Request) -> int:
     """Run a stage in the forked process as `python -m` would; return its exit code."""
+    if request.writable is not None:
+        sandbox.enter(request.writable)
     faulthandler.enable()
     tempfile.tempdir = None  # of the server's environment; the stage has its own TMPDIR
+    # torch.distributed makes a temporary folder when it is imported. It is the server's, which deletes it.
+    for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
+        finalizer.atexit = False
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
     for name in [n for n in sys.modules if n.partition(".")[0] == "scripts"]:

@@ -13,7 +13,7 @@ import msgspec
 
 from scripts.core import atomic
 from scripts.core.machine import MachineLoad
-from scripts.supervise import outcome, supervise
+from scripts.supervise import outcome, sandbox, supervise
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.job import Job
 from scripts.supervise.members import TWIN, VERIFICATION, Member, Workers, memory_mb, parts
@@ -117,6 +117,8 @@ class _Work:
         if damaged := self._damaged(verified):
             return Ran(Ended(), damage=damaged)
         watch = Watch(self._job, self._owner, scratch, self._log)
+        if self._job.sandbox:
+            self._log.note(sandbox.described(["the folders of the members"]))
         with watch.stop_requests():
             begun = time.monotonic()
             self._workers = Workers(self._job, self._owner, watch, self._job.timeout_s)
@@ -208,5 +210,9 @@ class _Work:
     def _member(self, cell: str) -> Member:
         log = self._folder / MEMBERS / log_name(cell)
         return Member.verified(
-            cell, Path(self._given.members[cell]), log, cell in self._given.forked
+            cell,
+            Path(self._given.members[cell]),
+            log,
+            cell in self._given.forked,
+            self._job.sandbox,
         )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, commands, process, temporary
-from scripts.supervise import outcome
+from scripts.supervise import outcome, sandbox
 from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
 from scripts.supervise.diagnose import Diagnosis, diagnose, with_environment_damage
 from scripts.supervise.job import CannotStart, Job
@@ -43,7 +43,7 @@ POLL_S = 0.5
 class Member:
     """A member of a group: the command of its worker. `forked`: from a process that has imported the packages of its
     environment. `env`: further environment variables. `folder`: in which it runs, then not forked (None: that of this
-    process)."""
+    process). `sandbox`: the folder that it may write to beside that of temporary files, in a sandbox; None for no sandbox."""
 
     name: str
     command: tuple[str, ...]
@@ -51,13 +51,16 @@ class Member:
     forked: bool = True
     env: Mapping[str, str] | None = None
     folder: Path | None = None
+    sandbox: Path | None = None
 
     @classmethod
-    def verified(cls, name: str, folder: Path, log: Path, forked: bool) -> Member:
+    def verified(
+        cls, name: str, folder: Path, log: Path, forked: bool, sandboxed: bool = False
+    ) -> Member:
         """A program that was verified: its worker loads the same files. `folder`: of the verification."""
         measured = atomic.read_json(folder / VERIFICATION)
         command = worker_command(outcome.read(folder / outcome.STATUS).command, measured)
-        return cls(name, tuple(command), log, forked)
+        return cls(name, tuple(command), log, forked, sandbox=folder if sandboxed else None)
 
 
 def worker_command(verified_by: str, measured: Mapping[str, Any]) -> list[str]:
@@ -141,11 +144,14 @@ class Process:
         self, env: Mapping[str, str], output: int, own_channel: int, owner: int, server_log: Path
     ) -> Child:
         command = list(self._member.command)
+        writable = None
+        if self._member.sandbox and not sandbox.unavailable():
+            writable = sandbox.folders(self._member.sandbox, env)
         if self._member.forked and self._member.folder is None:
             with contextlib.suppress(CannotFork, ConnectionError):
-                return fork(command, env, output, own_channel, owner, server_log, self._check)
+                return fork(command, env, output, own_channel, owner, server_log, self._check, writable)  # fmt: skip
         try:
-            return Spawned(command, env, output, own_channel, self._member.folder, several=True)
+            return Spawned(command, env, output, own_channel, self._member.folder, True, writable)
         except CannotStart as error:
             said = Diagnosis("error", "cannot-start", str(error))
             raise self._member_ended(said) from error

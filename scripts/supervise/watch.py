@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from scripts.core import commands, exits, process
+from scripts.supervise import sandbox
 from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import MemorySeries
@@ -177,12 +178,17 @@ class Watch:
     def __init__(self, job: Job, owner: int, scratch: Path, log: Log) -> None:
         self._job, self._owner, self._scratch, self._log = job, owner, scratch, log
         self._stop_asked: list[int] = []
+        self._writable: list[str] | None = None
 
     def run(self) -> Ended:
         """Run the child under its limits. Its whole process tree has ended when this returns or raises.
 
         Raises Interrupted if asked to stop or orphaned, and CannotStart if the command does not exist.
         """
+        if self._job.sandbox:
+            folders = sandbox.folders(self._job.status_path.parent, os.environ)
+            self._log.note(sandbox.described(folders))
+            self._writable = None if sandbox.unavailable() else folders
         if self._job.preload:
             try:
                 return self._run(forked=True)
@@ -276,10 +282,10 @@ class Watch:
             commands.CHANNEL_VARIABLE: str(own_channel),
         }
         if not forked:
-            return Spawned(command, env, output, own_channel)
+            return Spawned(command, env, output, own_channel, writable=self._writable)
         name = f"fork-server-{Path(job.command[0]).parent.parent.name}.txt"
         log = (job.journal or job.log_path).with_name(name)
-        return fork(command, env, output, own_channel, self._owner, log, self.check)
+        return fork(command, env, output, own_channel, self._owner, log, self.check, self._writable)
 
     def _seconds(self) -> float:
         """Seconds since the start."""

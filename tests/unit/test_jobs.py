@@ -51,6 +51,18 @@ def test_on_one_machine_threads_and_resources_are_values(plan):
     assert here.together("build") is here.group_on("verify", plan.target) is None
 
 
+def test_stages_of_models_whose_files_are_not_trusted_run_in_a_sandbox(plan):
+    models = dict(plan.matrix.models)
+    files = {"graph": "a/model.onnx", "folder": "a/config.json", "program": "a/b.pt2", "text": "a/b.mlir"}  # fmt: skip
+    models |= {name: dataclasses.replace(models["conv"], name=name, file=file) for name, file in files.items()}  # fmt: skip
+    models["trusted"] = dataclasses.replace(models["program"], options={"trust": True})
+    given = Plan(dataclasses.replace(plan.matrix, models=models), frozenset(), with_conda=False)
+    for where in (Where(), Where(may_submit=True, submits=True)):
+        asked = made(given, where).asks("verify")["sandbox"]
+        in_sandbox = {name for name in models if asked(WILDCARDS | {"model": name})}
+        assert in_sandbox == set(files)
+
+
 def test_an_environment_is_a_value_where_all_cells_have_the_same(plan):
     found = made(plan, Where()).environment("compile")
     assert found["packages"] == ("ancient", [".venvs/iree/versions.json"])
@@ -67,9 +79,11 @@ def test_an_environment_is_a_value_where_all_cells_have_the_same(plan):
 def test_a_submitted_job_requests_what_its_stage_needs_and_its_kind_of_node(plan):
     where = Where(may_submit=True, submits=True)
     there = made(plan, where)
+    given = there.asks("verify")
+    assert given.pop("sandbox") == 0
     asked = {
         name: value(WILDCARDS) if name == "preload" else value(WILDCARDS, 1)
-        for name, value in there.asks("verify").items()
+        for name, value in given.items()
     }
     of = of_axes(**WILDCARDS)
     assert asked == {"preload": 0} | dataclasses.asdict(plan.ask("verify", of, 1))

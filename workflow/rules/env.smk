@@ -29,6 +29,7 @@ rule make_env:
         more_time=0,
         more_memory=0,
         preload=0,
+        sandbox=0,
     params:
         **JOBS.params("env"),
         prefix=of_cell(lambda cell: environments.prefix(cell.env)),

@@ -241,7 +241,9 @@ class _Tuner:
 
     def _member(self, name: str) -> Member:
         tried = self._tried[name]
-        return Member.verified(name, tried.folder / VERIFY, _timing_log(tried), self._job.preload)
+        return Member.verified(
+            name, tried.folder / VERIFY, _timing_log(tried), self._job.preload, self._job.sandbox
+        )
 
     def _parts(self, names: Sequence[str], anchor: str) -> list[list[str]]:
         """The modules that are timed at once."""
