@@ -54,11 +54,15 @@ def prepare(loaded: LoadedModel, arguments: Mapping[str, Any] = DEFAULTS) -> tor
 
 
 def _know_vector_instructions() -> None:
-    if not os.access(temporary.machine(), os.W_OK):  # in a sandbox: by the cache of this baseline
+    """Let torch find out what the CPU has, by its cache of the machine: the TMPDIR of a stage is its own, and empty at first.
+    In a sandbox it has to use that, for precompiled headers too."""
+    if not os.access(temporary.machine(), os.W_OK):
+        codecache = torch._inductor.codecache
+        headers = os.path.join(codecache.default_cache_dir(), "precompiled_headers")
+        codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR = headers, os.path.join(headers, "locks")
         torch._inductor.cpu_vec_isa.valid_vec_isa_list()
         return
     own, own_tempdir = os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None), tempfile.tempdir
-    # Torch's cache of the machine. The TMPDIR of a stage is its own, and empty at first.
     tempfile.tempdir = temporary.machine()
     try:
         torch._inductor.cpu_vec_isa.valid_vec_isa_list()  # kept by torch for this process

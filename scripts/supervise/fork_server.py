@@ -264,8 +264,11 @@ def run_stage(request: Request) -> int:
     faulthandler.enable()
     tempfile.tempdir = None  # of the server's environment; the stage has its own TMPDIR
     # torch.distributed makes a temporary folder when it is imported. It is the server's, which deletes it.
-    for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
         finalizer.atexit = False
+        owner = (finalizer.peek() or [None])[0]
+        if isinstance(owner, tempfile.TemporaryDirectory):
+            atexit.unregister(owner.cleanup)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
     for name in [n for n in sys.modules if n.partition(".")[0] == "scripts"]:

@@ -5,6 +5,8 @@ The environment here is the tests' own.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import signal
 import socket
@@ -157,16 +159,21 @@ def test_a_process_in_a_sandbox_cannot_undo_it_and_dies_with_its_parent(tmp_path
 
 
 def test_a_stage_does_not_delete_what_the_server_has_made():
-    """In a sandbox it could not, and would print why."""
+    """In a sandbox it could not, and would print so."""
     request = fork_server.Request("keyword", [], dict(os.environ))
 
     def stage() -> bytes:
         fork_server.leave(fork_server.run_stage(request))
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as registered:
+        other = tempfile.TemporaryDirectory()  # as torch.distributed
+        atexit.register(other.cleanup)
+        registered.callback(atexit.unregister, other.cleanup)
         code, _ = process.forked(stage)
         assert code == 0
         assert os.path.isdir(folder)
+        assert os.path.isdir(other.name)
+        other.cleanup()
 
 
 def test_a_forked_stage_names_no_other_packages_to_import(monkeypatch):
