@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 KILL_GRACE_SECONDS = 10.0
 
@@ -159,7 +159,7 @@ def kill_tree(pid: int) -> None:
     while time.monotonic() < deadline:
         below = descendants(pid)
         _kill([*below, pid])
-        if not below and _is_zombie(pid):
+        if not below and has_ended(pid):
             return
         time.sleep(0.01)
 
@@ -170,7 +170,7 @@ def _kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _is_zombie(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Whether a process has ended, and is not yet waited for (or is gone)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -351,7 +351,7 @@ def rss_mb(usage: resource.struct_rusage) -> float:
     return usage.ru_maxrss / 1024
 
 
-def exit_like(returncode: int) -> None:
+def exit_like(returncode: int) -> NoReturn:
     """End this process as the tool ended: by the same signal, or with 1 for any failure.
 
     The exit codes of tools have other meanings (IREE's tools exit with status codes) than those of

@@ -177,13 +177,7 @@ class _Linker:
                 f"@{self.lowered.entry} takes {len(self.entry_types)} arguments, "
                 f"the capture names {len(self.lowered.arguments)}"
             )
-        blocks = list(self.entry.regions[0].blocks)
-        if len(blocks) != 1:
-            raise LinkError(
-                f"@{self.lowered.entry} has {len(blocks)} blocks, expected structured control "
-                "flow in one"
-            )
-        [body] = blocks
+        body, *further = self.entry.regions[0].blocks
         # Inference never reads some weights, such as the counters of batch norm.
         used = [
             (number, argument)
@@ -212,17 +206,18 @@ class _Linker:
             for number, argument in used:
                 value = self._operand(argument, self.entry_types[number], block, number)
                 body.arguments[number].replace_all_uses_with(value)
-            end = ir.Operation.create("func.return")
-        *operations, old_return = list(body.operations)
-        for operation in operations:
-            operation.operation.move_before(end)
-        with ir.InsertionPoint(end):
-            results = [
-                _cast("torch_c.to_builtin_tensor", ir, old_return.operands[i], want)
-                for i, want in zip(chosen, result_types, strict=True)
-            ]
-            ir.Operation.create("func.return", operands=results)
-        end.erase()
+        for operation in list(body.operations):
+            block.append(operation)
+        for other in further:
+            other.append_to(main.regions[0])
+        for old in [op for inside in main.regions[0].blocks for op in inside.operations if op.operation.name == "func.return"]:
+            with ir.InsertionPoint(old):
+                results = [
+                    _cast("torch_c.to_builtin_tensor", ir, old.operands[i], want)
+                    for i, want in zip(chosen, result_types, strict=True)
+                ]
+                ir.Operation.create("func.return", operands=results)
+            old.operation.erase()
         self.entry.erase()
 
     def _global(self, argument: Parameter, top) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import faulthandler
+import pickle
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from iree import runtime as rt
 from iree.compiler import ir
 
-from scripts.core import process, tensors
+from scripts.core import exits, process, tensors
 from scripts.core.tensors import DTYPES, OPEN, TensorType
 from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
@@ -178,7 +181,10 @@ def _entry(path: Path, module: ir.Module, wanted: str) -> tuple[str, tuple[Tenso
     if len(names) != 1 or names[0] not in functions:
         raise ModelError(f"{path}: found the functions {', '.join(functions) or 'none'}; set `function` to the one to call", Fault.FILE)  # fmt: skip
     kind = ir.FunctionType(ir.TypeAttr(functions[names[0]].attributes["function_type"]).value)
-    return names[0], tuple(_type(path, f"input {n}", t, is_input=True) for n, t in enumerate(kind.inputs))  # fmt: skip
+    inputs = tuple(_type(path, f"argument {n}", t, True) for n, t in enumerate(kind.inputs))
+    for number, result in enumerate(kind.results):
+        _type(path, f"result {number}", result, True)
+    return names[0], inputs
 
 
 def _with_sizes(
@@ -208,14 +214,16 @@ def _with_sizes(
     return tuple(sized), defaults
 
 
-def _type(path: Path, name: str, kind: Any, is_input: bool = False) -> TensorType:
+def _type(path: Path, name: str, kind: Any, may_be_open: bool = False) -> TensorType:
+    if isinstance(kind, ir.UnrankedTensorType):
+        raise ModelError(f"{path}: {name} has no rank ({kind}); give it a shape, such as tensor<?x?x{kind.element_type}>", Fault.FILE)  # fmt: skip
     match = _TENSOR.fullmatch(str(kind))
     element = _TORCH.get(match["element"]) if match else None
     if match is None or element is None:
         raise ModelError(f"{path}: {name} has type {kind}, expected a tensor of {', '.join(_TORCH)}", Fault.FILE)  # fmt: skip
     text = match["list"].split(",") if match["list"] is not None else match["shape"].split("x")
     sizes = [size for size in text if size]
-    if "?" in sizes and not is_input:
+    if "?" in sizes and not may_be_open:
         raise ModelError(f"{path}: {name} has type {kind}, with a dimension of no size; give it one", Fault.FILE)  # fmt: skip
     return TensorType(name, tuple(OPEN if size == "?" else int(size) for size in sizes), element)
 
@@ -294,15 +302,14 @@ def _named_parameters(path: Path, module: ir.Module) -> tuple[TensorType, ...]:
 
 def _compiled(program: Program, weights: dict[str, torch.Tensor]) -> tuple[Call, str]:
     """The program on XLA or else on IREE at O0, and the name of what it runs on. IREE has faults that all of its levels and
-    targets share; XLA does not have these."""
+    targets share; XLA does not have these. If IREE fails, this process ends as its compiler, or as a call of its module, did."""
     try:
         if program.open_dims:
             raise UnlinkError("it has open dimensions")
         return _on_xla(program, weights), "xla"
     except (UnlinkError, RuntimeError, ValueError) as error:
-        reason = first_line(error)
-    session = _session(program, weights)
-    return lambda arrays: session.call(arrays)[0], f"iree-O0 (not xla: {reason})"
+        reason = f"not xla: {first_line(error)}"
+    return _on_iree(program, weights, reason), f"iree-O0 ({reason})"
 
 
 def _on_xla(program: Program, weights: dict[str, torch.Tensor]) -> Call:
@@ -313,18 +320,47 @@ def _on_xla(program: Program, weights: dict[str, torch.Tensor]) -> Call:
     return lambda arrays: [np.asarray(result) for result in call(executable, [*client.place(arrays), *placed])]  # fmt: skip
 
 
-def _session(program: Program, weights: dict[str, torch.Tensor]) -> Session:
-    with tempfile.TemporaryDirectory(prefix="mlir-") as folder:
-        source, vmfb, stored = (Path(folder, name) for name in ("p.mlir", "m.vmfb", "w.irpa"))
-        source.write_text(program.text)
-        flags = compile_flags("llvm-cpu", None, "O0", ())
-        command = [tool("iree-compile"), *flags, str(source), "-o", str(vmfb)]
-        done = process.captured(command)
-        if done.returncode != 0:
-            lines = [line for line in done.stderr.splitlines() if "error:" in line]
-            raise ModelError(f"iree-compile at O0, which makes the results to compare with, ended with {done.returncode}: {lines[0] if lines else ''}", Fault.FILE)  # fmt: skip
-        tensors.write_archive(stored, ((name, convert.to_bytes(w)) for name, w in weights.items()))
-        return Session(Module(vmfb, stored if weights else None, "local-sync", program.function), 1)
+def _on_iree(program: Program, weights: dict[str, torch.Tensor], reason: str) -> Call:
+    """The program on IREE at O0. Each call is one of a forked process, because it may crash."""
+    folder = tempfile.TemporaryDirectory(prefix="mlir-")
+
+    def file(name: str) -> Path:
+        return Path(folder.name, name)
+
+    file("program.mlir").write_text(program.text, encoding="utf-8")
+    command = [tool("iree-compile"), *compile_flags("llvm-cpu", None, "O0", ()), str(file("program.mlir")), "-o", str(file("module.vmfb"))]  # fmt: skip
+    _say(mlir_file.COMPILES)
+    if code := process.run_tool(command).returncode:
+        _end_like(code, f"{mlir_file.COMPILES} ({reason})")
+    tensors.write_archive(
+        file("weights.irpa"), ((name, convert.to_bytes(w)) for name, w in weights.items())
+    )
+
+    def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        def work() -> bytes:
+            faulthandler.disable()  # it would show the Python code that makes the call
+            archive = file("weights.irpa") if weights else None
+            module = Module(file("module.vmfb"), archive, "local-sync", program.function)
+            return pickle.dumps(Session(module, 1).call(arrays)[0])
+
+        _say(mlir_file.CALLS)
+        code, results = process.forked(work)
+        if code:
+            _end_like(code, f"{mlir_file.CALLS} ({reason})")
+        return pickle.loads(results)
+
+    return call
+
+
+def _say(what: str) -> None:
+    """Print what this process does next, so that the log says it if it does not end."""
+    print(what, file=sys.stderr, flush=True)
+
+
+def _end_like(code: int, where: str) -> NoReturn:
+    """End as a tool that has printed why it failed."""
+    print(f"{exits.CAUSE}{where}", file=sys.stderr, flush=True)
+    process.exit_like(code)
 
 
 def _stored(files: list[Path]) -> dict[str, np.ndarray]:

@@ -15,6 +15,9 @@ OPTIONS = ("batch_size", DIMS, "function", "golden", "inputs", "parameters", "se
 """Options of an entry. `dims`: sizes of dimensions that the program leaves open (`?`). `function`: the one to call, if the program
 has several. `inputs`, `golden`: .npz files with the inputs and with the results, in their order. `parameters`: files with its
 parameters (.irpa, .safetensors or .gguf), a path or a list. `trust`: whether it may have operations that run code of the file."""
+COMPILES = "golden results: iree-compile at O0"
+CALLS = "golden results: a call of the program that IREE compiled at O0"
+"""What the reference of a program prints before it does each, where XLA does not take the program."""
 SUFFIXES = (".mlir", ".mlirbc", ".stablehlo")
 _BYTECODE = b"ML\xefR"
 _PLACE = re.compile(r"arg(?P<input>\d+)\.(?P<axis>\d+)")

@@ -87,6 +87,8 @@ _CAUSE = re.compile(r"^\s+(?:cause|Caused by): (?P<cause>.+)$")
 _FATAL = re.compile(r"^(?:.*?)(?P<message>(?:LLVM ERROR:|Fatal Python error:|terminate called).*)$")
 _ASSERTION = re.compile(r"Assertion [`'].*?' failed")
 _PASS = re.compile(r"Running pass ['\"`](?P<name>[^'\"`]+)|(?P<op>mlir::\S+|iree_compiler::\S+)")
+# A frame of LLVM's stack dump, the innermost first.
+_PASS_FRAME = re.compile(r"^\s*#\d+ 0x[0-9a-f]+ .*?(?P<name>\w+)::runOnOperation\(\)")
 _FAULT_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)')
 # A frame in tracebacks and in torch's "from user code", with the line of code below it.
 _FRAME = re.compile(r'^\s*File "(?P<file>/[^"\x00]+)", line (?P<line>\d+), in ')
@@ -288,6 +290,11 @@ def _crash_place(lines: list[str]) -> str:
         if match := _PASS.search(line):
             return match["name"] or match["op"].split("(")[0]
     return ""
+
+
+def pass_in_stack(log: str) -> str:
+    """The pass of MLIR in which a compiler was that has printed its stack; "" if no stack has one."""
+    return next((match["name"] for match in map(_PASS_FRAME.match, log.splitlines()) if match), "")
 
 
 def _clip(text: str, chars: int = DETAIL_CHARS) -> str:

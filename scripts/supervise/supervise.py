@@ -23,10 +23,15 @@ from pathlib import Path
 from scripts.core import atomic, checkout
 from scripts.core.atomic import Digest
 from scripts.supervise import journal, outcome
-from scripts.supervise.diagnose import Diagnosis, diagnose, with_environment_damage
+from scripts.supervise.diagnose import (
+    Diagnosis,
+    diagnose,
+    pass_in_stack,
+    with_environment_damage,
+)
 from scripts.supervise.job import CannotStart, Interrupted, Job, MoreNeeded
 from scripts.supervise.outcome import Damage, Outcome, Usage
-from scripts.supervise.watch import CappedLog, Ended, Watch
+from scripts.supervise.watch import STACKS, CappedLog, Ended, Watch
 
 SKIP_LIST = "skip-list"
 """Reason of a job that must not run because of a skip list, and not because of another stage."""
@@ -241,7 +246,9 @@ def verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
     match ended.stopped_for:
         case "timeout":
             said = f"; last said: {ended.said}" if ended.said else ""
-            detail = f"still running after {job.timeout_s:g} s{said}"
+            stacks = _logged(job).partition(STACKS)[2]
+            where = f", in the compiler's pass {name}" if (name := pass_in_stack(stacks)) else ""
+            detail = f"still running after {job.timeout_s:g} s{where}{said}"
             return Diagnosis("timeout", "time-limit", detail)
         case "cpu-time":
             detail = f"still running after {job.cpu_s:g} s of CPU time"
@@ -256,8 +263,7 @@ def verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
             return Diagnosis("oom", "kernel-oom-kill", detail)
     if ended.returncode != 0:
         # The command in the header may contain "error:".
-        text = job.log_path.read_text(encoding="utf-8", errors="replace")
-        printed = text.removeprefix(_header(job) + "\n")
+        printed = _logged(job).removeprefix(_header(job) + "\n")
         model_file = dict(pairwise(job.command)).get(MODEL_FILE, "")
         diagnosis = _with_full_disk(diagnose(ended.returncode, printed, model_file), scratch)
         return with_environment_damage(diagnosis, job.command[0])
@@ -268,6 +274,10 @@ def verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
                 "error", "no-artifact", f"the stage exited 0 but wrote no {artifact.name}"
             )
     return None
+
+
+def _logged(job: Job) -> str:
+    return job.log_path.read_text(encoding="utf-8", errors="replace")
 
 
 def record(job: Job, diagnosis: Diagnosis | None, blocked_by: str = "") -> Outcome:

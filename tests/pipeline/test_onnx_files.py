@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,53 @@ module {
 }
 """
 BROKEN = "module { func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { %0 = stablehlo.nothing %x : tensor<4xf32> return %0 : tensor<4xf32> } }"
+
+REFUSED = {
+    "unranked": ("tensor<*xf32>", "tensor<*xf32>", "%r = math.exp %x : tensor<*xf32>", "argument 0 has no rank (tensor<*xf32>); give it a shape, such as tensor<?x?xf32>"),
+    "scalar": ("tensor<4xf32>", "f32", "%c = arith.constant 1 : index %r = tensor.extract %x[%c] : tensor<4xf32>", "result 0 has type f32, expected a tensor of "),
+}  # fmt: skip
+"""Argument, result and body of a program that is refused, and what is said of it."""
+NOT_COMPILED = """
+func.func @main(%x: tensor<2x5xi8>) -> tensor<5xi8> {
+  %0 = stablehlo.convert %x : (tensor<2x5xi8>) -> tensor<2x5xi4>
+  %c0 = arith.constant 0 : index
+  %1 = tensor.extract %0[%c0, %c0] : tensor<2x5xi4>
+  %2 = arith.index_cast %1 : i4 to index
+  %3 = tensor.extract_slice %x[%2, 0] [1, 5] [1, 1] : tensor<2x5xi8> to tensor<5xi8>
+  return %3 : tensor<5xi8>
+}
+"""
+"""IREE fails on the size of an i4, at all levels."""
+CRASHES = """
+#id = affine_map<(d0) -> (d0)>
+func.func @main(%t: tensor<64xf32>, %i: tensor<16xi32>) -> tensor<16xf32> {
+  %big = arith.constant 1000000000000 : index
+  %e = tensor.empty() : tensor<16xf32>
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%i : tensor<16xi32>) outs(%e : tensor<16xf32>) {
+  ^bb0(%in: i32, %out: f32):
+    %a = arith.index_cast %in : i32 to index
+    %b = arith.addi %a, %big : index
+    %v = tensor.extract %t[%b] : tensor<64xf32>
+    linalg.yield %v : f32
+  } -> tensor<16xf32>
+  return %0 : tensor<16xf32>
+}
+"""
+"""It reads far outside of its input."""
+BRANCHES = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %false = arith.constant false
+  %0 = arith.addf %x, %x : tensor<4xf32>
+  cf.cond_br %false, ^bb1, ^bb3
+^bb1:
+  cf.br ^bb2
+^bb2:
+  cf.br ^bb1
+^bb3:
+  return %0 : tensor<4xf32>
+}
+"""
+"""Several blocks, of which two are a dead cycle."""
 
 
 def value(name, *shape, kind=FLOAT):
@@ -179,7 +227,8 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
                 "file": "files/older.onnx",
                 "dims": {"batch": 2},
                 "dynamic": {"batch": {"values": [3]}},
-            }
+            },
+            "crashes-2": {"file": "files/crashes.mlir", "golden": "files/golden.npz"},
         },
         frontends=FRONTENDS,
         targets=TARGETS,
@@ -190,7 +239,10 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     files.mkdir()
     for make in (branches, older, oldest, refused, sequence, crashing_export, crashing_compile):
         make(files / f"{make.__name__.replace('_', '-')}.onnx")
-    texts = {"stablehlo": STABLEHLO, "parameters": PARAMETERS, "broken": BROKEN}
+    texts = {"stablehlo": STABLEHLO, "parameters": PARAMETERS, "broken": BROKEN, "not-compiled": NOT_COMPILED, "crashes": CRASHES, "blocks": BRANCHES}
+    for name, (argument, result, body, _) in REFUSED.items():
+        texts[name] = f"func.func @main(%x: {argument}) -> {result} {{ {body} return %r : {result} }}"
+    np.savez(files / "golden.npz", np.ones(16, np.float32))
     for name, text in texts.items():
         (files / f"{name}.mlir").write_text(text)
     of_jax = made.path / "of-jax"
@@ -201,7 +253,8 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     made.snakemake(
         "--cores", "2", "results/latency.csv", "--config",
         "file=files/*.onnx,files/*.mlir,files/*.stablehlo,files/*.pt2,files/conv/model.onnx",
-        "models=conv,conv-pt2,conv-onnx,branches,older,older-2,oldest,refused,sequence,stablehlo,parameters,broken,one-hot,crashing-export,crashing-compile",
+        "models=conv,conv-pt2,conv-onnx,branches,older,older-2,oldest,refused,sequence,stablehlo,parameters,broken,one-hot,crashing-export,crashing-compile,"
+        "unranked,scalar,not-compiled,crashes,crashes-2,blocks",
     )  # fmt: skip
     found = {}
     for row in made.rows():
@@ -304,6 +357,39 @@ def test_a_program_is_compared_with_xla_or_with_itself_at_o0_if_xla_does_not_tak
     row = rows["broken", "mlir"]
     assert (row["status"], row["reason"]) == ("error", "model-file")
     assert "custom op 'stablehlo.nothing' is unknown" in row["detail"]
+
+
+def test_a_program_of_several_blocks_is_verified(rows):
+    row = rows["blocks", "mlir"]
+    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+
+
+@pytest.mark.parametrize("model", REFUSED)
+def test_a_program_whose_arguments_or_results_are_no_tensors_of_a_rank_is_refused(rows, model):
+    row = rows[model, "mlir"]
+    assert (row["status"], row["reason"]) == ("error", "model-file")
+    assert REFUSED[model][-1] in row["detail"]
+
+
+def test_where_iree_fails_on_the_golden_results_that_is_its_failure_and_has_a_reproducer(rows):
+    row = rows["not-compiled", "mlir"]
+    assert (row["status"], row["stage"], row["reason"]) == ("error", "reference", "compiler-error")
+    assert row["detail"].startswith("'stream.tensor.sizeof' op failed to calculate total byte count")
+    assert "(golden results: iree-compile at O0 (not xla: tensor.extract is no operation of StableHLO))" in row["detail"]  # fmt: skip
+    row = rows["crashes", "mlir"]
+    assert (row["status"], row["stage"], row["reason"]) == ("crashed", "reference", "SIGSEGV")
+    assert row["detail"] == "killed by SIGSEGV; golden results: a call of the program that IREE compiled at O0 (not xla: tensor.empty is no operation of StableHLO)"  # fmt: skip
+    row = rows["crashes-2", "mlir"]
+    assert (row["status"], row["stage"], row["reason"], row["verification_code"]) == ("crashed", "verify", "SIGSEGV", "EXCEPTION_RAISED")  # fmt: skip
+    root = row["reference"].parents[2]
+    for model, said in (("not-compiled", "Reduced from "), ("crashes", "--input=16xi32=@inputs/1.bin")):
+        cell = f"{model}/mlir/llvm-cpu"
+        words = [sys.executable, "-m", "scripts.command", "reduce", cell, "--budget", "60"]
+        subprocess.run(words, check=True, cwd=root)
+        folder = root / "results/bundles" / cell.replace("/", "__")
+        text = (folder / "ISSUE.md").read_text()
+        assert said in text
+        assert "/program.mlir:" not in text
 
 
 def test_what_iree_computes_wrongly_is_rewritten_and_else_a_wrong_result(rows):

@@ -161,6 +161,25 @@ def test_a_timeout_shows_where_a_forked_child_was_that_the_stage_waits_for(run):
 
 
 @pytest.mark.usefixtures("time_is_up")
+def test_a_timeout_says_in_which_pass_the_compiler_was_that_the_stage_runs(run, tmp_path):
+    """The compiler shows its stack after some time, in which the stage must not end."""
+    compiler = tmp_path / "iree-compile"
+    frames = "\n".join(
+        [
+            " #0 0x00007f49 llvm::sys::PrintStackTrace(llvm::raw_ostream&, int) Signals.cpp:0:0",
+            "#16 0x00007f49 mlir::(anonymous namespace)::Canonicalizer::runOnOperation() Canonicalizer.cpp:0:0",
+            "#17 0x00007f49 mlir::iree_compiler::OuterPass::runOnOperation() Outer.cpp:0:0",
+        ]
+    )
+    shows = f"trap 'sleep 0.7; echo \"{frames}\" >&2; exit 134' ABRT"
+    compiler.write_text(f"#!/bin/bash\n{shows}\necho begun\nwhile true; do sleep 0.1; done\n")
+    compiler.chmod(0o755)
+    result, log = run(f"begun()\n    subprocess.run({str(compiler)!r}); print('on')")
+    assert result.detail == "still running after 30 s, in the compiler's pass Canonicalizer; last said: begun"  # fmt: skip
+    assert log.index(watch.STACKS) < log.index("OuterPass") < log.index("most recent call first")
+
+
+@pytest.mark.usefixtures("time_is_up")
 def test_a_stage_that_does_not_show_its_stacks_is_killed_all_the_same(run, monkeypatch):
     monkeypatch.setattr(watch, "STACK_SECONDS", 0.3)
     code = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGABRT]); begun(); time.sleep(60)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import tarfile
 import tempfile
@@ -37,7 +38,12 @@ SPLAT = "0.01"
 
 def write(case: Case, folder: Path, with_weights: bool) -> None:
     """Write the folder of a case, which must not exist. `with_weights`: with the model's own weights, although their
-    values do not matter."""
+    values do not matter. Raises NoCase."""
+    with tempfile.TemporaryDirectory(prefix="case-") as made:
+        _write(cases.with_files(case, Path(made)), folder, with_weights)
+
+
+def _write(case: Case, folder: Path, with_weights: bool) -> None:
     signature = Signature.read(case.files["signature.json"])
     runs = case.ended.stage != COMPILE
     own_weights = runs and (with_weights or case.ended.reason == WRONG_RESULT)
@@ -68,7 +74,7 @@ def write(case: Case, folder: Path, with_weights: bool) -> None:
         steps,
     )
     log = case.log.read_text(encoding="utf-8", errors="replace") if case.log.is_file() else ""
-    log = log.replace(str(stages.STAGES["export"].path(case.exported, PROGRAM)), PROGRAM)
+    log = re.sub(rf"\S+/{PROGRAM}\b", PROGRAM, log)
     (folder / LOG).write_text(log, encoding="utf-8")
     _write_hanging(case, folder)
     write_issue(case, folder)
@@ -134,7 +140,8 @@ def write_issue(case: Case, folder: Path) -> None:
     else:
         what = f"compiles, and fails when it runs ({case.ended.status})"
     log = issue.clipped((folder / LOG).read_text(encoding="utf-8"), case.ended.detail)
-    happened = f"A program that {case.exporter} exported (input dialect: {case.dialect}) {what}:\n\n{issue.fenced('text', log)}"
+    of_file = "A program" if case.golden else f"A program that {case.exporter} exported (input dialect: {case.dialect})"
+    happened = f"{of_file} {what}:\n\n{issue.fenced('text', log)}"
     script, whole = SCRIPT, ""
     if reduced := described_reduction(folder):
         happened += f"\n\n{reduced}"
@@ -218,7 +225,7 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     ]
     try:
         # By the compiler of the cell, which may be that of a toolchain.
-        compilation = cases.recorded(root, COMPILE, case.module)
+        compilation = case.golden or cases.recorded(root, COMPILE, case.module)
         if compilation.run("scripts.stages.reduce_program", options) != 0:
             print(f"note: {case.cell} was not reduced; the messages above say why")
             return
@@ -249,6 +256,9 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
 def _add_hanging(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     """Compile each executable alone, `budget_s` seconds at most, if that was not done yet, and add those that reach that limit."""
     if case.hanging:
+        return
+    if case.golden:
+        print(f"note: {case.cell}: executables that hang are looked for in compilations of targets")
         return
     try:
         compilation = cases.recorded(root, COMPILE, case.module)

@@ -22,6 +22,7 @@ from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.matrix import stages
 from scripts.matrix.cell import REFERENCES, TRAIN, Cell, Kind
 from scripts.records.results_file import Record, cell_of
+from scripts.sources import mlir_file
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 
@@ -43,7 +44,8 @@ class Case:
     `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target; `cpu_flags`: those of llvm-cpu at O0. `files`: the artifacts that the tools read, by
     name. `threads`: None on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are
     values of outputs; those of a training step are changes. `hanging`: the executables that reach the limits when each is compiled alone, their
-    sources by name; empty if `snakemake compile_time` has found none.
+    sources by name; empty if `snakemake compile_time` has found none. `golden`: the command of the reference in which IREE itself failed at O0,
+    if that is what the case shows: its files are then made by `with_files`.
     """
 
     cell: str
@@ -62,6 +64,7 @@ class Case:
     dialect: str
     compares_values: bool
     hanging: Mapping[str, str] = field(default_factory=dict)
+    golden: Recorded | None = None
 
     @property
     def exported(self) -> str:
@@ -89,10 +92,13 @@ def named(records: Iterable[Record], cell: str) -> Record:
     return by_name[cell]
 
 
-def case_of(root: Path, record: Record) -> Case:
-    """The case of a record; `root`: the folder that has results/. Raises NoCase."""
+def case_of(root: Path, record: Record, of_golden: bool = False) -> Case:
+    """The case of a record; `root`: the folder that has results/. `of_golden`: also if IREE has failed at O0 while the golden
+    results were made. Raises NoCase."""
     data, experiment = record.data, record.data["experiment"]
     cell = cell_of(data)
+    if of_golden and (case := _golden_case(root, record, cell)):
+        return case
     ended = _failure(root, record, cell)
     program = root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir")
     of_reference = stages.STAGES[REFERENCES[cell.test]]
@@ -137,6 +143,48 @@ def case_of(root: Path, record: Record) -> Case:
         compares_values=cell.test != TRAIN,
         hanging=_hanging(root, cell) if is_stopped(ended) else {},
     )
+
+
+def _golden_case(root: Path, record: Record, cell: Cell) -> Case | None:
+    """The case of a program of MLIR whose golden results IREE could not make (sources/load_mlir.py)."""
+    reference = REFERENCES[cell.test]
+    ended = _ended(root, reference, cell.model)
+    log = root / ended.log
+    if cell.kind is not Kind.IREE or ended.status not in outcome.FAILED or not log.is_file():
+        return None
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    steps = [line for line in lines if line in (mlir_file.COMPILES, mlir_file.CALLS)]
+    if not steps:
+        return None
+    flags = compile_flags("llvm-cpu", None, "O0", ())
+    return Case(
+        cell=str(cell),
+        ended=dataclasses.replace(ended, stage=COMPILE if steps[-1] == mlir_file.COMPILES else VERIFY),
+        log=log,
+        flags=flags,
+        right_flags=flags,
+        cpu_flags=flags,
+        files={},
+        device="local-sync",
+        threads=1,
+        tol=None,
+        latency_ms=None,
+        versions=record.data["versions"],
+        exporter=record.data["experiment"]["exporter"],
+        dialect="",
+        compares_values=False,
+        golden=recorded(root, reference, cell.model),
+    )
+
+
+def with_files(case: Case, folder: Path) -> Case:
+    """The case with the files that the tools read, which a case of golden results has not yet, in a folder. Raises NoCase."""
+    if case.golden is None:
+        return case
+    model = case.golden.words("--name", "--model-file", "--options", "--load-threads")
+    if case.golden.run("scripts.stages.write_program", [*model, "--out", str(folder)]):
+        raise NoCase(f"{case.cell}: its program was not written; the messages above say why")
+    return dataclasses.replace(case, files={path.name: path for path in folder.iterdir()})
 
 
 def is_stopped(ended: Outcome) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -56,8 +57,10 @@ def listed(versions: Mapping[str, str | None]) -> str:
 
 
 def shortened(detail: str, otherwise: str) -> str:
-    """The message of a failure for a title, without the operation that it quotes; `otherwise` if there is none."""
-    return detail.partition(" [program.mlir")[0][:TITLE_CHARS] or otherwise
+    """The message of a failure for a title, without the operation that it quotes, and whole words of it; `otherwise` if there is
+    none."""
+    message = detail.partition(" [program.mlir")[0]
+    return textwrap.shorten(message, TITLE_CHARS, placeholder=" …", break_on_hyphens=False) or otherwise
 
 
 def clipped(log: str, detail: str) -> str:

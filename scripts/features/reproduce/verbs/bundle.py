@@ -129,12 +129,15 @@ def _write_cases(args: argparse.Namespace, reduce_s: float | None = None) -> Non
         if args.failed:
             chosen = list(_one_per_group(root, records))
         else:
-            chosen = [cases.case_of(root, cases.named(records, args.cell))]
+            chosen = [cases.case_of(root, cases.named(records, args.cell), of_golden=True)]
     except (NoCase, results_file.BadRecords) as error:
         exits.fail(str(error))
     for case in chosen:
         folder = _emptied(args, case.name)
-        bundling.write(case, folder, args.weights)
+        try:
+            bundling.write(case, folder, args.weights)
+        except NoCase as error:
+            exits.fail(str(error))
         if reduce_s is not None:
             bundling.add_reduced(root, case, folder, reduce_s)
         print(
@@ -159,7 +162,7 @@ def _one_per_group(root: Path, records: Iterable[Record]) -> Iterator[Case]:
         if not record.is_iree:
             continue
         try:
-            case = cases.case_of(root, record)
+            case = cases.case_of(root, record, of_golden=True)
         except NoCase as error:
             print(f"note: {error}")
             continue
