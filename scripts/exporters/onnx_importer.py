@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import re
+import resource
 import signal
 import sys
-import time
-from collections.abc import Iterator, Mapping
+import tempfile
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import onnx
@@ -20,12 +22,14 @@ from torch_mlir.extras import onnx_importer
 
 from scripts.core import dimensions, exits, process
 from scripts.core.tensors import OPEN, TensorType
+from scripts.lowering import onnx_parts
 from scripts.lowering.capture import UnsupportedProgram, timed
 from scripts.lowering.link import Argument, Input, Lowered, Parameter
 from scripts.lowering.locations import Origin, Origins
 from scripts.lowering.stablehlo import for_iree
 from scripts.sources.load_onnx import OnnxModule, raised_opset, set_type
 from scripts.sources.onnx_graph import inputs
+from scripts.supervise.diagnose import failure_signature
 from scripts.torch_model import convert
 from scripts.torch_model.errors import first_line
 from scripts.torch_model.loading import LoadedModel
@@ -40,15 +44,18 @@ FORKABLE = True
 DYNAMIC = True
 
 ENTRY = "forward"
-SEARCH_S = 60
-"""How long the operator of a crash is searched for."""
+TRY_CPU_S = 120
+"""CPU seconds of each part of a graph that is tried."""
+_NAMED = re.compile(r'name = "(onnx\.\w+)"')
+"""Of an operator that the conversion does not know, in its message."""
 _TO_BACKEND_IR = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
 
 
 def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, dict]:
     """Lower a graph to the dialect `options["dialect"]`; return it with the seconds of each step.
 
-    Raises UnsupportedProgram with all operators of the graph that torch-mlir does not convert, and whatever torch-mlir raises.
+    Raises UnsupportedProgram with all operators of the graph that torch-mlir does not convert. If torch-mlir crashes or fails, this
+    process prints which operators are known to make it do that, and ends in the same way.
     """
     module = loaded.module
     assert isinstance(module, OnnxModule)
@@ -60,78 +67,116 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
         origins = name_nodes(model)
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     with timed(seconds, "lower"):
-        text = _lowered(model, options["dialect"])
+        code, ended = forked(model, options["dialect"])
+    if not ended.text:
+        graph = onnx_parts.Graph.of(model, computed_types(model, loaded))
+        if ended.unsupported or ended.early:
+            raise_unsupported(graph, ended)
+        if code != -signal.SIGKILL:  # it is from outside
+            print(f"{exits.CAUSE}{failing(graph, options['dialect'], code, ended)}", file=sys.stderr, flush=True)  # fmt: skip
+        process.exit_like(code or 1)
     rewrites: tuple[str, ...] = ()
+    text = ended.text
     if options["dialect"] == "stablehlo":
         text, names = for_iree(text)
         rewrites = tuple(names)
     return Lowered(text, ENTRY, arguments, rewrites=rewrites, origins=origins), seconds
 
 
-def _lowered(model: onnx.ModelProto, dialect: str) -> str:
-    """The program in a dialect. torch-mlir works in a forked process: if it crashes or fails, this one prints which operators are
-    known to do that, and ends in the same way.
+@dataclass(frozen=True)
+class Lowering:
+    """How torch-mlir ended with a graph, if it did not crash. `text`: the program. `unsupported`: the operators that it does not
+    convert, as far as it names them. `early`: whether it failed while it converted operators of ONNX. `failure`: what it said, equal for
+    failures of one cause."""
 
-    Raises UnsupportedProgram.
-    """
-
-    def work() -> bytes:
-        try:
-            return json.dumps(["text", _lower(model, dialect)]).encode()
-        except UnsupportedProgram as error:
-            return json.dumps(["unsupported", str(error)]).encode()
-
-    code, answer = process.forked(work)
-    if code:
-        if code != -signal.SIGKILL:  # it is from outside
-            print(f"{exits.CAUSE}{failing(model, dialect, code)}", file=sys.stderr, flush=True)
-        process.exit_like(code)
-    kind, text = json.loads(answer)
-    if kind == "unsupported":
-        raise UnsupportedProgram(text)
-    return str(text)
+    text: str = ""
+    unsupported: tuple[str, ...] = ()
+    early: bool = False
+    failure: str = ""
 
 
-def _lower(model: onnx.ModelProto, dialect: str) -> str:
+def forked(model: onnx.ModelProto, dialect: str, quiet: bool = False) -> tuple[int, Lowering]:
+    """Lower a graph in a forked process: how that ended (process.forked), and what is known of it. `quiet`: without messages, and for
+    TRY_CPU_S seconds of CPU time at most."""
+    with tempfile.TemporaryFile() as messages:
+
+        def work() -> bytes:
+            if quiet:
+                resource.setrlimit(resource.RLIMIT_CPU, (TRY_CPU_S, TRY_CPU_S))
+            os.dup2(messages.fileno(), 2)  # torch-mlir prints its diagnostics there
+            return json.dumps(asdict(_lowering(model, dialect))).encode()
+
+        code, answer = process.forked(work)
+        messages.seek(0)
+        said = messages.read().decode(errors="replace")
+    if not quiet:
+        print(said, end="", file=sys.stderr, flush=True)
+    ended = Lowering(**json.loads(answer)) if answer else Lowering()
+    if code or ended.text:
+        return code, ended
+    first = next((line for line in said.splitlines() if " error: " in line), ended.failure)
+    named = (*ended.unsupported, *_NAMED.findall(first))
+    return code, replace(ended, unsupported=named, failure=failure_signature(first))
+
+
+def _lowering(model: onnx.ModelProto, dialect: str) -> Lowering:
+    """Lower a graph; print the traceback if that fails."""
+    early = True
     try:
         imported = _imported(model)
-    except onnx_importer.OnnxImportError as error:
-        raise UnsupportedProgram(f"torch-mlir's ONNX importer: {first_line(error)}") from error
-    try:
         _run(imported, _TO_BACKEND_IR)
-    except compiler_utils.TorchMlirCompilerError as error:
-        if refused := unsupported(model):
-            raise UnsupportedProgram(f"torch-mlir does not convert {', '.join(refused)}") from error
-        raise
-    if left := _left(imported):
-        raise UnsupportedProgram(f"torch-mlir does not convert {', '.join(left)}")
-    compiler_utils.lower_mlir_module(False, compiler_utils.OutputType.get(dialect), imported)
-    return str(imported.operation.get_asm(enable_debug_info=True))
+        if left := _left(imported):
+            return Lowering(unsupported=tuple(left))
+        early = False
+        compiler_utils.lower_mlir_module(False, compiler_utils.OutputType.get(dialect), imported)
+        return Lowering(str(imported.operation.get_asm(enable_debug_info=True)))
+    except onnx_importer.OnnxImportError as error:
+        return Lowering(unsupported=(f"the graph: {first_line(error)}",))
+    except Exception as error:
+        traceback.print_exc()
+        return Lowering(early=early, failure=f"{type(error).__name__}: {first_line(error)}")
 
 
-def failing(model: onnx.ModelProto, dialect: str, code: int) -> str:
-    """What is known about the operators of a graph for which torch-mlir ended with `code` (process.forked): with which of them alone
-    it ends so too. Each node is tried with its types, in a process of its own, while SEARCH_S have not passed."""
+def raise_unsupported(graph: onnx_parts.Graph, ended: Lowering) -> None:
+    """Raise UnsupportedProgram if torch-mlir does not convert an operator of a graph: with all that it does not."""
+    code, answer = process.forked(lambda: json.dumps(unsupported(graph)).encode())
+    alone = [] if code else json.loads(answer)
+    domains = {f"onnx.{node.op_type}": onnx_parts.operator_of(node) for node in graph.nodes}
+    if refused := dict.fromkeys(domains.get(name, name) for name in (*ended.unsupported, *alone)):
+        raise UnsupportedProgram(f"torch-mlir does not convert {', '.join(sorted(refused))}")
 
-    def quietly(alone: onnx.ModelProto) -> bytes:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        _lower(alone, dialect)
-        return b""
 
-    known: dict[str, None] = {}
-    start, tried, left = time.monotonic(), 0, 0
-    for operator, alone in each_alone(model):
-        if alone is None or time.monotonic() - start > SEARCH_S:
-            left += 1
-        elif operator not in known:
-            tried += 1
-            if process.forked(functools.partial(quietly, alone))[0] == code:
-                known[operator] = None
-    ends = "fails" if code > 0 else "crashes it"
-    said = f"{', '.join(known)} alone {ends} too" if known else f"operator not known: none of {tried} nodes alone {ends}"  # fmt: skip
-    return said + (f" ({left} nodes were not tried)" if left else "")
+def failing(graph: onnx_parts.Graph, dialect: str, code: int, ended: Lowering) -> str:
+    """What is known about the operators of a graph with which torch-mlir ended so."""
+
+    def fails(part: onnx.ModelProto) -> bool:
+        other, how = forked(part, dialect, quiet=True)
+        return (other, bool(how.text), how.failure) == (code, False, ended.failure)
+
+    return onnx_parts.failing(graph, fails, onnx_parts.CRASHES if code else onnx_parts.FAILS)
+
+
+def computed_types(model: onnx.ModelProto, loaded: LoadedModel) -> dict[str, onnx.TypeProto]:
+    """The types of the values that the nodes of a graph compute, as ONNX Runtime has them for the inputs of this call; none where it does
+    not run the graph, or sizes are open."""
+    if loaded.dimensions:
+        return {}
+    whole = onnx.ModelProto.FromString(model.SerializeToString())
+    names = dict.fromkeys(name for node in whole.graph.node for name in node.output if name)
+    del whole.graph.output[:]
+    whole.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    weights = dict(loaded.module.named_buffers())
+    given = {value.name: loaded.kwargs.get(value.name, weights.get(value.name)) for value in inputs(whole)}  # fmt: skip
+    try:
+        values = OnnxModule(whole.SerializeToString(), whole, {}).values(given)
+    except Exception as error:  # ONNX Runtime's classes have no common base
+        print(f"note: types of values are those that onnx infers: {first_line(error)}", flush=True)
+        return {}
+    return {
+        name: onnx.helper.make_tensor_type_proto(value.element_type(), value.shape())
+        for name, value in values.items()
+        if value.is_tensor()
+    }
 
 
 def with_types(model: onnx.ModelProto, loaded: LoadedModel) -> onnx.ModelProto:
@@ -191,7 +236,7 @@ def name_nodes(model: onnx.ModelProto) -> Origins:
             name = f"{name}_{number}"
         node.name = name
         path = ".".join(part for part in name.split("/")[:-1] if part) if "/" in name else None
-        nodes[name] = Origin(name, f"onnx.{node.op_type}", path)
+        nodes[name] = Origin(name, onnx_parts.operator_of(node), path)
         if path is not None:
             classes.setdefault(path, "")
     return Origins(nodes, classes)
@@ -216,10 +261,11 @@ def _left(module: ir.Module) -> list[str]:
     return [*dict.fromkeys(re.findall(r'torch\.operator "(onnx\.\w+)"', str(module)))]
 
 
-def unsupported(model: onnx.ModelProto) -> list[str]:
+def unsupported(graph: onnx_parts.Graph) -> list[str]:
     """The operators of a graph that torch-mlir does not convert, each once: every node is tried alone."""
     refused: dict[str, None] = {}
-    for operator, alone in each_alone(model):
+    for at, alone in graph.each_alone():
+        operator = f"onnx.{graph.nodes[at].op_type}"
         if operator in refused or alone is None:
             continue
         try:
@@ -229,63 +275,3 @@ def unsupported(model: onnx.ModelProto) -> list[str]:
         else:
             refused |= dict.fromkeys(_left(imported))
     return list(refused)
-
-
-def each_alone(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto | None]]:
-    """The operator of each node and a model of it alone with its types, one of those that differ only in their names; None if a
-    type is not known."""
-    types, literals = _types_of(model), _literals_of(model)
-    tried: set[bytes] = set()
-    for node in model.graph.node:
-        if node.op_type == "Constant":
-            continue
-        alone = _alone(node, types, literals, model)
-        text = b"" if alone is None else alone.SerializeToString(deterministic=True)
-        if text not in tried:
-            tried |= {text} - {b""}
-            yield f"onnx.{node.op_type}", alone
-
-
-def _types_of(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
-    graph = model.graph
-    return {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
-
-
-def _literals_of(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
-    literals = {tensor.name: tensor for tensor in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type == "Constant" and node.attribute[0].HasField("t"):
-            literals[node.output[0]] = node.attribute[0].t
-    return literals
-
-
-def _alone(
-    node: onnx.NodeProto,
-    types: Mapping[str, onnx.TypeProto],
-    literals: Mapping[str, onnx.TensorProto],
-    model: onnx.ModelProto,
-) -> onnx.ModelProto | None:
-    """A model of one node, with numbers for names; None if the type of a value is not known, so that nothing could be said about
-    the node."""
-    used = [name for name in node.input if name]
-    if any(name not in types and name not in literals for name in used):
-        return None
-    if any(name and name not in types for name in node.output):
-        return None
-    numbers = {name: f"v{i}" for i, name in enumerate(dict.fromkeys([*used, *filter(None, node.output)]))}  # fmt: skip
-    renamed = onnx.NodeProto.FromString(node.SerializeToString())
-    renamed.name = node.op_type
-    renamed.input[:] = [numbers.get(name, "") for name in node.input]
-    renamed.output[:] = [numbers.get(name, "") for name in node.output]
-    graph = onnx.helper.make_graph(
-        [renamed],
-        ENTRY,
-        [onnx.ValueInfoProto(name=numbers[name], type=types[name]) for name in dict.fromkeys(used) if name not in literals],
-        [onnx.ValueInfoProto(name=numbers[name], type=types[name]) for name in node.output if name],
-    )  # fmt: skip
-    for name in dict.fromkeys(name for name in used if name in literals):
-        graph.initializer.add().CopyFrom(literals[name])
-        graph.initializer[-1].name = numbers[name]
-    alone = onnx.helper.make_model(graph, opset_imports=model.opset_import)
-    alone.ir_version = model.ir_version
-    return alone

@@ -31,12 +31,9 @@ def of_failure(program: Path, flags: Sequence[str], returncode: int, said: Itera
     located = program.with_name("locations.json")
     if not located.is_file():
         return ""
-    origins = {
-        line: origin.operator
-        for line, origin in Locations.from_json(atomic.read_json(located)).lines.items()
-        if origin.operator.startswith("onnx.")
-    }
-    if not origins:
+    lines = Locations.from_json(atomic.read_json(located)).lines
+    origins = {line: origin.operator for line, origin in lines.items()}
+    if not any(operator.startswith("onnx.") for operator in origins.values()):
         return ""
     if returncode < 0:
         return _of_crash(program, flags, origins)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +55,21 @@ class OnnxModule(torch.nn.Module):
 
     def forward(self, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         """The results by name, of the inputs by name."""
+        results = {}
+        for name, value in self.values(inputs).items():
+            if not value.is_tensor():
+                raise ModelError(f"output {name} is a {value.data_type()}, expected a tensor", Fault.OUTPUTS)  # fmt: skip
+            results[name] = torch.from_numpy(np.array(value.numpy()))
+        return results
+
+    def values(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, onnxruntime.OrtValue]:
+        """The results by name, as ONNX Runtime has them."""
         given = {
             name: onnxruntime.OrtValue.ortvalue_from_numpy(tensor.detach().contiguous().numpy())
             for name, tensor in inputs.items()
         }
         outputs = [value.name for value in self.session.get_outputs()]
-        values = self.session.run_with_ort_values(outputs, given)
-        results = {}
-        for name, value in zip(outputs, values, strict=True):
-            if not value.is_tensor():
-                raise ModelError(f"output {name} is a {value.data_type()}, expected a tensor", Fault.OUTPUTS)  # fmt: skip
-            results[name] = torch.from_numpy(np.array(value.numpy()))
-        return results
+        return dict(zip(outputs, self.session.run_with_ort_values(outputs, given), strict=True))
 
 
 def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:

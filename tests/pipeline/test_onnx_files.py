@@ -69,13 +69,15 @@ REFUSED = {
 }  # fmt: skip
 """Argument, result and body of a program that is refused, and what is said of it."""
 NOT_COMPILED = """
-func.func @main(%x: tensor<2x5xi8>) -> tensor<5xi8> {
-  %0 = stablehlo.convert %x : (tensor<2x5xi8>) -> tensor<2x5xi4>
-  %c0 = arith.constant 0 : index
-  %1 = tensor.extract %0[%c0, %c0] : tensor<2x5xi4>
-  %2 = arith.index_cast %1 : i4 to index
-  %3 = tensor.extract_slice %x[%2, 0] [1, 5] [1, 1] : tensor<2x5xi8> to tensor<5xi8>
-  return %3 : tensor<5xi8>
+func.func @main() -> tensor<5xi8> {
+  %0 = stablehlo.constant dense<[[1, 2, 3, 4, 5], [6, 7, -8, -3, -1]]> : tensor<2x5xi8>
+  %1 = stablehlo.reshape %0 : (tensor<2x5xi8>) -> tensor<10xi8>
+  %2 = stablehlo.convert %1 : (tensor<10xi8>) -> tensor<10xi4>
+  %i = arith.constant 0 : index
+  %3 = tensor.extract %2[%i] : tensor<10xi4>
+  %4 = arith.index_cast %3 : i4 to index
+  %5 = tensor.extract_slice %0[%4, 0] [1, 5] [1, 1] : tensor<2x5xi8> to tensor<5xi8>
+  return %5 : tensor<5xi8>
 }
 """
 """IREE fails on the size of an i4, at all levels."""
@@ -193,6 +195,22 @@ def sequence(path: Path) -> None:
     save(path, nodes, [value("a", 2, 3), value("b", 2, 3)], [value("y", 4, 3)])
 
 
+def custom(path: Path) -> None:
+    """An operator of another domain, of whose result onnx knows no type."""
+    scales = [
+        numpy_helper.from_array(np.array(number, kind), name)
+        for name, number, kind in (("s", 0.05, "f4"), ("z", 0, "i1"))
+    ]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("QLinearAdd", ["q", "s", "z", "q", "s", "z", "s", "z"], ["sum"], domain="com.microsoft"),
+        helper.make_node("DequantizeLinear", ["sum", "s", "z"], ["y"]),
+    ]  # fmt: skip
+    graph = helper.make_graph(nodes, "custom", [value("x", 2, 16)], [value("y", 2, 16)], scales)
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=8), path)
+
+
 def crashing_export(path: Path) -> None:
     """torch-mlir crashes on the pool in three dimensions, when it lowers to StableHLO."""
     nodes = [
@@ -237,7 +255,7 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     )
     files = made.path / "files"
     files.mkdir()
-    for make in (branches, older, oldest, refused, sequence, crashing_export, crashing_compile):
+    for make in (branches, older, oldest, refused, sequence, custom, crashing_export, crashing_compile):
         make(files / f"{make.__name__.replace('_', '-')}.onnx")
     texts = {"stablehlo": STABLEHLO, "parameters": PARAMETERS, "broken": BROKEN, "not-compiled": NOT_COMPILED, "crashes": CRASHES, "blocks": BRANCHES}
     for name, (argument, result, body, _) in REFUSED.items():
@@ -253,7 +271,7 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     made.snakemake(
         "--cores", "2", "results/latency.csv", "--config",
         "file=files/*.onnx,files/*.mlir,files/*.stablehlo,files/*.pt2,files/conv/model.onnx",
-        "models=conv,conv-pt2,conv-onnx,branches,older,older-2,oldest,refused,sequence,stablehlo,parameters,broken,one-hot,crashing-export,crashing-compile,"
+        "models=conv,conv-pt2,conv-onnx,branches,older,older-2,oldest,refused,sequence,custom,stablehlo,parameters,broken,one-hot,crashing-export,crashing-compile,"
         "unranked,scalar,not-compiled,crashes,crashes-2,blocks",
     )  # fmt: skip
     found = {}
@@ -321,7 +339,11 @@ def test_weights_are_parameters_also_those_of_branches_and_of_other_files(rows):
 
 @pytest.mark.parametrize(
     ("model", "operators"),
-    [("refused", "onnx.GridSample, onnx.LpPool"), ("sequence", "onnx.ConcatFromSequence")],
+    [
+        ("refused", "onnx.GridSample, onnx.LpPool"),
+        ("sequence", "onnx.ConcatFromSequence"),
+        ("custom", "com.microsoft.QLinearAdd"),
+    ],
 )
 def test_a_reason_names_all_operators_that_are_not_converted(rows, model, operators):
     row = rows[model, "onnx-torch"]

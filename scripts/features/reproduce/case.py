@@ -156,7 +156,7 @@ def _golden_case(root: Path, record: Record, cell: Cell) -> Case | None:
     steps = [line for line in lines if line in (mlir_file.COMPILES, mlir_file.CALLS)]
     if not steps:
         return None
-    flags = compile_flags("llvm-cpu", None, "O0", ())
+    flags = tuple(compile_flags("llvm-cpu", None, "O0", ()))
     return Case(
         cell=str(cell),
         ended=dataclasses.replace(ended, stage=COMPILE if steps[-1] == mlir_file.COMPILES else VERIFY),
