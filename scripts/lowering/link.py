@@ -210,7 +210,12 @@ class _Linker:
             block.append(operation)
         for other in further:
             other.append_to(main.regions[0])
-        for old in [op for inside in main.regions[0].blocks for op in inside.operations if op.operation.name == "func.return"]:
+        for old in [
+            op
+            for inside in main.regions[0].blocks
+            for op in inside.operations
+            if op.operation.name == "func.return"
+        ]:
             with ir.InsertionPoint(old):
                 results = [
                     _cast("torch_c.to_builtin_tensor", ir, old.operands[i], want)

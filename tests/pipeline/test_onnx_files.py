@@ -255,11 +255,29 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     )
     files = made.path / "files"
     files.mkdir()
-    for make in (branches, older, oldest, refused, sequence, custom, crashing_export, crashing_compile):
+    for make in (
+        branches,
+        older,
+        oldest,
+        refused,
+        sequence,
+        custom,
+        crashing_export,
+        crashing_compile,
+    ):
         make(files / f"{make.__name__.replace('_', '-')}.onnx")
-    texts = {"stablehlo": STABLEHLO, "parameters": PARAMETERS, "broken": BROKEN, "not-compiled": NOT_COMPILED, "crashes": CRASHES, "blocks": BRANCHES}
+    texts = {
+        "stablehlo": STABLEHLO,
+        "parameters": PARAMETERS,
+        "broken": BROKEN,
+        "not-compiled": NOT_COMPILED,
+        "crashes": CRASHES,
+        "blocks": BRANCHES,
+    }
     for name, (argument, result, body, _) in REFUSED.items():
-        texts[name] = f"func.func @main(%x: {argument}) -> {result} {{ {body} return %r : {result} }}"
+        texts[name] = (
+            f"func.func @main(%x: {argument}) -> {result} {{ {body} return %r : {result} }}"
+        )
     np.savez(files / "golden.npz", np.ones(16, np.float32))
     for name, text in texts.items():
         (files / f"{name}.mlir").write_text(text)
@@ -396,7 +414,9 @@ def test_a_program_whose_arguments_or_results_are_no_tensors_of_a_rank_is_refuse
 def test_where_iree_fails_on_the_golden_results_that_is_its_failure_and_has_a_reproducer(rows):
     row = rows["not-compiled", "mlir"]
     assert (row["status"], row["stage"], row["reason"]) == ("error", "reference", "compiler-error")
-    assert row["detail"].startswith("'stream.tensor.sizeof' op failed to calculate total byte count")
+    assert row["detail"].startswith(
+        "'stream.tensor.sizeof' op failed to calculate total byte count"
+    )
     assert "(golden results: iree-compile at O0 (not xla: tensor.extract is no operation of StableHLO))" in row["detail"]  # fmt: skip
     row = rows["crashes", "mlir"]
     assert (row["status"], row["stage"], row["reason"]) == ("crashed", "reference", "SIGSEGV")
@@ -404,7 +424,10 @@ def test_where_iree_fails_on_the_golden_results_that_is_its_failure_and_has_a_re
     row = rows["crashes-2", "mlir"]
     assert (row["status"], row["stage"], row["reason"], row["verification_code"]) == ("crashed", "verify", "SIGSEGV", "EXCEPTION_RAISED")  # fmt: skip
     root = row["reference"].parents[2]
-    for model, said in (("not-compiled", "Reduced from "), ("crashes", "--input=16xi32=@inputs/1.bin")):
+    for model, said in (
+        ("not-compiled", "Reduced from "),
+        ("crashes", "--input=16xi32=@inputs/1.bin"),
+    ):
         cell = f"{model}/mlir/llvm-cpu"
         words = [sys.executable, "-m", "scripts.command", "reduce", cell, "--budget", "60"]
         subprocess.run(words, check=True, cwd=root)

@@ -140,7 +140,11 @@ def write_issue(case: Case, folder: Path) -> None:
     else:
         what = f"compiles, and fails when it runs ({case.ended.status})"
     log = issue.clipped((folder / LOG).read_text(encoding="utf-8"), case.ended.detail)
-    of_file = "A program" if case.golden else f"A program that {case.exporter} exported (input dialect: {case.dialect})"
+    of_file = (
+        "A program"
+        if case.golden
+        else f"A program that {case.exporter} exported (input dialect: {case.dialect})"
+    )
     happened = f"{of_file} {what}:\n\n{issue.fenced('text', log)}"
     script, whole = SCRIPT, ""
     if reduced := described_reduction(folder):

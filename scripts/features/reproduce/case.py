@@ -159,7 +159,9 @@ def _golden_case(root: Path, record: Record, cell: Cell) -> Case | None:
     flags = tuple(compile_flags("llvm-cpu", None, "O0", ()))
     return Case(
         cell=str(cell),
-        ended=dataclasses.replace(ended, stage=COMPILE if steps[-1] == mlir_file.COMPILES else VERIFY),
+        ended=dataclasses.replace(
+            ended, stage=COMPILE if steps[-1] == mlir_file.COMPILES else VERIFY
+        ),
         log=log,
         flags=flags,
         right_flags=flags,

@@ -60,7 +60,10 @@ def shortened(detail: str, otherwise: str) -> str:
     """The message of a failure for a title, without the operation that it quotes, and whole words of it; `otherwise` if there is
     none."""
     message = detail.partition(" [program.mlir")[0]
-    return textwrap.shorten(message, TITLE_CHARS, placeholder=" …", break_on_hyphens=False) or otherwise
+    return (
+        textwrap.shorten(message, TITLE_CHARS, placeholder=" …", break_on_hyphens=False)
+        or otherwise
+    )
 
 
 def clipped(log: str, detail: str) -> str:
