@@ -113,7 +113,7 @@ class ProgramSession:
 
 def _passed(dtype: str) -> np.dtype:
     """The type in which the program expects a tensor: its integers are signless, and XLA's are signed."""
-    return tensors.native("int8" if dtype == "uint8" else dtype)
+    return tensors.native(dtype.removeprefix("u") if dtype.startswith("uint") else dtype)
 
 
 open_session = ProgramSession

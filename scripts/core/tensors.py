@@ -30,6 +30,9 @@ DTYPES = {
     "int32": ("i32", "int32"),
     "int16": ("i16", "int16"),
     "int8": ("i8", "int8"),
+    "uint64": ("i64", "uint64"),
+    "uint32": ("i32", "uint32"),
+    "uint16": ("i16", "uint16"),
     "uint8": ("i8", "uint8"),
     "bool": ("i1", "bool"),
 }

@@ -35,13 +35,15 @@ LEAST_BYTES = 1024
 Call = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 """A call of a compiled program, with its inputs in their order."""
 
-_TORCH = {mlir: name for name, (mlir, _) in reversed(DTYPES.items())} | {"ui8": "uint8", "si64": "int64", "si32": "int32", "si16": "int16", "si8": "int8"}  # fmt: skip
+_TORCH = {mlir: name for name, (mlir, _) in reversed(DTYPES.items())} | {"ui64": "uint64", "ui32": "uint32", "ui16": "uint16", "ui8": "uint8", "si64": "int64", "si32": "int32", "si16": "int16", "si8": "int8"}  # fmt: skip
 _TENSOR = re.compile(
     r"(?:tensor<(?P<shape>(?:[\d?]+x)*)|!torch\.v?tensor<\[(?P<list>[\d,?]*)\],)(?P<element>\w+)>"
 )
 _PARAMETER = re.compile(
     r'#(?:flow|stream)\.parameter\.named<(?:"(?P<scope>[^"]*)"::)?"(?P<key>[^"]*)">'
 )
+_SDY = "sdy."
+"""The dialect of shardings, with which jax.export writes programs for a mesh of devices."""
 _LITERALS = ("stablehlo.constant", "arith.constant", "torch.vtensor.literal")
 
 
@@ -142,7 +144,9 @@ def read(path: Path, function: str = "", trust: bool = False) -> Program:
     without `trust`, for one that may run code of the file."""
     with ir.Context(), ir.Location.unknown():
         try:
-            module = _parsed(path.read_bytes())
+            module = _parsed(path, path.read_bytes())
+        except ModelError:
+            raise
         except Exception as error:  # MLIRError is no subclass of a public class
             lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
             raise ModelError(f"{path}: IREE's compiler cannot parse it: {lines[0].strip()}", Fault.FILE) from error  # fmt: skip
@@ -154,17 +158,70 @@ def read(path: Path, function: str = "", trust: bool = False) -> Program:
         return Program(f"{module}", entry, kinds, parameters, literals)
 
 
-def _parsed(data: bytes) -> ir.Module:
-    """A module of text or bytecode, also a portable artifact, whose dialect (VHLO) IREE parses and has no way out of."""
-    module = ir.Module.parse(data)
+def _parsed(path: Path, data: bytes) -> ir.Module:
+    """A module of text or bytecode, also a portable artifact, whose dialect (VHLO) IREE parses and has no way out of, and one with
+    shardings (the dialect sdy), which IREE does not parse."""
+    try:
+        module = ir.Module.parse(data)
+    except Exception:
+        if _SDY.encode() not in data:
+            raise
+        return ir.Module.parse(_for_one_device(path, data))
     if not any(operation.operation.name.startswith("vhlo.") for operation in module.body.operations):  # fmt: skip
         return module
+    return ir.Module.parse(_for_one_device(path, data))
+
+
+def _for_one_device(path: Path, data: bytes) -> str:
+    """A program that jax.export has written, as text of StableHLO without the shardings of the dialect sdy: on one device they have no
+    effect. Raises ModelError for operations that divide the program among devices."""
+    from jax.interpreters import mlir
     from jaxlib.mlir import ir as jaxlib_ir
     from jaxlib.mlir.dialects import stablehlo
 
-    with jaxlib_ir.Context() as context:
-        stablehlo.register_dialect(context)
-        return ir.Module.parse(str(stablehlo.deserialize_portable_artifact(context, data)))
+    with mlir.make_ir_context() as context:
+        if b"StableHLO_v" in data[:100]:  # who has written the bytecode
+            module = stablehlo.deserialize_portable_artifact(context, data)
+        else:
+            module = jaxlib_ir.Module.parse(data)
+        inside: list[Any] = []
+
+        def note(operation: Any) -> Any:
+            inside.append(operation.operation)
+            return jaxlib_ir.WalkResult.ADVANCE
+
+        module.operation.walk(note, jaxlib_ir.WalkOrder.PRE_ORDER)
+        for operation in inside:
+            _strip_sharding(path, operation, jaxlib_ir)
+        return str(module)
+
+
+def _strip_sharding(path: Path, operation: Any, jaxlib_ir: Any) -> None:
+    """Remove an operation of sdy that has no effect on one device, or the shardings of another one, in place."""
+    attributes, name = operation.attributes, str(operation.name)
+    if name in ("sdy.mesh", "sdy.sharding_group"):
+        operation.erase()
+        return
+    if name in ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier"):
+        operation.results[0].replace_all_uses_with(operation.operands[0])
+        operation.erase()
+        return
+    if name.startswith("sdy."):
+        raise ModelError(f"{path}: {name} divides the program among the devices of a mesh; export it for one device, without shard_map", Fault.FILE)  # fmt: skip
+    for key in [key for key in _keys(attributes) if key.startswith(_SDY) or key == "mhlo.num_partitions"]:  # fmt: skip
+        del attributes[key]
+    for key in ("arg_attrs", "res_attrs"):
+        if key in attributes:
+            each = [
+                {k: entry[k] for k in _keys(entry) if not k.startswith(_SDY)}
+                for entry in map(jaxlib_ir.DictAttr, attributes[key])
+            ]
+            attributes[key] = jaxlib_ir.ArrayAttr.get(list(map(jaxlib_ir.DictAttr.get, each)))
+
+
+def _keys(attributes: Any) -> list[str]:
+    """The names in the attributes of an operation, or in a dictionary."""
+    return [getattr(attribute, "name", attribute) for attribute in attributes]
 
 
 def _entry(path: Path, module: ir.Module, wanted: str) -> tuple[str, tuple[TensorType, ...]]:
@@ -406,11 +463,12 @@ def _numpy(kind: TensorType) -> np.dtype:
 
 
 def _values(random: np.random.Generator, kind: TensorType) -> np.ndarray:
-    """Seeded values of a type: standard normal, booleans, 8-bit integers, and 0 and 1 for wider ones, which may be indices."""
+    """Seeded values of a type: standard normal, booleans, unsigned and 8-bit integers over their full range, and 0 and 1 for wider
+    signed ones, which may be indices."""
     dtype = _numpy(kind)
     if dtype.kind == "f":
         return np.asarray(random.standard_normal(kind.shape)).astype(dtype)
-    if dtype.kind in "iu" and dtype.itemsize == 1:
+    if dtype.kind == "u" or (dtype.kind == "i" and dtype.itemsize == 1):
         limits = np.iinfo(dtype)
         return random.integers(limits.min, limits.max, kind.shape, dtype, endpoint=True)
     return np.asarray(random.integers(0, 2, kind.shape)).astype(dtype)

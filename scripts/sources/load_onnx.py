@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import torch
 
 from scripts.core import tensors
 from scripts.core.tensors import OPEN, TensorType
-from scripts.sources import onnx_graph
+from scripts.sources import onnx_graph, onnx_sizes
+from scripts.sources.source import given_dims
 from scripts.torch_model import footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
@@ -35,9 +37,10 @@ class OnnxModule(torch.nn.Module):
     def __init__(
         self, runnable: Path | bytes, model: onnx.ModelProto, weights: dict[str, torch.Tensor]
     ) -> None:
-        """`runnable`: what ONNX Runtime opens, a file or its content."""
+        """`runnable`: what ONNX Runtime opens, a file or its content. `advise`: says what to change in the entry if a call fails."""
         super().__init__()
         self.runnable, self.model, self._weights = runnable, model, weights
+        self.advise: Callable[[OnnxModule], str] | None = None
         self._session: onnxruntime.InferenceSession | None = None
         self.golden_from = "onnxruntime"
 
@@ -56,10 +59,18 @@ class OnnxModule(torch.nn.Module):
     def forward(self, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         """The results by name, of the inputs by name."""
         results = {}
-        for name, value in self.values(inputs).items():
+        try:
+            values = self.values(inputs)
+        except Exception as error:  # its classes have no common base
+            if self.advise is None or isinstance(error, ModelError):
+                raise
+            raise ModelError(f"{self.advise(self)} (ONNX Runtime: {first_line(error)})", Fault.INPUTS) from error  # fmt: skip
+        for name, value in values.items():
             if not value.is_tensor():
                 raise ModelError(f"output {name} is a {value.data_type()}, expected a tensor", Fault.OUTPUTS)  # fmt: skip
-            results[name] = torch.from_numpy(np.array(value.numpy()))
+            array = np.array(value.numpy())
+            # ONNX Runtime's uint64 is `unsigned long long`, which torch takes for another type than numpy's own.
+            results[name] = torch.from_numpy(array.view(array.dtype.str))
         return results
 
     def values(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, onnxruntime.OrtValue]:
@@ -84,6 +95,8 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     model = with_all_initializers_outside(onnx.load(str(path)))
     types = onnx_graph.input_types(path, model, choice.options)
     module = OnnxModule(_runnable(path, types), model, dict(_weights(model)))
+    if stage == "reference" and onnx_graph.dims_not_given(model, choice.options):
+        module.advise = functools.partial(_advice, path, choice)
     arrays, about = _inputs(path, model, types, choice)
     inputs = {kind.name: torch.from_numpy(array) for kind, array in zip(types, arrays, strict=True)}
     said = [about]
@@ -94,6 +107,31 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     return LoadedModel(
         choice.name, module.eval(), (), inputs, None, about="; ".join(said), opaque=True
     )
+
+
+def _advice(path: Path, choice: ModelChoice, module: OnnxModule) -> str:
+    """The line of the entry that gives sizes to open dimensions, which were 1, so that ONNX Runtime runs the graph."""
+    names = onnx_graph.dims_not_given(module.model, choice.options)
+    given = given_dims(path, choice.options)
+    session = module.session
+
+    def runs(sizes: dict[str, int]) -> bool:
+        try:
+            options = {**choice.options, "dims": {**given, **sizes}}
+            types = onnx_graph.input_types(path, module.model, options)
+            arrays = _seeded(module.model, types, choice.seed)
+            session.run(None, {kind.name: array for kind, array in zip(types, arrays, strict=True)})
+        except Exception:  # whatever ONNX Runtime raises: with these sizes it does not run
+            return False
+        return True
+
+    sizes = onnx_sizes.proposed(names, onnx_sizes.candidates(path, module.model), runs)
+    taken = f"the size 1 was taken for {', '.join(names)}"
+    shown = {**given, **(sizes or dict.fromkeys(names, "<size>"))}
+    line = f"dims: {{{', '.join(f'{name}: {size}' for name, size in shown.items())}}}"
+    if not sizes:
+        return f"{taken}, and no other that was tried runs; add the sizes to its entry: {line}"
+    return f"{taken}; ONNX Runtime runs it with this line in its entry: {line}"
 
 
 def open_session(

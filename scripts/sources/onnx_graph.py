@@ -27,7 +27,7 @@ MOST_ELEMENTS = 2**31
 # onnx's name of an element type: torch's.
 TYPES = {
     "FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16", "INT64": "int64", "INT32": "int32",
-    "INT16": "int16", "INT8": "int8", "UINT8": "uint8", "BOOL": "bool",
+    "INT16": "int16", "INT8": "int8", "UINT64": "uint64", "UINT32": "uint32", "UINT16": "uint16", "UINT8": "uint8", "BOOL": "bool",
 }  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 def external_files(path: Path, model: onnx.ModelProto) -> list[Path]:
     """The files that hold external data. Raises BrokenModelFile for one outside of the folder of the file."""
     names: dict[str, None] = {}
-    for tensor in _tensors(model):
+    for tensor in tensors_of(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             names[dict(_entries(tensor)).get("location", "")] = None
     folder = path.parent.resolve()
@@ -99,7 +99,7 @@ def external_files(path: Path, model: onnx.ModelProto) -> list[Path]:
 def check_external(path: Path, model: onnx.ModelProto) -> None:
     """Raise BrokenModelFile if external data is missing, outside of the folder, or shorter than its tensors."""
     external_files(path, model)
-    for tensor in _tensors(model):
+    for tensor in tensors_of(model):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
         entries = dict(_entries(tensor))
@@ -125,7 +125,7 @@ def _bits(data_type: int) -> int:
     return {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4}.get(name) or 8 * onnx.helper.tensor_dtype_to_np_dtype(data_type).itemsize  # fmt: skip
 
 
-def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Yield every tensor of a model: initializers, and attributes of its operators."""
     for graph in graphs(model.graph):
         yield from graph.initializer
@@ -199,6 +199,12 @@ def open_dims(model: onnx.ModelProto) -> dict[str, str]:
                 place = f"{value.name}.{index}"
                 places[dim.dim_param or place] = place
     return places
+
+
+def dims_not_given(model: onnx.ModelProto, options: Options) -> list[str]:
+    """The names of the open dimensions that the entry gives no size."""
+    sizes = options.get("dims") or {}
+    return [name for name, place in open_dims(model).items() if not {name, place} & sizes.keys()]
 
 
 def sizes_of_open_dims(path: Path, options: Options) -> str:
