@@ -90,8 +90,11 @@ def _checked(
         here = {key: row[key] for key in [*shown, *allowed]}
         expected = " ".join(_said(key, values) for key, values in allowed.items())
         actual = " ".join(_said(key, [value]) for key, value in here.items())
-        detail = remedied.first_error(record) or row["detail"]
-        violations.append(Violation(name, "", expected, actual, detail))
+        causes = [row["detail"]] if row["detail"] else []
+        if first := remedied.first_error(record):
+            reason = remedied.first_error(record, "reason")
+            causes.append(f"as asked, compile {reason}: {first}")
+        violations.append(Violation(name, "", expected, actual, "; ".join(causes)))
     verdict, verdicts = row[VERDICT], _listed(wanted.get(VERDICT, []))
     if verdicts and is_ok and verdict not in (*verdicts, UNDECIDED):
         actual = verdict or "none: it was not compared with a baseline"

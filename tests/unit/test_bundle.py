@@ -97,6 +97,16 @@ def test_a_compilation_that_failed_needs_the_program_and_one_command(tree, run, 
     assert "$ command" not in issue
 
 
+def test_a_title_has_whole_words():
+    detail = "'stream.tensor.sizeof' op " + "does not have integral number of total bytes " * 4
+    title = issue.shortened(detail, "")
+    assert len(title) <= issue.TITLE_CHARS
+    assert title.endswith(" …")
+    assert f"{detail} ".startswith(title.removesuffix("…"))
+    assert issue.shortened("failed [program.mlir:2: %0 = x]", "") == "failed"
+    assert issue.shortened("", "a/b/c") == "a/b/c"
+
+
 def test_a_module_that_runs_is_timed_with_weights_of_the_same_shapes(tree, run):
     tree()
     run(CELL)

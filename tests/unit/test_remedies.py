@@ -485,7 +485,21 @@ def test_a_run_in_which_all_compiled_as_asked_does_not_count_them(tree):
 def test_an_expectation_may_demand_that_a_cell_compiles_as_asked(rows, expect, found_here):
     [checked] = expectations.check(rows("O1"), {CELL: expect})
     violations = [(each.found, each.detail) for each in checked.violations]
-    assert violations == ([(found_here, "what")] if found_here else [])
+    assert violations == ([(found_here, "as asked, compile why: what")] if found_here else [])
+
+
+def test_a_violation_gives_each_cause_with_its_own_stage(rows):
+    record = of_cell(rows("O1"))
+    record["outcome"] |= {"status": "unavailable", "stage": "verify", "reason": "no-device", "detail": "no driver"}  # fmt: skip
+    [checked] = expectations.check([record], {CELL: "ok"})
+    assert [each.line for each in checked.violations] == [
+        "expected ok, found unavailable verify no-device: no driver; as asked, compile why: what"
+    ]
+
+
+def test_the_page_has_the_remedies_of_the_targets_that_are_shipped():
+    page = document.of_remedies(tables.remedies(), {"mine": ["O1", "O0"]})
+    assert "| target `mine` | `O1`, `O0` |" in page
 
 
 def test_first_errors_of_remedied_cells_are_listed_apart(rows, tree, monkeypatch, capsys):

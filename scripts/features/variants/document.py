@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from scripts.core import checkout
 from scripts.features.variants import tables
 from scripts.features.variants.tables import FlagSet, FlagSetTable, RemedyTable
+from scripts.matrix import reading
 from scripts.matrix.ways import Hang, Remedy
 from scripts.records import markdown
 
@@ -38,8 +40,8 @@ class MadePart:
         return f"{before}{begin}\n{self.render()}\n{END}{after}"
 
 
-def of_remedies(table: RemedyTable) -> str:
-    """Return the tables of remedies as Markdown."""
+def of_remedies(table: RemedyTable, targets: Mapping[str, Sequence[str]]) -> str:
+    """Return the tables of remedies as Markdown. `targets`: those of config.yaml with a list of their own."""
     by_reasons: dict[tuple[str, ...], list[str]] = {}
     for remedy in table.remedies.values():
         by_reasons.setdefault(remedy.reasons, []).append(remedy.name)
@@ -50,8 +52,11 @@ def of_remedies(table: RemedyTable) -> str:
             ((_codes(reasons), _codes(names)) for reasons, names in by_reasons.items()),
         ),
         _escaped(
-            ("backend", "tried in this order"),
-            ((f"`{name}`", _codes(names)) for name, names in table.order.items()),
+            ("backend, or target of config.yaml", "tried in this order"),
+            (
+                *((f"`{name}`", _codes(names)) for name, names in table.order.items()),
+                *((f"target `{name}`", _codes(names)) for name, names in targets.items()),
+            ),
         ),
     ]  # fmt: skip
     if table.hangs:
@@ -116,9 +121,17 @@ def _escaped(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return markdown.table(head, [[cell.replace("|", "\\|") for cell in row] for row in rows])
 
 
+def _shipped() -> Mapping[str, Sequence[str]]:
+    """The remedies of the targets of config.yaml that name them."""
+    targets = reading.read(checkout.ROOT / "config.yaml")["targets"]
+    return {name: entry["remedies"] for name, entry in targets.items() if entry.get("remedies")}
+
+
 PARTS = (
     MadePart(
-        "workflow/remedies.yaml", "troubleshooting.md", lambda: of_remedies(tables.remedies())
+        "workflow/remedies.yaml",
+        "troubleshooting.md",
+        lambda: of_remedies(tables.remedies(), _shipped()),
     ),
     MadePart("workflow/flag_sets.yaml", "tuning.md", lambda: of_flag_sets(tables.flag_sets())),
 )
