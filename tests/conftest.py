@@ -37,6 +37,7 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+settings.register_profile("mutations", settings.get_profile("reproducible"), max_examples=2000)
 settings.load_profile("reproducible")
 os.environ.pop(checkout.ENVIRONMENTS, None)  # the environments of tests are in this checkout
 registry.load()

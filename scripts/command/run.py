@@ -23,7 +23,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from scripts.core import atomic, checkout
+from scripts.core import atomic, checkout, exits
+from scripts.matrix import reading
 from scripts.sources.registry import model_file
 
 SELECTED = ("targets", "frontends", "baselines", "tests", "toolchains")
@@ -164,7 +165,15 @@ def snakemake(words: list[str]) -> None:
 
 
 def _command(words: list[str]) -> list[str]:
-    """The words of a command of Snakemake, which is printed as it is typed."""
+    """The words of a command of Snakemake, which is printed as it is typed. Exits if a configuration file cannot be read: Snakemake
+    would end with a traceback, or without the file and the line."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
+    for file in parser.parse_known_args(words)[0].configfile:
+        try:
+            reading.require_for_snakemake(file)
+        except reading.ConfigError as problem:
+            exits.fail(str(problem))
     elsewhere = not checkout.is_here()
     place = ["-s", str(checkout.ROOT / "Snakefile"), "--directory", os.curdir] if elsewhere else []
     print(shlex.join(["snakemake", *place, *words]), file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def closure(
             continue
         path = root.joinpath(*name.split("."))
         files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
-        imports[name] = [file for file in files if file.is_file()]
+        imports[name] = [file for file in files if os.path.isfile(file)]
         # Importing a.b runs a/__init__.py first.
         wanted = [name.rpartition(".")[0]]
         for file in imports[name]:

@@ -51,6 +51,14 @@ class Backend:
     tuning_specs: bool = False
 
 
+_NOT_OF_TARGETS = {
+    **dict.fromkeys(("help", "help-hidden", "help-list", "help-list-hidden", "version", "iree-hal-list-target-backends", "iree-list-plugins"), "ends the compiler"),
+    **dict.fromkeys(("o", "compile-to", "compile-from", "compile-mode", "output-format", "split-input-file", "verify-diagnostics"), "changes what the compiler writes"),
+    "iree-opt-level": "is what the key opt_level sets",
+    **dict.fromkeys(("iree-hal-target-device", "iree-hal-target-backends", "iree-hal-local-target-device-backends"), "is what the key backend sets"),
+}  # fmt: skip
+"""Flags of iree-compile that a target cannot have, and why. Those that take an architecture are the backends' own."""
+
 CONSTANTS = ("hal_target_local", "hal_target_llvm_cpu")
 """The plugins that run what can be computed when compiling, for any target (constant evaluation)."""
 _DRM = "/dev/dri/renderD*"
@@ -136,6 +144,15 @@ TARGET_PLUGINS = (
     *("hal_target_cuda", "hal_target_llvm_cpu", "hal_target_local", "hal_target_metal_spirv"),
     *("hal_target_rocm", "hal_target_vmvx", "hal_target_vulkan_spirv"),
 )
+
+
+def flag_problem(flag: str) -> str:
+    """Why a flag cannot be one of a target; "" if it can be as far as this is known."""
+    name = flag.partition("=")[0].lstrip("-")
+    if name in {backend.arch_flag.lstrip("-") for backend in BACKENDS.values()}:
+        return "is what the key arch sets; leave it out"
+    why = _NOT_OF_TARGETS.get(name, "")
+    return f"{why}; leave it out" if why else ""
 
 
 def compile_flags(

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from scripts.iree.backends import BACKENDS, driver_of
+from scripts.iree.backends import BACKENDS, driver_of, flag_problem
 from scripts.matrix import cell, feature, models, plugins, reading
 from scripts.matrix.cell import Kind
 from scripts.matrix.choices import POLICY, TESTS
 from scripts.matrix.entries import (
+    DYNAMIC,
     Baseline,
     Frontend,
     Model,
@@ -66,11 +67,17 @@ def problems(draft: Draft, programs: Mapping[str, Frontend]) -> Iterator[str]:
                 f"targets.{target.name}.device: found {target.device!r}, programs of {target.backend} run "
                 f"on {', '.join(drivers)}"
             )
+        for key, flags in flag_lists(target):
+            for flag in flags:
+                if problem := flag_problem(flag):
+                    yield f"{key}: {flag} {problem}"
     yield from _reserved_problems(known)
     yield from _train_problems(config.get("train", {}))
+    yield from _axis_problems(config)
     for model in known["models"].values():
         if model.dynamic and cell.without_sizes(model.name) == model.name:
             yield from size_problems(model)
+        yield from _cache_problems(model)
     yield from _file_problems("reference", "env", config["reference"]["env"], draft.root)
 
 
@@ -92,6 +99,17 @@ def entry_problems(
         yield from _option_problems(frontend, root)
     for baseline in chosen["baselines"].values():
         yield from _baseline_problems(baseline, root, has_lists, frontends)
+
+
+def flag_lists(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each list of flags of a target, with the key of the configuration that has it."""
+    where = f"targets.{cell.without_threads(target.name)}"
+    yield f"{where}.flags", target.flags
+    for override in target.overrides:
+        if override.flags:
+            yield f"{where}.overrides.{override.models}.flags", override.flags
+        if override.train and override.train.flags:
+            yield f"{where}.overrides.{override.models}.train.flags", override.train.flags
 
 
 def _file_problems(where: str, key: str, name: str, root: Path) -> Iterator[str]:
@@ -194,6 +212,24 @@ def _train_problems(train: Mapping[str, Any]) -> Iterator[str]:
         yield "train.nesterov: found true, expected with a momentum above 0"
 
 
+def _axis_problems(config: Mapping[str, Any]) -> Iterator[str]:
+    """Error messages about options of models that are lists and have `dynamic` sizes too, so that it is open which count."""
+    entries = [(f"models.{name}", entry) for name, entry in config["models"].items()]
+    for item in config.get("suites") or ():
+        entries += [(f"suites.{name}", entry) for name, entry in item.items()] if isinstance(item, Mapping) else []  # fmt: skip
+    for where, entry in entries:
+        for option in (entry or {}).get(DYNAMIC) or ():
+            if isinstance(given := entry.get(option), list):
+                yield f"{where}.{option}: found the list {given}, and sizes of {option} in {DYNAMIC}; expected one of the two"
+
+
+def _cache_problems(model: Model) -> Iterator[str]:
+    """An error message about a language model whose cache is too short for its prompt."""
+    cache, prompt = model.options.get("cache_len"), model.options.get("seq_len")
+    if isinstance(cache, int) and isinstance(prompt, int) and cache < prompt:
+        yield f"{model.where}.cache_len: found {cache}, but seq_len is {prompt}; expected a cache that holds the prompt and new tokens"
+
+
 def _expect_problems(draft: Draft) -> Iterator[str]:
     """Error messages about patterns that match no declared cell: `snakemake check` would pass without checking anything.
 
@@ -244,20 +280,25 @@ def _glob_problems(known: Mapping[str, dict], declared: Mapping[str, Model]) -> 
     families = {model.family: None for model in declared.values() if model.family}
     names: dict[str, Any] = {"frontend": known["frontends"], "model": {**families, **declared}}
     for target in known["targets"].values():
-        for key, kind, glob in _globs(target):
-            if any(fnmatchcase(name, glob) for name in names[kind]):
-                continue
-            if key != "overrides" or not models.could_be_variant(glob, declared.values()):
-                yield f"targets.{target.name}.{key}: {reading.unknown(kind, glob, names[kind])}"
+        where = f"targets.{target.name}"
+        yield from selection_problems(f"{where}.frontends", "frontend", target.frontends, names["frontend"])  # fmt: skip
+        yield from selection_problems(f"{where}.models", "model", target.models, names["model"])
+        for override in target.overrides:
+            glob = override.models.removeprefix("!")
+            if not any(fnmatchcase(name, glob) for name in names["model"]) and not models.could_be_variant(glob, declared.values()):  # fmt: skip
+                yield f"{where}.overrides: {reading.unknown('model', glob, names['model'])}"
+            place = f"{where}.overrides.{override.models}.frontends"
+            yield from selection_problems(place, "frontend", override.frontends or (), names["frontend"])  # fmt: skip
 
 
-def _globs(target: Target) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, "frontend" or "model", glob) for each glob of a target, without a leading `!`."""
-    listed = [("frontends", "frontend", glob) for glob in target.frontends]
-    listed += [("models", "model", glob) for glob in target.models]
-    for override in target.overrides:
-        listed.append(("overrides", "model", override.models))
-        of_override = f"overrides.{override.models}.frontends"
-        listed += [(of_override, "frontend", glob) for glob in override.frontends or ()]
-    for key, kind, glob in listed:
-        yield key, kind, glob.removeprefix("!")
+def selection_problems(
+    where: str, kind: str, globs: Iterable[str], known: Collection[str]
+) -> Iterator[str]:
+    """Error messages about globs that match none of the known names, or that leave out all of them."""
+    globs = [*globs]
+    without = (glob.removeprefix("!") for glob in globs)
+    unknown = [glob for glob in without if not any(fnmatchcase(name, glob) for name in known)]
+    for glob in unknown:
+        yield f"{where}: {reading.unknown(kind, glob, known)}"
+    if known and not unknown and not any(cell.selects(globs, name) for name in known):
+        yield f"{where}: found {globs}, which leaves out every {kind}; expected a glob that leaves one in"

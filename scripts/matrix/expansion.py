@@ -27,9 +27,9 @@ from scripts.matrix.entries import (
 )
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.plugins import Exporter, Runtime
+from scripts.matrix.plugins import Plugin
 from scripts.matrix.reading import ConfigError
-from scripts.sources.source import MODEL_KINDS, ModelKind
+from scripts.sources.source import MODEL_KINDS
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 
@@ -296,21 +296,22 @@ def _baseline(
     """The baseline of an entry. One that runs programs takes the models that their frontends take."""
     given = entry.get("program", ())
     program = (given,) if isinstance(given, str) else tuple(given)
-    sources = _sources(lambda: plugins.runtime(entry["runtime"], draft.root))
+    runtime = _declaration(lambda: plugins.runtime(entry["runtime"], draft.root))
+    sources = runtime.sources if runtime else ("module",)
     of_frontends = {
         kind for path in program if path in frontends for kind in frontends[path].sources
     }
-    if of_frontends:
+    if of_frontends and runtime and "program" in runtime.takes:
         sources = tuple(kind for kind in MODEL_KINDS if kind in of_frontends)
     return Baseline(name=name, sources=sources, **_own(entry) | {"program": program})
 
 
-def _sources(declared: Callable[[], Exporter | Runtime]) -> tuple[ModelKind, ...]:
-    """The kinds of models that an exporter or runtime takes. The checks of entries say what is wrong with its file."""
+def _declaration(read: Callable[[], Plugin]) -> Plugin | None:
+    """What an exporter or runtime declares; None if there is something wrong with its file, which the checks of entries say."""
     try:
-        return declared().sources
+        return read()
     except (OSError, plugins.DeclarationError):
-        return ("module",)
+        return None
 
 
 def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,7 +321,8 @@ def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _frontend(name: str, entry: Mapping[str, Any], draft: Draft) -> Frontend:
     """The frontend of an entry; with `speed_rewrites: false`, without the rewrites for speed."""
-    sources = _sources(lambda: plugins.exporter(entry["exporter"], draft.root))
+    exporter = _declaration(lambda: plugins.exporter(entry["exporter"], draft.root))
+    sources = exporter.sources if exporter else ("module",)
     frontend = Frontend(name=name, sources=sources, **_own(entry))
     if draft.config.get("speed_rewrites", True) or frontend.options.get("rewrites") != "all":
         return frontend

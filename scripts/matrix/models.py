@@ -15,6 +15,7 @@ from scripts.matrix import cell, feature, schemas
 from scripts.matrix.entries import DYNAMIC, Model, variants_of_sizes
 from scripts.matrix.reading import ConfigError
 from scripts.sources.registry import model_file, source_of, unknown
+from scripts.sources.source import BRACES, has_braces
 from scripts.torch_model.errors import ModelFileError
 from scripts.torch_model.source import shipped
 
@@ -63,6 +64,9 @@ def checked(model: Model, root: Path) -> Model:
     if path.is_file() and (problem := unknown(path)):
         raise ModelFileError(problem)
     source, options = source_of(path), _with_paths(model.file, model.options, root)
+    for place in (str(path), *(str(options[name]) for name in source.path_options if options.get(name))):  # fmt: skip
+        if has_braces(place):
+            raise ModelFileError(f"{place} {BRACES}")
     source.check(path, options)
     if model.dynamic:
         source.check_dynamic(path, options, model.dynamic)

@@ -203,19 +203,16 @@ def _replace(mapping: Any, key: str, new: Any) -> None:
         mapping[key] = new
 
 
-def parsed(text: str, name: str) -> dict[str, Any]:
+def parsed(data: bytes, name: str) -> dict[str, Any]:
     """The entries of `expect:` of a YAML file. Raises BadRecords, which says what is wrong."""
     # The environment of the rule `check` has no pydantic.
-    import yaml
-
     from scripts.matrix import reading, sections
 
     try:
-        document = yaml.safe_load(text)
+        document = reading.parsed(data, name)
         if not isinstance(document, dict) or not isinstance(document.get("expect"), dict):
             raise BadRecords(f"{name}: found no mapping `expect:` (docs/configuration.md#expect)")
         return sections.check({"expect": document["expect"]}, sections.EXPECTATIONS)["expect"]
-    except yaml.YAMLError as error:
-        raise BadRecords(f"{name}: not YAML: {error}") from error
     except reading.ConfigError as error:
-        raise BadRecords(f"{name}: {error}") from error
+        said = str(error)
+        raise BadRecords(said if said.startswith(name) else f"{name}: {said}") from error

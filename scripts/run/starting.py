@@ -17,7 +17,7 @@ from scripts.matrix import cell, expansion, feature, reading, settings, stages
 from scripts.matrix.cell import PINNED
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import STATUS, VERIFICATION
-from scripts.run import outputs
+from scripts.run import entry_checks, outputs
 from scripts.run.plan import Plan, parse_retry
 from scripts.sources import registry
 from scripts.supervise import outcome
@@ -160,6 +160,8 @@ def problems(run: Run, may_submit: bool) -> list[str]:
         return [
             f"targets.{tuned[0]}.tuned: auto is for runs on one machine; leave it out where jobs may go to a cluster"
         ]
+    if found := [*entry_checks.problems(run.matrix)]:
+        return list(dict.fromkeys(found))
     if run.plan.with_conda:
         return []
     return [problem for check in feature.hooks("problems") for problem in check(run.matrix)]

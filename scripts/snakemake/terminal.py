@@ -13,11 +13,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
+from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from scripts.run.progress import Live
+
+
+def refuse(message: str) -> NoReturn:
+    """Print why nothing is run, and end the process. Snakemake would print an exception with the line of the rules that raised
+    it, which is of no use to the one who has made the mistake."""
+    logger.error(message)
+    raise SystemExit(1)
 
 
 class Jobs(logging.Handler):

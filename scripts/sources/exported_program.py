@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import re
 import struct
 import zipfile
@@ -90,7 +91,7 @@ def check(path: Path, options: Options) -> None:
         "; an exported program has its shapes and dtypes",
     )
     given = options.get("inputs")
-    if given is not None and not Path(str(given)).is_file():
+    if given is not None and not os.path.isfile(Path(str(given))):
         raise ModelFileError(f"{path}: inputs: no file {given}; expected an .npz with the program's inputs")  # fmt: skip
     archive = read(path)
     if not options.get("trust"):

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 from scripts.core import checkout
-from scripts.sources.source import Facts, Options, Source
+from scripts.sources.source import BRACES, Facts, Options, Source, has_braces
 from scripts.torch_model import source
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
@@ -104,8 +105,10 @@ def weight_files(folder: Path) -> list[Path]:
     for name in dict.fromkeys(map(str, shards.values())):
         if Path(name).name != name:
             raise BrokenModelFile(f"{index}: weight_map names {name!r}, expected a file of the same folder")  # fmt: skip
-        if not (folder / name).is_file():
+        if not os.path.isfile(folder / name):
             raise BrokenModelFile(f"{index}: weight_map names {name}, which is not in {folder}")
+        if has_braces(name):
+            raise BrokenModelFile(f"{index}: weight_map names {name!r}, which {BRACES}")
         files.append(folder / name)
     return files
 

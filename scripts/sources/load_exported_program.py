@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from scripts.core import tensors
 from scripts.sources import exported_program
 from scripts.sources.exported_program import Archive
-from scripts.sources.source import TRUST
+from scripts.sources.source import TRUST, given_arrays
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import BrokenModelFile, Fault, ModelError, cause, with_reason
@@ -156,10 +156,7 @@ def _of_sizes(
 
 def _with_inputs(loaded: LoadedModel, path: Path, given: Path) -> LoadedModel:
     """The model with the arrays of an .npz file as its inputs, in the order of the file, of the same shapes and dtypes."""
-    try:
-        arrays: dict[str, Any] = tensors.load_npz(given)
-    except Exception as error:  # numpy raises what it meets in a file of another kind
-        raise ModelError(f"{given}: {cause(error)}; expected an .npz file of arrays") from error
+    arrays = given_arrays(given)
     wanted = [convert.tensor_type(name, tensor) for name, tensor in loaded.inputs]
     given_types = [(list(array.shape), str(array.dtype)) for array in arrays.values()]
     expected = [(list(t.shape), tensors.DTYPES[t.dtype][1]) for t in wanted]

@@ -23,7 +23,7 @@ from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
 from scripts.sources import allowed_mlir, mlir_file
-from scripts.sources.source import TRUST, given_dims
+from scripts.sources.source import TRUST, given_arrays, given_dims
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
@@ -121,7 +121,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
             seeded.append(kind.name)
             weights[kind.name] = _of_type(_values(random, kind) * np.asarray(0.05, _numpy(kind)), kind)  # fmt: skip
     given = options.get("inputs")
-    stored_inputs = list(tensors.load_npz(Path(str(given)).expanduser()).values()) if given else None  # fmt: skip
+    stored_inputs = list(given_arrays(Path(str(given)).expanduser()).values()) if given else None  # fmt: skip
     kinds, defaults = _with_sizes(path, program, given_dims(path, options), stored_inputs)
     arrays = [_values(random, kind) for kind in kinds] if stored_inputs is None else stored_inputs
     if given:
@@ -133,7 +133,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
         about.append(f"{len(seeded)} of {len(weights)} parameters are in no file and have seeded values")  # fmt: skip
     results = None
     if golden := options.get("golden"):
-        results = [torch.from_numpy(array) for array in tensors.load_npz(str(golden)).values()]
+        results = [torch.from_numpy(array) for array in given_arrays(Path(str(golden))).values()]
     module = MlirModule(program, weights, results, str(golden or ""))
     inputs = tuple(_of_type(array, kind) for array, kind in zip(arrays, kinds, strict=True))
     return LoadedModel(choice.name, module.eval(), inputs, {}, None, about="; ".join(about), opaque=True)  # fmt: skip

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from scripts.sources import hugging_face
+import traceback
+
+from scripts.sources import hugging_face, python_file
 from scripts.sources.registry import source_of
+from scripts.sources.source import unreadable
+from scripts.supervise.diagnose import diagnose
 from scripts.torch_model import footprint, loading
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.errors import Fault, ModelError
+from scripts.torch_model.errors import Fault, ModelError, ModelFileError, first_line
 from scripts.torch_model.loading import LoadedModel, ModelFile, loaded_from
 
 
@@ -14,10 +18,27 @@ def load_model(choice: ModelChoice, stage: str = "", memory_factor: float = 1.0)
     """The model of an entry and its inputs, seeded.
 
     Exits as `oom` before it builds weights that `stage` cannot hold, which takes `memory_factor` times their bytes.
-    Raises ModelError or ModelFileError for a model that cannot be used. The module of each source is imported only for its
-    files: not every environment has what it needs.
+    Raises ModelError or ModelFileError for a model that cannot be used.
     """
-    name = source_of(choice.model_file).name
+    source = source_of(choice.model_file)
+    if source is python_file.SOURCE:
+        return loading.load(choice, stage, memory_factor)
+    try:
+        return _of_foreign_file(source.name, choice, stage, memory_factor)
+    except (ModelError, ModelFileError, ImportError):
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        # Full disks, too little memory and unsupported operators have reasons of their own.
+        if diagnose(1, f"{kind}: {first_line(error)}").reason not in (kind, "exit-1", "stage-error"):  # fmt: skip
+            raise
+        traceback.print_exc()
+        raise unreadable(choice.model_file, error) from error
+
+
+def _of_foreign_file(name: str, choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:  # fmt: skip
+    """The model of a file that is no Python file. The module of each source is imported only for its files: not every
+    environment has what it needs."""
     if name == "exported-program":
         from scripts.sources import load_exported_program
 
@@ -28,11 +49,9 @@ def load_model(choice: ModelChoice, stage: str = "", memory_factor: float = 1.0)
         from scripts.sources import load_onnx
 
         return load_onnx.load(choice, stage, memory_factor)
-    if name == "mlir":
-        from scripts.sources import load_mlir
+    from scripts.sources import load_mlir
 
-        return load_mlir.load(choice, stage, memory_factor)
-    return loading.load(choice, stage, memory_factor)
+    return load_mlir.load(choice, stage, memory_factor)
 
 
 def _load_folder(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:

@@ -15,7 +15,7 @@ import torch
 from scripts.core import tensors
 from scripts.core.tensors import OPEN, TensorType
 from scripts.sources import onnx_graph, onnx_sizes
-from scripts.sources.source import given_dims
+from scripts.sources.source import given_arrays, given_dims
 from scripts.torch_model import footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
@@ -174,7 +174,7 @@ def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, torch.Tensor]]:
 
 def is_weight(tensor: onnx.TensorProto) -> bool:
     """Whether an initializer is a weight, and no literal of the program."""
-    kind = onnx_graph.TYPES.get(onnx.TensorProto.DataType.Name(tensor.data_type))
+    kind = onnx_graph.TYPES.get(onnx_graph.type_name(tensor.data_type))
     # numpy has no bfloat16.
     return kind not in (None, "bfloat16") and int(np.prod(tensor.dims)) >= LEAST_ELEMENTS
 
@@ -238,7 +238,7 @@ def _inputs(
 
 
 def _given(path: Path, types: list[TensorType]) -> list[np.ndarray]:
-    arrays = tensors.load_npz(path)
+    arrays = given_arrays(path)
     shown = {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
     expected = {kind.name: f"{tensors.DTYPES[kind.dtype][1]}{list(kind.shape)}" for kind in types}
     if shown != expected:

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import itertools
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,15 @@ from typing import Any
 import onnx
 
 from scripts.core.tensors import DTYPES, TensorType
-from scripts.sources.source import Facts, Options, given_dims, listed, require
+from scripts.sources.source import (
+    BRACES,
+    Facts,
+    Options,
+    given_dims,
+    has_braces,
+    listed,
+    require,
+)
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError, first_line
 
 OPTIONS = ("dims", "inputs", "seed")
@@ -36,7 +45,7 @@ def check(path: Path, options: Options) -> None:
     option."""
     require(path, options, OPTIONS, "an ONNX file")
     given = options.get("inputs")
-    if given is not None and not Path(str(given)).expanduser().is_file():
+    if given is not None and not os.path.isfile(Path(str(given)).expanduser()):
         raise ModelFileError(f"{path}: inputs: no file {given}; expected an .npz with the inputs by name")  # fmt: skip
     model = read(path)
     check_external(path, model)
@@ -88,10 +97,13 @@ def external_files(path: Path, model: onnx.ModelProto) -> list[Path]:
     for name in names:
         try:
             file = (folder / name).resolve(strict=True)
-        except (OSError, RuntimeError) as error:
+        # A name may have a NUL, or be bytes that are no UTF-8.
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise BrokenModelFile(f"{path}: its external data {name!r} is not there ({error})") from error  # fmt: skip
         if not file.is_relative_to(folder) or not file.is_file():
             raise BrokenModelFile(f"{path}: its external data {name!r} is no file in {folder}")
+        if has_braces(name):
+            raise BrokenModelFile(f"{path}: its external data {name!r} {BRACES}")
         files.append(file)
     return files
 
@@ -109,7 +121,7 @@ def check_external(path: Path, model: onnx.ModelProto) -> None:
             length = int(entries.get("length") or max(file.stat().st_size - offset, 0))
         except ValueError as error:
             raise BrokenModelFile(f"{path}: external data of {tensor.name}: {error}") from error
-        bits = math.prod(tensor.dims) * _bits(tensor.data_type)
+        bits = math.prod(tensor.dims) * _bits(path, tensor)
         if min(offset, length, *tensor.dims, 0) < 0 or offset + length > file.stat().st_size or bits > 8 * length:  # fmt: skip
             raise BrokenModelFile(
                 f"{path}: weight {tensor.name} of shape {[*tensor.dims]} needs {bits // 8} bytes at {offset} of {file.name}, "
@@ -117,12 +129,21 @@ def check_external(path: Path, model: onnx.ModelProto) -> None:
             )
 
 
-def _bits(data_type: int) -> int:
-    """Bits of an element, at least; 0 for types whose elements have no fixed size (strings)."""
-    name = onnx.TensorProto.DataType.Name(data_type)
+def _bits(path: Path, tensor: onnx.TensorProto) -> int:
+    """Bits of an element, at least; 0 for types whose elements have no fixed size (strings). Raises BrokenModelFile for no type."""
+    name = type_name(tensor.data_type)
     if name == "STRING":
         return 0
-    return {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4}.get(name) or 8 * onnx.helper.tensor_dtype_to_np_dtype(data_type).itemsize  # fmt: skip
+    try:
+        return {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4}.get(name) or 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize  # fmt: skip
+    except KeyError as error:  # UNDEFINED, and numbers that onnx does not have
+        raise BrokenModelFile(f"{path}: weight {tensor.name} has elements of type {name}, which is none of onnx {onnx.__version__}") from error  # fmt: skip
+
+
+def type_name(data_type: int) -> str:
+    """onnx's name of an element type; the number itself if onnx has no such type: files may have any."""
+    known = onnx.TensorProto.DataType
+    return known.Name(data_type) if data_type in known.values() else str(data_type)
 
 
 def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -166,7 +187,7 @@ def input_types(path: Path, model: onnx.ModelProto, options: Options) -> list[Te
             kind = value.type.WhichOneof("value") or "nothing"
             raise BrokenModelFile(f"{path}: input {value.name} is a {kind.removesuffix('_type')}, expected a tensor")  # fmt: skip
         tensor = value.type.tensor_type
-        named = onnx.TensorProto.DataType.Name(tensor.elem_type)
+        named = type_name(tensor.elem_type)
         if named not in TYPES:
             raise BrokenModelFile(f"{path}: input {value.name} has elements of type {named}, expected one of {', '.join(TYPES)}")  # fmt: skip
         if not tensor.HasField("shape"):
@@ -222,7 +243,7 @@ def facts(path: Path, options: Options) -> Facts:
     types = input_types(path, model, options)
     counts: dict[str, int] = {}
     for tensor in model.graph.initializer:
-        kind = TYPES.get(onnx.TensorProto.DataType.Name(tensor.data_type), "")
+        kind = TYPES.get(type_name(tensor.data_type), "")
         if kind.startswith(("float", "bfloat")):
             counts[kind] = counts.get(kind, 0) + math.prod(tensor.dims)
     dtype = DTYPES[max(counts, key=lambda kind: counts[kind], default="float32")][0]

@@ -5,13 +5,25 @@ from __future__ import annotations
 import difflib
 import functools
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from scripts.core import tensors
 from scripts.core.dimensions import Sizes
-from scripts.torch_model.errors import ModelFileError
+from scripts.torch_model.errors import (
+    BrokenModelFile,
+    Fault,
+    ModelError,
+    ModelFileError,
+    cause,
+    first_line,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ModelKind = Literal["module", "onnx", "mlir"]
 """What a source gives: a module of PyTorch, an ONNX graph, or a program of MLIR. Exporters and runtimes declare which of these they take."""
@@ -44,7 +56,10 @@ class Source:
     is called for a file that has passed `check`. `parts`: the further files that the model is made of; a change of one
     is a change of the model. `digest`: a hash of what the results depend on. `path_options`: its options that are paths of
     files. `sizes_are_options`: whether options set the sizes of its inputs. `open_dims`: the open dimensions that a file
-    declares, by name, with the sizes that they may have (None: the driver cannot tell); the option `dims` sets those. `is_code`: whether its files are code, which is run.
+    declares, by name, with the sizes that they may have (None: the driver cannot tell); the option `dims` sets those.
+    `is_code`: whether its files are code, which is run.
+
+    Whatever one of these functions raises for a file is a BrokenModelFile: a bad file must not stop the other models of a run.
     """
 
     name: str
@@ -59,6 +74,11 @@ class Source:
     sizes_are_options: bool = False
     open_dims: Callable[[Path], Mapping[str, Sizes] | None] | None = None
     is_code: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("check", "facts", "parts", "digest", "open_dims"):
+            if (read := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _with_own_errors(read))
 
     def sizes(self, options: Options) -> Mapping[str, Any]:
         """The sizes among the options of a model, by what an entry's `dynamic` calls them."""
@@ -90,6 +110,30 @@ class Source:
                 raise ModelFileError(f"{path}: dynamic.{name}: found sizes of {sizes}, but the file is for {declared[name]}; set min and max")  # fmt: skip
 
 
+def _with_own_errors(read: Callable[..., Any]) -> Callable[..., Any]:
+    """A reader of a file that raises BrokenModelFile in place of errors that it does not expect."""
+
+    @functools.wraps(read)
+    def reader(path: Path, *args: Any) -> Any:
+        try:
+            return read(path, *args)
+        except (ModelFileError, ImportError):  # a missing package is not the file's fault
+            raise
+        except Exception as error:
+            raise unreadable(path, error) from error
+
+    return reader
+
+
+UNREADABLE = "it cannot be read ("
+"""In the message about a file whose reader has met what it does not expect."""
+
+
+def unreadable(path: Path, error: Exception) -> BrokenModelFile:
+    """What is said of a file whose reader raised an error that it does not expect."""
+    return BrokenModelFile(f"{path}: {UNREADABLE}{type(error).__name__}: {first_line(error)[:300]})")  # fmt: skip
+
+
 def listed(declared: Iterable[str]) -> str:
     """The open dimensions of a file, for error messages."""
     names = ", ".join(declared)
@@ -104,6 +148,19 @@ def given_dims(path: Path, options: Options) -> dict[str, int]:
     return dict(sizes)
 
 
+def given_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file that a model's entry names. Raises ModelError if it is none, or has other values than numbers."""
+    try:
+        arrays = tensors.load_npz(path)
+    except Exception as error:  # numpy raises what it meets in a file of another kind
+        raise ModelError(f"{path}: {cause(error)}; expected an .npz file of arrays", Fault.INPUTS) from error  # fmt: skip
+    for name, array in arrays.items():
+        # Types of ml_dtypes, such as bfloat16, have the kind V.
+        if array.dtype.kind not in "biufcV" or array.dtype.fields:
+            raise ModelError(f"{path}: {name} has values of type {array.dtype}, expected numbers", Fault.INPUTS)  # fmt: skip
+    return arrays
+
+
 def require(path: Path, options: Options, known: Sequence[str], what: str, note: str = "") -> None:
     """Raise ModelFileError for an option that is none of `known`, and if there is no file. `what`: what is expected
     there. `note`: the end of the message about an option."""
@@ -114,8 +171,16 @@ def require(path: Path, options: Options, known: Sequence[str], what: str, note:
             raise ModelFileError(f"{path}: takes no option {option!r} (it takes {', '.join(known)}){hint}{note}")  # fmt: skip
     if not isinstance(trust := options.get("trust", False), bool):
         raise ModelFileError(f"{path}: trust: found {trust!r}, expected true or false")
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ModelFileError(f"{path}: no such file; expected {what} there")
+
+
+BRACES = "has a name with braces, in which Snakemake looks for wildcards; rename it"
+
+
+def has_braces(path: str | Path) -> bool:
+    """Whether a path cannot be an input of a rule, because Snakemake would take a part of it for a wildcard."""
+    return not {*"{}"}.isdisjoint(str(path))
 
 
 @functools.cache

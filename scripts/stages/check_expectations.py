@@ -37,8 +37,8 @@ def main() -> int:
                 )
             return 0
         if args.file:
-            text = args.file.read_text()
-            expect = expectations.parsed(text, str(args.file))
+            data = args.file.read_bytes()
+            expect = expectations.parsed(data, str(args.file))
         else:
             expect = atomic.read_json(rows.parent / "logs" / "matrix.json")["expect"]
         checked = expectations.check(chosen, expect)
@@ -47,7 +47,7 @@ def main() -> int:
                 f"none of {len(chosen)} cells has an expectation, so nothing is checked"
             )
         if args.update:
-            new, difference = expectations.updated(text, chosen)
+            new, difference = expectations.updated(data.decode(), chosen)
             atomic.write_text(args.file, new)
             print(difference or f"{args.file}: nothing to change", end="" if difference else "\n")
             return 0

@@ -120,7 +120,7 @@ def test_the_exit_code_says_whether_all_is_as_expected(check, expect, code):
         ("models: {}", "gate.yaml: found no mapping `expect:`"),
         ("expect: {'*': fine}", 'gate.yaml: expect.*: found "fine"'),
         ("expect: {'*': {status: ok, at_most: {speed: 1}}}", "gate.yaml: expect.*.at_most.speed: "),
-        ("expect: [", "gate.yaml: not YAML"),
+        ("expect: [", "gate.yaml, line 1, column 10: no YAML"),
     ],
 )
 def test_a_check_of_nothing_is_no_pass(check, capsys, expect, said):

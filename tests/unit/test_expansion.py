@@ -211,7 +211,6 @@ def test_a_batch_size_that_cannot_be_read_is_refused_unless_the_entry_sets_one(r
         (["[fz]"], "f"),
         (["!g"], "f"),
         (["!g", "*"], "f"),
-        (["f", "!f*"], ""),
     ],
 )
 def test_a_target_leaves_out_the_frontends_that_it_does_not_name(root, globs, frontends):
@@ -709,6 +708,18 @@ def test_a_target_takes_the_models_of_its_globs_and_a_family_is_all_of_its_varia
     taken = {target: {m.name for m, _, t in cells if t.name == target} for target in ("gpu", "amd")}
     assert taken["gpu"] == {"b-f32", "b-bf16", "mine"}
     assert taken["amd"] > taken["gpu"]
+
+
+@pytest.mark.parametrize(
+    ("key", "globs"), [("models", ["!*"]), ("models", ["b", "!b*"]), ("frontends", ["f", "!f*"])]
+)
+def test_globs_of_a_target_that_leave_out_everything_are_an_error(root, key, globs):
+    config = copy.deepcopy(CONFIG)
+    config["targets"]["gpu"][key] = globs
+    (problem,) = problems_of(config, root)
+    assert problem.startswith(
+        f"targets.gpu.{key}: found {globs}, which leaves out every {key[:-1]}"
+    )
 
 
 def test_a_glob_of_a_target_that_matches_no_model_is_an_error(root):

@@ -14,10 +14,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scripts.command import run
 from scripts.core import machine
 from scripts.matrix import sections
 from scripts.matrix.settings import ConfigError, read
-from scripts.run import starting
+from scripts.run import entry_checks, environments, starting
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
@@ -105,14 +106,14 @@ def configured(place: tuple[str, ...], value) -> dict:
     return value
 
 
-def refused(config: dict, folder: Path) -> str:
+def refused(config: dict | bytes, folder: Path) -> str:
     """What is said before a run of a configuration file, over that of the checkout; "" if nothing is wrong."""
     file = folder / "wrong.yaml"
-    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    file.write_bytes(config if isinstance(config, bytes) else yaml.safe_dump(config).encode())
     line = SimpleNamespace(config=None, configfiles=[file], replace_workflow_config=False)
     try:
-        run = starting.of_configuration(*read(line, ROOT / "config.yaml"), with_conda=False)
-        return "\n".join(starting.problems(run, may_submit=False))
+        begun = starting.of_configuration(*read(line, ROOT / "config.yaml"), with_conda=False)
+        return "\n".join(starting.problems(begun, may_submit=False))
     except ConfigError as problem:
         return str(problem)
 
@@ -157,11 +158,11 @@ def test_what_only_the_machine_or_other_entries_show_is_refused_too(
 
 def test_threads_are_not_limited_where_jobs_go_to_a_cluster_or_no_row_is_of_a_cpu(results):
     matrix = dataclasses.replace(results.matrix, measure={"threads": [999]})
-    run = SimpleNamespace(matrix=matrix, plan=SimpleNamespace(with_conda=True))
-    assert "found 999" in starting.problems(run, may_submit=False)[0]
-    assert starting.problems(run, may_submit=True) == []
-    run.matrix = dataclasses.replace(matrix, targets={}, baselines={})
-    assert starting.problems(run, may_submit=False) == []
+    begun = SimpleNamespace(matrix=matrix, plan=SimpleNamespace(with_conda=True))
+    assert "found 999" in starting.problems(begun, may_submit=False)[0]
+    assert starting.problems(begun, may_submit=True) == []
+    begun.matrix = dataclasses.replace(matrix, targets={}, baselines={})
+    assert starting.problems(begun, may_submit=False) == []
 
 
 DRY_RUNS = """
@@ -210,3 +211,139 @@ def test_a_dry_run_ends_with_the_message_and_makes_nothing(tmp_path):
         assert "Traceback" not in text
         assert len(text) < 2000
     assert [path.name for path in folder.iterdir()] in ([], [".snakemake"])
+
+
+BERT_OPTIONS = {"exporter": "torch_mlir", "env": "iree", "options": {"dialect": "torch", "rewrites": "all"}}  # fmt: skip
+PROGRAM = "means nothing to eager; leave it out"
+NOTHING = [
+    ({"tune": {"targets": ["nosuch"]}}, "tune.targets: unknown target 'nosuch'; there are: cuda, llvm-cpu,"),
+    ({"tune": {"targets": ["!*"]}}, "tune.targets: found ['!*'], which leaves out every target"),
+    ({"kernels": {"targets": ["cuda9"]}}, "kernels.targets: unknown target 'cuda9'; did you mean 'cuda'?"),
+    ({"kernels": {"frontends": ["nosuch"]}}, "kernels.frontends: unknown frontend 'nosuch'"),
+    ({"kernels": {"baselines": ["!*"]}}, "kernels.baselines: found ['!*'], which leaves out every baseline"),
+    ({"kernels": {"select": []}}, "kernels.select: found [], expected kernels or globs"),
+    ({"targets": {"llvm-cpu": {"models": ["!*"]}}}, "targets.llvm-cpu.models: found ['!*'], which leaves out every model"),
+    ({"targets": {"llvm-cpu": {"overrides": {"bert": {"frontends": ["!*"]}}}}}, "targets.llvm-cpu.overrides.bert.frontends: found ['!*']"),
+    ({"baselines": {"eager": {"program": "mlir"}}}, f"baselines.eager.program: {PROGRAM}"),
+    ({"baselines": {"eager": {"program": ["onnx-torch", "mlir"]}}}, f"baselines.eager.program: {PROGRAM}"),
+    ({"baselines": {"eager": {"env": "iree"}}}, "baselines.eager.env: found 'iree', which has no torch; expected executorch or"),
+    ({"baselines": {"xla-stablehlo": {"env": "torch-xla", "default": True}}}, "baselines.xla-stablehlo.env: found 'torch-xla', which has no jax"),
+    ({"frontends": {"torchmlir-torch": BERT_OPTIONS}}, "frontends.torchmlir-torch.env: found 'iree', which has no torch-mlir, torch; expected torch-mlir"),
+    ({"reference": {"env": "iree"}}, "reference.env: found 'iree', which has no torch"),
+    ({"baselines": {"inductor": {"compile": {"options": {"nosuch_option": 1}}}}}, "baselines.inductor.compile.options.nosuch_option: torch._inductor.config of the environment torch-mlir has no such option"),
+    ({"baselines": {"inductor": {"compile": {"options": {"max_autotune_gem": True}}}}}, "has no such option; did you mean 'max_autotune_gemm'?"),
+    ({"baselines": {"xla": {"xla_flags": "--nosuch", "default": True}}}, "baselines.xla.xla_flags: found '--nosuch', expected flags of XLA"),
+    ({"baselines": {"xla": {"xla_flags": "nosuch", "default": True}}}, "baselines.xla.xla_flags: found 'nosuch', expected flags such as"),
+    ({"baselines": {"xla": {"xla_flags": "--xla_nosuch=1", "default": True}}}, "library.so of the environment torch-xla does not know --xla_nosuch"),
+    ({"models": {"llama": {"phase": "decode", "seq_len": 128, "cache_len": 64}}}, "models.llama.cache_len: found 64, but seq_len is 128; expected a cache that holds the prompt"),
+    ({"models": {"bert": {"batch_size": [1, 8], "dynamic": {"batch_size": {"values": [1, 8]}}}}}, "models.bert.batch_size: found the list [1, 8], and sizes of batch_size in dynamic; expected one of the two"),
+    ({"suites": [{"timm/resnet18": {"batch_size": [1, 8], "dynamic": {"batch_size": {"values": [1, 8]}}}}]}, "suites.timm/resnet18.batch_size: found the list [1, 8]"),
+    ({"torchbench": {"path": "/etc"}}, "torchbench.path: /etc has no folder torchbenchmark/models; expected a checkout of torchbenchmark"),
+    ({"torchbench": {"path": "/no/such"}}, "torchbench.path: /no/such has no folder torchbenchmark/models"),
+    *(
+        ({"targets": {"llvm-cpu": {"flags": [flag]}}}, f"targets.llvm-cpu.flags: {flag} {why}; leave it out")
+        for flag, why in (
+            ("--help", "ends the compiler"), ("--help-hidden", "ends the compiler"), ("--version", "ends the compiler"),
+            ("--iree-hal-list-target-backends", "ends the compiler"), ("--compile-to=flow", "changes what the compiler writes"),
+            ("--compile-from=flow", "changes what the compiler writes"), ("--output-format=vm-asm", "changes what the compiler writes"), ("--o=/tmp/x", "changes what the compiler writes"),
+            ("--iree-opt-level=O0", "is what the key opt_level sets"), ("--iree-hal-target-backends=cuda", "is what the key backend sets"),
+            ("--iree-hal-target-device=cuda", "is what the key backend sets"), ("--iree-llvmcpu-target-cpu=znver4", "is what the key arch sets"),
+            ("--iree-cuda-target=sm_90", "is what the key arch sets"), ("--iree-rocm-target=gfx942", "is what the key arch sets"),
+        )
+    ),
+    ({"targets": {"llvm-cpu": {"flags": ["-o"]}}}, "targets.llvm-cpu.flags.0: found \"-o\", which should match"),
+    ({"targets": {"llvm-cpu": {"overrides": {"bert": {"flags": ["--help"]}}}}}, "targets.llvm-cpu.overrides.bert.flags: --help ends the compiler"),
+    ({"targets": {"llvm-cpu": {"overrides": {"bert": {"train": {"flags": ["--iree-opt-level=O0"]}}}}}}, "targets.llvm-cpu.overrides.bert.train.flags: --iree-opt-level=O0 is what the key opt_level sets"),
+]  # fmt: skip
+"""Settings that would have no effect, or another one than meant: a configuration file, and what is said of it."""
+
+
+@pytest.mark.parametrize(("config", "message"), NOTHING, ids=range(len(NOTHING)))
+def test_a_setting_that_means_nothing_is_refused(tmp_path, monkeypatch, installed, config, message):
+    assert message in refused(config, tmp_path)
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Environments with the files of their packages that are asked."""
+    files = {
+        "torch-mlir": ("torch/_inductor/config.py", "max_autotune_gemm = False\nclass cpp:\n    threads: int = -1\nclass cuda(cpp):\n    arch = None\n"),
+        "torch-xla": ("library.so", "\0xla_dump_to\0"),
+    }  # fmt: skip
+    monkeypatch.setattr(entry_checks, "_XLA_LIBRARIES", {"torch-xla": "library.so"})
+    for env, (name, text) in files.items():
+        file = tmp_path / "envs" / env / "lib/python3.11/site-packages" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    monkeypatch.setattr(environments, "prefix", lambda env: str(tmp_path / "envs" / env))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"baselines": {"inductor": {"compile": {"options": {"max-autotune-gemm": True, "cpp.threads": 2, "cuda.threads": 2, "cuda.arch": "a"}}}}},
+        {"baselines": {"xla": {"xla_flags": "--xla_dump_to=/tmp/a b", "default": True}}},
+        {"kernels": {"select": []}, "suites": ["kernels/swiglu"]},
+        {"models": {"llama": {"phase": "decode", "seq_len": 64, "cache_len": 128}}},
+        {"models": {"bert": {"batch_size": 8, "dynamic": {"batch_size": {"values": [1, 8]}}}}},
+        {"targets": {"llvm-cpu": {"flags": ["--iree-llvmcpu-target-cpu-features=+avx2"], "models": ["!gcn"]}}},
+    ],
+    ids=range(6),
+)  # fmt: skip
+def test_what_is_like_it_and_means_something_is_taken(tmp_path, installed, config):
+    assert refused(config, tmp_path) == ""
+
+
+TEXTS_OF_YAML = [
+    (b"measure: {budget_s: 1:30}", 'measure.budget_s: found "1:30", which should be a valid number'),
+    (b"measure: {budget_s: 2024-01-01}", 'measure.budget_s: found "2024-01-01", which should be a valid number'),
+    (b"measure: {budget_s: 2024-13-01}", 'measure.budget_s: found "2024-13-01", which should be a valid number'),
+    (b"measure: {generations: 0b11}", 'measure.generations: found "0b11", which should be a valid integer'),
+    (b"measure: {generations: 1_0}", 'measure.generations: found "1_0", which should be a valid integer'),
+    (b"measure: {until_decided: yes}", 'measure.until_decided: found "yes", which should be a valid boolean'),
+    (b"remedies: off", 'remedies: found "off", which should be a valid boolean'),
+    (b"measure: {generations: 08_}", 'measure.generations: found "08_"'),
+    (b"measure: [\nmodels: {}", "wrong.yaml, line 2, column 11: no YAML"),
+    (b"measure: {}\n# \xe9", "wrong.yaml, line 2: found the byte 0xe9, which is no UTF-8; save the file as UTF-8"),
+    ("measure: {}".encode("utf-16"), "wrong.yaml, line 1: found the byte 0xff, which is no UTF-8"),
+    (b"models: &m\n  a: *m", "wrong.yaml, line 2, column 6: no YAML: found an alias inside of what it stands for"),
+    (b"models: !!int a", "wrong.yaml, line 1, column 9: no YAML: found a value that does not fit its type"),
+    (b"measure: {budget_s: " + b"9" * 5000 + b"}", "no YAML: found a value that does not fit its type: Exceeds the limit"),
+    (b"a: " + b"[" * 5000, "found more than 100 brackets inside each other"),
+    (b"models: \x00", "wrong.yaml, line 1: special characters are not allowed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), TEXTS_OF_YAML, ids=range(len(TEXTS_OF_YAML)))
+def test_a_file_that_is_not_yaml_1_2_of_settings_is_refused_with_its_line_or_key(
+    tmp_path, text, message
+):
+    assert message in refused(text, tmp_path)
+
+
+def test_numbers_are_those_of_yaml_1_2(tmp_path):
+    (tmp_path / "a.yaml").write_text("measure: {generations: 010, budget_s: 08}")
+    line = SimpleNamespace(config=None, configfiles=[tmp_path / "a.yaml"], replace_workflow_config=False)  # fmt: skip
+    measure = read(line, ROOT / "config.yaml")[0]["measure"]
+    assert (measure["generations"], measure["budget_s"]) == (10, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *((text, message) for text, message in TEXTS_OF_YAML if "wrong.yaml" in message),
+        (b"a: 1\nmeasure: {budget_s: 2024-13-01}", "wrong.yaml, line 2, column 21: no YAML: found a value that does not fit its type: month must be in 1..12; Snakemake reads it as YAML 1.1: put the value in quotes"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("option", ["--configfile", "--configfiles"])
+def test_vmfbench_run_reads_configuration_files_before_snakemake_does(
+    tmp_path, monkeypatch, capsys, option, text, message
+):
+    (tmp_path / "wrong.yaml").write_bytes(text)
+    (tmp_path / "good.yaml").write_text("measure: {}")
+    words = [option, str(tmp_path / "good.yaml"), str(tmp_path / "wrong.yaml"), "--cores", "1"]
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("started"))
+    with pytest.raises(SystemExit) as ended:
+        run.snakemake(words)
+    assert ended.value.code == 1
+    assert message in capsys.readouterr().err

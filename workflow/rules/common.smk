@@ -42,7 +42,7 @@ try:
     )
     RUN = starting.of_configuration(_declared, _selections, WITH_CONDA)
 except settings.ConfigError as problem:
-    raise WorkflowError(f"configuration:\n{problem}")
+    terminal.refuse(f"configuration:\n{problem}")
 
 MATRIX, PLAN, GATE = RUN.matrix, RUN.plan, RUN.gate
 run_log = progress.RunLog()
@@ -54,7 +54,7 @@ if not patches.on_node:
     for problem in starting.warnings(RUN):
         logger.warning(problem)
     if problems := starting.problems(RUN, patches.may_submit):
-        raise WorkflowError("configuration:\n" + "\n".join(problems))
+        terminal.refuse("configuration:\n" + "\n".join(problems))
 
 
 wildcard_constraints:

@@ -52,6 +52,8 @@ def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
             problems.append(f"kernels.select: {reading.unknown('kernel', pattern, there)}")
         for name in matched:
             options[name] = {**options.get(name, {}), **own}
+    if there and not options and not problems:
+        problems.append('kernels.select: found [], expected kernels or globs, such as ["*"]')
     models: dict[str, Model] = {}
     for name, own in options.items():
         try:
@@ -107,8 +109,9 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
         return None
     chosen: dict[str, Any] = {}
     for kind in KINDS:
-        # A configuration of one's own may lack what the shipped `kernels` names.
-        names = [name for name in known[kind] if cell.selects(section.get(kind, ()), name)]
+        globs, singular = section.get(kind, ["*"]), kind.removesuffix("s")
+        draft.problems += checks.selection_problems(f"kernels.{kind}", singular, globs, known[kind])
+        names = [name for name in known[kind] if cell.selects(globs, name)]
         if kind in selections:
             names = reading.select(kind.removesuffix("s"), list(known[kind]), selections[kind])
         chosen[kind] = {name: known[kind][name] for name in names}

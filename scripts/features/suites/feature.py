@@ -17,6 +17,8 @@ def models(draft: Draft) -> dict[str, Model]:
     torchbench.read_torchbench(draft.config.get(suites.TORCHBENCH), draft.root, draft.problems)
     checkout = (draft.config.get(suites.TORCHBENCH) or {}).get("path")
     try:
+        if checkout:  # whether or not a suite needs it
+            suites.names(suites.TORCHBENCH, draft.root, checkout)
         named = [entry for entry in draft.config.get("suites") or [] if not _is_anothers(entry)]
         listed = suites.entries(named, draft.root, checkout)
     except suites.SuiteError as error:

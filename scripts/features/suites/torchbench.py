@@ -205,7 +205,8 @@ class _Reader:
         self.path = path
         self.problems: dict[str, None] = {}
         try:
-            self.document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+            text = Path(path).read_text(encoding="utf-8")
+            self.document = yaml.load(text, Loader=reading.BoundedLoader)
         except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, no such date
             said = " ".join(str(error).split())
             raise reading.ConfigError(f"{path}: cannot be read as YAML: {said}") from error
@@ -313,7 +314,8 @@ def batch_size(model: Model, root: Path) -> int | None:
     folder = root / Path(options["path"]).expanduser() / suites.MODELS / options["name"]
     metadata = folder / "metadata.yaml"
     try:
-        told = yaml.safe_load(metadata.read_text(encoding="utf-8")) if metadata.is_file() else None
+        text = metadata.read_text(encoding="utf-8") if metadata.is_file() else ""
+        told = yaml.load(text, Loader=reading.BoundedLoader)
         cpu = ((told or {}).get("devices") or {}).get("cpu") or {}
         if isinstance(size := cpu.get("eval_batch_size"), int):
             return size

@@ -11,7 +11,8 @@ from pathlib import Path
 from scripts.core import atomic, process
 from scripts.iree import compile_options, tools
 from scripts.iree.backends import renamed
-from scripts.matrix import cell, stages
+from scripts.matrix import stages
+from scripts.matrix.checks import flag_lists
 from scripts.matrix.entries import Target
 from scripts.matrix.matrix import Matrix
 from scripts.run import environments
@@ -29,7 +30,7 @@ def problems(matrix: Matrix) -> list[str]:
     """
     targets = list(matrix.targets.values())
     lines: dict[str, None] = {}
-    for key, flags in (listed for target in targets for listed in _listed(target)):
+    for key, flags in (listed for target in targets for listed in flag_lists(target)):
         if (path := compile_options.named_spec(flags)) and not path.is_file():
             lines[f"{key}: the tuning spec {path} does not exist"] = None
     for env in dict.fromkeys(target.env for target in targets):
@@ -41,19 +42,8 @@ def problems(matrix: Matrix) -> list[str]:
     return list(lines)
 
 
-def _listed(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield each list of flags of a target, with the key of the configuration that has it."""
-    where = f"targets.{cell.without_threads(target.name)}"
-    yield f"{where}.flags", target.flags
-    for override in target.overrides:
-        if override.flags:
-            yield f"{where}.overrides.{override.models}.flags", override.flags
-        if override.train and override.train.flags:
-            yield f"{where}.overrides.{override.models}.train.flags", override.train.flags
-
-
 def _unknown(target: Target, known: Sequence[str], release: str) -> Iterator[str]:
-    for key, flags in _listed(target):
+    for key, flags in flag_lists(target):
         for flag in renamed(flags, release):
             name = flag.partition("=")[0]
             if name not in known and name.replace("--", "-", 1) not in known:

@@ -9,7 +9,7 @@ from scripts.features.variants import tables
 from scripts.features.variants.candidates import Candidate
 from scripts.features.variants.tables import FlagSet, FlagSetTable
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, stages
+from scripts.matrix import cell, checks, stages
 from scripts.matrix.cell import PINNED, Cell, Kind
 from scripts.matrix.choices import BASES_OF
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
@@ -47,6 +47,7 @@ def read(draft: Draft, matrix: Matrix) -> Tuning:
     targets = draft.chosen["targets"]
     if "targets" not in draft.selections:
         known = draft.known["targets"].items()
+        draft.problems += checks.selection_problems("tune.targets", "target", globs, dict(known))
         targets = {name: target for name, target in known if cell.selects(globs, name)}
     return Tuning(targets=targets, **section)
 

@@ -174,7 +174,7 @@ def _problem(
         )
     except ArgumentsError as error:
         raise DatasetError(f"{where}: arguments of {op}: {error}") from error
-    except (KeyError, SyntaxError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, RecursionError, SyntaxError, TypeError, ValueError) as error:
         raise DatasetError(f"{where}: {type(error).__name__}: {error}") from error
 
 

@@ -18,7 +18,7 @@ from scripts.features.operators.problems.argument_values import ArgumentsError, 
 from scripts.features.operators.problems.problem import Problem, merged
 
 _OPERATOR = re.compile(r"Operator:\s*(\S+)\s*\Z")
-_COUNT = re.compile(r"cnt:\s*([0-9]+),\s*")
+_COUNT = re.compile(r"cnt:\s*([0-9]{1,18}),\s*")
 _OPERATOR_NAME = re.compile(r"\w+\.\w+(\.\w+)?")
 RENAMED = {"aten.sum.SymInt": "aten.sum.dim_IntList"}
 """New names of overloads of older versions of PyTorch."""
@@ -31,7 +31,10 @@ class TraceError(ValueError):
 def read(path: str | Path) -> list[Problem]:
     """Return the problems of a trace file, named after its model. Raises TraceError, OSError."""
     path = Path(path)
-    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path}: found a byte that is no UTF-8 at {error.start}, expected 'Operator: <name>'") from error  # fmt: skip
     return list(merged(_problems(path, lines)))
 
 

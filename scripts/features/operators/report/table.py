@@ -39,7 +39,8 @@ def read_records(path: Path) -> list[OperatorRecord]:
     if not path.is_file():
         raise BadRecords(f"{path}: no such file; run `{COMMAND}`, or name another with --results")
     records = []
-    with path.open(encoding="utf-8", newline="\n") as lines:
+    # What is no UTF-8 is no JSON either.
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 records.append(OperatorRecord(json.loads(line)))
