@@ -31,8 +31,8 @@ RUN_TIMEOUT_S = 1500
 # Parts of a config.yaml, for runs that end soon.
 EAGER = {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}}
 QUICK = {"budget_s": 0.2, "generations": 1}
-"""Each member is timed once, so that ratios have no interval: what a checkout has if a test asks for nothing else."""
-WITH_INTERVALS = {"budget_s": 3, "generations": 3}
+"""Each member is timed once, so that there are no ratios: what a checkout has if a test asks for nothing else."""
+WITH_INTERVALS = {"budget_s": 3, "generations": 5}
 TINY_BERT = {"file": "bert.py", "size": "tiny", "seq_len": 16}
 ON_CPU = {"llvm-cpu": {"backend": "llvm-cpu", "opt_level": "O3"}}
 

@@ -118,7 +118,7 @@ class Tree:
             if of.name in verified and verified[of.name].outcome.status == outcome.OK:
                 key = f"operator_time {row}: {of.name}"
                 ms = MS[row.frontend or row.baseline]
-                members[str(row)] = MemberTiming(*self.endings[key]) if key in self.endings else MemberTiming(values_ms=(ms,) * 4, anchor_ms=(MS["eager"],) * 4, turns=8, calls=80, p50_ms=ms)  # fmt: skip
+                members[str(row)] = MemberTiming(*self.endings[key]) if key in self.endings else MemberTiming(values_ms=(ms,) * 5, anchor_ms=(MS["eager"],) * 5, turns=8, calls=80, p50_ms=ms)  # fmt: skip
         timing = GroupTiming(1e9, "{}", "", members, (PartTiming(4, (0, 1, 2, 3)),))
         first = next((one for one in members.values() if one.status != outcome.OK), MemberTiming())
         ended = Outcome(first.status, "operator_time", f"{group}: {of.name}", first.reason, first.detail, fingerprint="c0de", log=f"results/operator_time/{group}/log.txt")  # fmt: skip

@@ -56,6 +56,7 @@ def latency(values_ms: Sequence[float], **of: Any) -> dict[str, Any]:
         "started": 1_790_000_000.0,
         "foreign": 0.0,
         "steal": 0.0,
+        "load": 0.0,
         "doubt": "",
         "verdict": None,
         **dict.fromkeys(bases),

@@ -120,12 +120,13 @@ class HostLoad:
 @dataclass
 class MachineLoad:
     """What the machine did, in seconds: `busy_s` of all its CPUs, of which `own_s` were those of the measured processes,
-    and `steal_s` that other guests of the hypervisor took; `wall_s` passed."""
+    and `steal_s` that other guests of the hypervisor took; `wall_s` passed. `average`: the highest load average of a minute."""
 
     busy_s: float = 0.0
     steal_s: float = 0.0
     own_s: float = 0.0
     wall_s: float = 0.0
+    average: float = 0.0
 
     def add(
         self, before: tuple[float, float] | None, after: tuple[float, float] | None, wall_s: float
@@ -135,6 +136,7 @@ class MachineLoad:
             self.busy_s += after[0] - before[0]
             self.steal_s += after[1] - before[1]
             self.wall_s += wall_s
+        self.average = max(self.average, round(os.getloadavg()[0], 1))
 
     def others(self, cores: int | None = None) -> HostLoad:
         """The load by others; `cores`: those that were measured on, None for all of the machine."""

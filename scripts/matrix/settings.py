@@ -41,7 +41,7 @@ PATHS = (
     ("torchbench", "path"),
 )
 """The keys of values, or of lists of values, that may be paths."""
-QUICK_MEASURE = {"budget_s": 3, "generations": 4}
+QUICK_MEASURE = {"budget_s": 5, "generations": 6}
 """Values of `measure:` that `quick=true` sets, unless the command line sets them."""
 QUICK_BACKEND = "llvm-cpu"
 QUICK_RUNTIME = {"runtime": "eager", "device": "cpu"}

@@ -87,7 +87,7 @@ def speedup_over(base: str) -> tuple[Field, ...]:
     """The speed-up over a runtime, with its interval."""
     name, ratio = f"{COLUMN}{base}", f"latency.{COLUMN}{base}"
     return (
-        Field(ratio, NUMBER, f"Latency of {base} / latency of this cell; null without a comparable row of {base}.", unit="ratio", column=name, nullable=True, varies=True),
+        Field(ratio, NUMBER, f"Latency of {base} / latency of this cell; null without a comparable row of {base}, without an interval, and if that is wider than ±50 % (`doubt` says why).", unit="ratio", column=name, nullable=True, varies=True),
         Field(f"{ratio}_low", NUMBER, f"Lower end of the 99 % interval of `{name}` ([how](timing.md#intervals)).", unit="ratio", column=f"{name}_low", nullable=True, varies=True),
         Field(f"{ratio}_high", NUMBER, "Its upper end. If 1 is between the two, no difference was found.", unit="ratio", column=f"{name}_high", nullable=True, varies=True),
     )  # fmt: skip
@@ -160,7 +160,7 @@ COLUMNS = (
     Field("latency.control_ratio", NUMBER, "Ratio of two processes of one program, timed in the same turns. If its interval excludes 1, the machine was too noisy.", unit="ratio", column="control_ratio", nullable=True, varies=True),
     Field("latency.control_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="control_low", nullable=True, varies=True),
     Field("latency.control_high", NUMBER, "Its upper end.", unit="ratio", column="control_high", nullable=True, varies=True),
-    Field("latency.doubt", TEXT, "Why the ratios of this row have no interval or a wide one.", column="doubt", varies=True),
+    Field("latency.doubt", TEXT, "Why ratios of this row are empty or have a wide interval.", column="doubt", varies=True),
     Field("latency.ttft_ms", NUMBER, "Time to the first token: the latency of a prefill.", unit="ms", column="ttft_ms", optional=True, varies=True, checks=POSITIVE),
     Field("latency.tokens_per_s", NUMBER, "New tokens per second of the whole batch, of a decode.", unit="tokens/s", column="tokens_per_s", optional=True, varies=True, checks=POSITIVE),
     Field("work.gflop", NUMBER, "1e9 floating-point operations of a call, by torch.utils.flop_counter (a multiplication and an addition are two); operators that it has no formula for count 0 (`reference.work.no_formula` in results.jsonl). Null if they were not counted.", unit="GFLOP", column="gflop", nullable=True, checks=FROM_0),
@@ -265,6 +265,8 @@ OTHERS = (
     Field("latency.noise", NUMBER, "How much the logarithms of latencies typically vary from process to process beside what the rows of the group have in common: a standard deviation.", unit="ratio", nullable=True, optional=True, varies=True),
     Field("latency.foreign", NUMBER, "Time of other processes during the turns, as a share of that of all cores.", unit="ratio", varies=True),
     Field("latency.steal", NUMBER, "The same for other guests of the hypervisor.", unit="ratio", varies=True),
+    Field("latency.load", NUMBER, "Highest load average of the machine during the turns, over a minute; 0 where it was not recorded.", unit="processes", optional=True, varies=True, checks=FROM_0),
+    Field("latency.unknown", LIST, "Baselines whose ratio is not known although both have a latency: it has no interval, or one wider than ±50 %.", optional=True, varies=True, checks={"items": {"type": "string"}}),
     Field("runs", LIST, "Runs of the verification: the cold run, and for a baseline a warm one; null where there was none.", nullable=True, checks={"minItems": 1, "items": {"type": "object"} | CLOSED}),
     Field("runs[].total_s", NUMBER, "Wall time of all calls of the run, the device's work included.", unit="s", varies=True, checks=POSITIVE),
     Field("runs[].iterations", INTEGER, "Calls of the run.", unit="count", varies=True, checks=FROM_1),

@@ -15,20 +15,22 @@ from scripts.records.row import Column
 from scripts.records.row_set import Content, RowSet
 from scripts.records.screen import Screen
 from scripts.run import outputs
+from scripts.timing.ratios import LEAST
 
 INTERVALS = """\
 Milliseconds of a call that nothing disturbed and, in brackets, the 99 % interval (docs/timing.md says how they are found).
 **Bold**: the fastest of a model on a device, and every latency that cannot be told from it, because the interval of their
-ratio contains 1. Nothing is bold where such an interval is wider than ±25 %, because it decides nothing. Rows of a model are timed in
+ratio contains 1. Nothing is bold where such an interval is wider than ±25 %, because it decides nothing. `unknown`: the interval is wider
+than ±50 %. `?`: there is none. Rows of a model are timed in
 turns, so ratios are known better than latencies: intervals of latencies may overlap where that of the ratio does not contain 1.
 """
 NO_INTERVALS = """\
-Milliseconds of a call that nothing disturbed (docs/timing.md). There are no intervals, as no row was timed in 3 generations, and
-so nothing is called the fastest.
+Milliseconds of a call that nothing disturbed (docs/timing.md). There are no intervals (`?`), as no row was timed in {least} generations:
+how the rows compare is not known, and nothing is called the fastest.
 """
 MEANS = """\
 Geometric means of the speed-up, a number above 1 being faster, with 99 % intervals: of the errors of these measurements, not of
-the choice of models. They are over the verified rows, or over as many rows as they say. A row that was not measured is in no
+the choice of models. They are over the verified rows, or over as many rows as they say, if other ratios are not known to 50 %. A row that was not measured is in no
 mean, so means of different rows do not compare.
 """
 
@@ -56,6 +58,8 @@ def page(table: Table) -> str:
         "Measured with": markdown.bullets([*provenance.where, *provenance.with_what]),
     }
     parts = [wording.head("Latencies", table), _latencies(table)]
+    if unknown := wording.unknown(table):
+        parts.append(f"{unknown[0].upper()}{unknown[1:]}.\n")
     if doubts := markdown.bullets(wording.doubts(table)):
         parts.append(f"{wording.DOUBTFUL}: the ratios of this latency are doubtful:\n\n{doubts}")
     return "\n".join([*parts, *markdown.sections(bodies)])
@@ -68,7 +72,7 @@ def _latencies(table: Table) -> str:
         for line in table.rows
     ]
     shown = markdown.table(head, lines, right=range(1, len(head)))
-    said = INTERVALS if table.has_intervals else NO_INTERVALS
+    said = INTERVALS if table.has_intervals else NO_INTERVALS.format(least=LEAST)
     return f"{said}{wording.NOT_IN_MATRIX}: not in the matrix.\n\n{shown}"
 
 
@@ -80,7 +84,9 @@ def _cell(line: ModelRows, column: Column) -> str:
         return text(row.why)
     ends = row.timing.ends_ms
     shown = wording.milliseconds_of(row.timing)
-    shown += " ({} to {})".format(*map(wording.milliseconds, ends)) if ends else ""
+    if not row.timing.is_unknown:
+        within = map(wording.milliseconds, ends) if ends else [wording.NO_INTERVAL]
+        shown += f" ({' to '.join(within)})"
     return f"**{shown}**" if column in line.fastest else shown
 
 

@@ -11,9 +11,9 @@ import datetime
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
-from scripts.records import speedups
+from scripts.records import speedups, stage_files
 from scripts.records.row import Column, Row, Timing
 from scripts.supervise import outcome
 from scripts.timing import ratios
@@ -31,7 +31,8 @@ class Provenance:
 
     `devices`: (kind, name, threads) of all devices that were used. `versions`: versions by package.
     `measured`: rows with a latency. `started`: when the first and the last of them was timed, in seconds since the epoch.
-    `ratios`, `decided`: speed-ups over eager and inductor, and those whose interval says faster, slower or same.
+    `ratios`, `decided`, `unknown`: speed-ups over eager and inductor, those whose interval says faster, slower or same, and those that
+    are not known (speedups.add_speedups). `load`: the highest load average of these, where other processes disturbed them.
     `models`: options by name of the model. `entries`: for each kind (frontends, targets, baselines), the options of each
     entry of the configuration by name; an entry has several if its options differ between models.
     """
@@ -43,6 +44,8 @@ class Provenance:
     measured: int = 0
     ratios: int = 0
     decided: int = 0
+    unknown: int = 0
+    load: float = 0.0
     models: dict[str, str] = field(default_factory=dict)
     entries: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
@@ -96,10 +99,15 @@ class Provenance:
         self.started = min(known), max(known)
         for base in speedups.BASES:
             value, low, high = (latency[f"speedup_vs_{base}{end}"] for end in ("", "_low", "_high"))
-            if value is None or speedups.runtime_of(record) == base:
+            is_unknown = base in latency.get("unknown", ())
+            if is_unknown:
+                self.unknown += 1
+                if latency["foreign"] > stage_files.SHARE_OF_OTHERS:
+                    self.load = max(self.load, latency["load"])
+            elif value is None or speedups.runtime_of(record) == base:
                 continue
             self.ratios += 1
-            if low is not None:
+            if low is not None and not is_unknown:
                 self.decided += Interval(value, low, high).verdict != UNDECIDED
 
     def _add_entries(self, experiment: Mapping[str, Any]) -> None:
@@ -183,9 +191,9 @@ class Absent:
 
 @dataclass(frozen=True)
 class Speedup:
-    """The geometric mean of `count` speed-ups, with its interval."""
+    """The geometric mean of `count` speed-ups, with its interval; None if no speed-up is known."""
 
-    interval: Interval
+    interval: Interval | None
     count: int
 
 
@@ -350,16 +358,17 @@ def _means(lines: Sequence[ModelRows], columns: Sequence[Column]) -> Iterator[Me
 
 def _speedup(lines: Sequence[ModelRows], column: Column, base: Sequence[str]) -> Speedup | None:
     """Return the geometric mean of the speed-ups of a column over the fastest runtime of `base`, from the rows whose speed-up
-    has an interval: one that was timed once may be wrong by any factor. None if there is no such row."""
-    pairs = [pair for line in lines if (pair := over(line, column, base))]
-    known = [difference for _, difference in pairs if difference]
-    return Speedup(ratios.mean(known).interval(), len(known)) if known else None
+    is known (Interval.is_known): others may be wrong by any factor. None if there is no comparable row."""
+    every = [known for line in lines if (known := over(line, column, base)) is not None]
+    known = [difference for difference in every if difference]
+    at = ratios.mean(known).interval() if known else None
+    return Speedup(at, len(known)) if every else None
 
 
 def over(
     line: ModelRows, column: Column, base: Sequence[str]
-) -> tuple[float, Difference | None] | None:
-    """Return the speed-up of a latency over the fastest runtime of `base`, and its logarithm with its error if that is known.
+) -> Difference | Literal[False] | None:
+    """Return the logarithm of the speed-up of a latency over the fastest runtime of `base`; False if it is not known (Interval.is_known).
 
     Returns None if one of these runtimes has no latency that can be compared, or if the latency is that of one of them.
     """
@@ -373,5 +382,7 @@ def over(
     if len(bases) < len(base):
         return None
     than = min(bases.values(), key=lambda timing: timing.ms).latency
-    point = speedups.point(than, row.timing.latency)
-    return (point, speedups.difference(than, row.timing.latency)) if point else None
+    if not speedups.is_comparable(than, row.timing.latency):
+        return None
+    difference = speedups.difference(than, row.timing.latency)
+    return difference if difference and difference.interval().is_known else False

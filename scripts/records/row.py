@@ -15,6 +15,7 @@ from scripts.records.results_file import cell_of
 from scripts.records.speedups import Conditions, Latency
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
+from scripts.timing.ratios import Interval
 
 Record = Mapping[str, Any]
 
@@ -67,6 +68,11 @@ class Timing:
         """The 99 % interval in ms; None if there is none."""
         low, high = self.latency["low_ms"], self.latency["high_ms"]
         return None if low is None else (low, high)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether its interval is too wide for the latency to be a number (Interval.is_known)."""
+        return self.ends_ms is not None and not Interval(self.ms, *self.ends_ms).is_known
 
     @property
     def doubt(self) -> str:

@@ -18,6 +18,7 @@ from scripts.records.remedied import WAYS
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column, Timing
 from scripts.supervise import outcome
+from scripts.timing.ratios import LEAST
 
 MAX_LINES = 40
 """Lines of models on the screen; results/latency.md has all models."""
@@ -113,10 +114,12 @@ def plain_table(*head: str, gap: int = 2) -> RichTable:
 
 def _legend(table: Table) -> Iterator[str]:
     if table.has_intervals:
-        yield "±: 99 % interval, its wider side"
+        yield f"±: 99 % interval, its wider side; {wording.UNKNOWN}: wider than ±50 %; {wording.NO_INTERVAL}: none"
         yield f"{FASTEST}: the fastest on its device, and what cannot be told from it; none where a ratio is not known to 25 %"
     else:
-        yield "no intervals: they need 3 generations; so nothing is called the fastest"
+        yield f"{wording.NO_INTERVAL}: no interval, which needs {LEAST} generations; so nothing is called the fastest"
+    if unknown := wording.unknown(table):
+        yield unknown
     if table.doubts:
         yield f"{wording.DOUBTFUL}: its ratios are doubtful; {PAGE} says why"
     if leaks := wording.leaks(table):
@@ -209,10 +212,10 @@ def _wrapped(name: str, width: int) -> list[str]:
 
 
 def _interval(timing: Timing) -> str:
-    """Return `±12%`: the wider side of the interval, relative to the latency."""
+    """Return `±12%`: the wider side of the interval, relative to the latency; "" for a latency that is not known."""
     if timing.ends_ms is None:
+        return wording.NO_INTERVAL
+    if timing.is_unknown:
         return ""
     share = timing.ends_ms[1] / timing.ms - 1
-    if share > 9.99:
-        return "±>999%"
     return f"±{share:.1%}" if share < 0.0095 else f"±{share:.0%}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from scripts.sources.registry import source_of
 from scripts.sources.source import ModelKind
 from scripts.timing import machine_limits, ratios
 from scripts.timing.machine_limits import COMPUTE, MEMORY, MachineLimits
-from scripts.timing.ratios import Difference
+from scripts.timing.ratios import Difference, Interval
 
 Record = dict[str, Any]
 Latency = Mapping[str, Any]
@@ -32,7 +31,7 @@ def difference(base: Latency, row: Latency) -> Difference | None:
     """
     if base["group"] == row["group"]:
         return ratios.paired(base["values_ms"], row["values_ms"], noise(row))
-    if not base["anchor"] or base["anchor"] != row["anchor"]:
+    if not is_comparable(base, row):
         return None
     own, other = (
         ratios.paired(latency["anchor_ms"], latency["values_ms"], noise(latency))
@@ -41,26 +40,20 @@ def difference(base: Latency, row: Latency) -> Difference | None:
     return ratios.combined([(1, own), (-1, other)]) if own and other else None
 
 
+def is_comparable(base: Latency, row: Latency) -> bool:
+    """Whether two latencies were timed in the same turns, or with the same anchor."""
+    return base["group"] == row["group"] or bool(base["anchor"] and base["anchor"] == row["anchor"])
+
+
 def noise(latency: Latency) -> float | None:
     """The noise of the group of a latency; None where it is not known: a group of two, or a record of an older version."""
     return latency.get("noise")
 
 
-def point(base: Latency, row: Latency) -> float | None:
-    """How many times faster `row` is than `base`, without an interval; None if they cannot be compared."""
-    if base["group"] == row["group"]:
-        return base["ms"] / row["ms"]
-    if not base["anchor"] or base["anchor"] != row["anchor"]:
-        return None
-    own, other = (
-        ratios.log_mean(latency["anchor_ms"]) - math.log(latency["ms"]) for latency in (row, base)
-    )
-    return math.exp(own - other)
-
-
 def add_speedups(records: Sequence[Record], key: Comparable | None = None) -> None:
     """Compare each latency with those of all baselines that `records` has, and with eager and inductor in any case. A value is
-    None where there is no comparable row.
+    None where there is no comparable row, and where the ratio is not known (Interval.is_known): then the baseline is one of the
+    latency's `unknown` ones, and its `doubt` says why.
 
     `key`: the values that two latencies must share; those of `comparable` if it is None.
     """
@@ -74,15 +67,20 @@ def add_speedups(records: Sequence[Record], key: Comparable | None = None) -> No
             names[name] = None
     for record in records:
         if record["latency"]:
-            own = bases.get(key(record), {})
+            own, latency = bases.get(key(record), {}), record["latency"]
+            unknown = []
             for name in names:
                 base = own.get(name)
-                values = ratio_values(
-                    f"{COLUMN}{name}", base and base["latency"], record["latency"]
-                )
-                record["latency"] |= dict.fromkeys(values, 1.0) if base is record else values
+                values = ratio_values(f"{COLUMN}{name}", base and base["latency"], latency)
+                latency |= dict.fromkeys(values, 1.0) if base is record else values
+                if base and latency[f"{COLUMN}{name}"] is None:
+                    unknown += [name] if is_comparable(base["latency"], latency) else []
+            latency["unknown"] = unknown
+            if unknown and not latency["doubt"]:
+                why = own[unknown[0]]["latency"]["doubt"] or "the interval is wider than ±50 %"
+                latency["doubt"] = f"not known how it compares with {', '.join(unknown)}: {why}"
             plain = {name: own[name] for name in BASES_OF[_kind(record)] if name in own}
-            record["latency"]["verdict"] = _verdict(record, plain)
+            latency["verdict"] = _verdict(record, plain)
 
 
 def _kind(record: Record) -> ModelKind:
@@ -90,14 +88,20 @@ def _kind(record: Record) -> ModelKind:
     return source_of(record.get("model", {}).get("file", "")).kind
 
 
+def interval(base: Latency, row: Latency) -> Interval | None:
+    """How many times faster `row` is than `base`, with its interval; None as of `difference`."""
+    known = difference(base, row)
+    return known.interval() if known else None
+
+
 def ratio_values(name: str, base: Latency | None, row: Latency | None) -> dict[str, float | None]:
     """How many times faster `row` is than `base`, by the names of the value and of the ends of its interval (`<name>_low`,
-    `<name>_high`). None where they are not known, or there is no such latency."""
+    `<name>_high`). None where there is no interval or no such latency; the ratio is also None if the interval is too wide
+    (Interval.is_known)."""
     values: tuple[float | None, ...] = None, None, None
     if base and row:
-        known = difference(base, row)
-        at = known.interval() if known else None
-        values = (at.ratio, at.low, at.high) if at else (point(base, row), None, None)
+        at = interval(base, row)
+        values = (at.ratio if at.is_known else None, at.low, at.high) if at else values
     return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
 
 
@@ -107,8 +111,8 @@ def _verdict(record: Record, bases: Mapping[str, Record]) -> str | None:
     if not others or any(base is record for base in bases.values()):
         return None
     fastest = min(others, key=lambda latency: latency["ms"])
-    known = difference(fastest, record["latency"])
-    return known.interval().verdict if known else ratios.UNDECIDED
+    known = interval(fastest, record["latency"])
+    return known.verdict if known else ratios.UNDECIDED
 
 
 def runtime_of(record: Mapping[str, Any]) -> str:

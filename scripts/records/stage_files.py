@@ -31,7 +31,7 @@ from scripts.supervise import outcome
 from scripts.supervise.group import member_outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing import ratios
-from scripts.timing.group_timing import GroupTiming, MemberTiming
+from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.verify import verification
 from scripts.verify.verification import Verified
 
@@ -276,6 +276,7 @@ def latency_section(
         "started": timing.started,
         "foreign": timing.foreign,
         "steal": timing.steal,
+        "load": timing.load,
         "doubt": latency_doubt(timing, own, checked, noise),
         "leaked_bytes": own.leaked_bytes,
     }
@@ -307,26 +308,37 @@ def latency_doubt(
 ) -> str:
     """Why the ratios of a row have no interval or a wide one, or may be wrong; "" if nothing was seen."""
     part = timing.parts[own.part]
+    causes = _causes(timing, part)
     if (count := len(own.values_ms)) < ratios.LEAST:
-        return f"{count} generation{'s' * (count > 1)}, {own.turns} turns in the budget; an interval needs {ratios.LEAST} generations"
+        taken = f"{_counted(count, 'generation')}, {_counted(own.turns, 'turn')} in the budget"
+        return "; ".join((f"{taken}; an interval needs {ratios.LEAST} generations", *causes))
     if control and (control.low > 1 or control.high < 1):
         return f"two processes of {part.control} differ by a factor of {control.ratio:.3f}: the machine was too noisy"
-    if own.anchor_ms:
-        ratio = ratios.paired(own.anchor_ms, own.values_ms, noise)
-    else:
-        ratio = ratios.of_logs([math.log(value) for value in own.values_ms])
-    if not ratio or ratio.interval().half_width <= WIDE_INTERVAL:
+    latency = ratios.of_logs([math.log(value) for value in own.values_ms])
+    ratio = ratios.paired(own.anchor_ms, own.values_ms, noise) if own.anchor_ms else latency
+    is_narrow = not ratio or ratio.interval().half_width <= WIDE_INTERVAL
+    if is_narrow and (not latency or latency.interval().is_known):
         return ""
+    return "; ".join(causes) or "processes of this program differ"
+
+
+def _causes(timing: GroupTiming, part: PartTiming) -> list[str]:
+    """What has disturbed the timing of a part."""
     causes = []
     if timing.foreign > SHARE_OF_OTHERS:
-        causes.append(f"other processes used {timing.foreign:.0%} of the cores")
+        load = f" (load {timing.load:.0f})" if timing.load else ""
+        causes.append(f"other processes used {timing.foreign:.0%} of the cores{load}")
     if timing.steal > SHARE_OF_OTHERS:
         causes.append(f"the hypervisor took {timing.steal:.0%} of the cores")
     if left_out := part.generations - len(part.counted):
         causes.append(
             f"the machine was slower in {left_out} of {part.generations} generations, which do not count"
         )
-    return "; ".join(causes) or "processes of this program differ"
+    return causes
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
 
 
 def anchor_text(cell: str, versions: Mapping[str, str]) -> str:

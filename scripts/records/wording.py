@@ -11,6 +11,8 @@ from scripts.records.row import Column, Timing
 DOUBTFUL = "†"
 """Before a latency with a doubt."""
 NOT_IN_MATRIX = "–"
+NO_INTERVAL, UNKNOWN = "?", "unknown"
+"""In place of a ratio, and after a latency, that has no interval; and in place of a value whose interval is wider than ±50 %."""
 BASE_NAMES = ("eager", "the faster of eager and inductor")
 """Names of the bases of the geometric means (results_table.BASES)."""
 DETAIL_CHARS = 100
@@ -43,8 +45,22 @@ def means_head(table: Table) -> list[str]:
 
 
 def milliseconds_of(timing: Timing) -> str:
-    """Return a latency, marked if there is a doubt about it."""
-    return (DOUBTFUL if timing.doubt else "") + milliseconds(timing.ms)
+    """Return a latency, marked if there is a doubt about it; UNKNOWN if its interval is too wide."""
+    shown = UNKNOWN if timing.is_unknown else milliseconds(timing.ms)
+    return (DOUBTFUL if timing.doubt else "") + shown
+
+
+def unknown(table: Table) -> str:
+    """Return `too noisy: load 25; 14 of 16 ratios are not known to 50 %`; "" if all are."""
+    counted = table.provenance
+    if not counted.unknown:
+        return ""
+    why = (
+        f"too noisy: load {counted.load:.0f}"
+        if counted.load
+        else "too few or too unlike generations"
+    )
+    return f"{why}; {counted.unknown} of {counted.ratios} ratios are not known to 50 %"
 
 
 def doubts(table: Table) -> list[str]:
@@ -98,6 +114,10 @@ def speedup(over_base: Speedup | None, mean: Mean) -> str:
     if over_base is None:
         return NOT_IN_MATRIX
     at = over_base.interval
+    if at is None:
+        return NO_INTERVAL
+    if not at.is_known:
+        return UNKNOWN
     return f"{at.ratio:.2f} ({at.low:.2f} to {at.high:.2f})" + (
         "" if over_base.count == mean.verified else f", {over_base.count} rows"
     )

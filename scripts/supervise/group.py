@@ -186,6 +186,7 @@ class _Work:
             due=self._job.due,
             foreign=others.foreign,
             steal=others.steal,
+            load=self._load.average,
         )
 
     def _time_part(

@@ -347,7 +347,14 @@ def time_in_turns(
     part, timed = part_of(group.timed, first.name, twin.name, "", 0)
     others = group.load.others()
     return GroupTiming(
-        started, rule.text(), "", timed, (part,), foreign=others.foreign, steal=others.steal
+        started,
+        rule.text(),
+        "",
+        timed,
+        (part,),
+        foreign=others.foreign,
+        steal=others.steal,
+        load=group.load.average,
     )
 
 

@@ -3,7 +3,7 @@
 It is decided at a stated rate of false discoveries: the p-values of all changes are adjusted by Benjamini and Hochberg
 (1995, "Controlling the false discovery rate"). The intervals have the level that belongs to that: 1 - rate × max(R, 1) / m,
 where R of m changes are real (Benjamini and Yekutieli 2005, "False discovery rate-adjusted multiple confidence intervals").
-So an interval excludes 1 exactly for the changes that are real.
+So an interval excludes 1 exactly for the changes that are real. One that is too wide to be a number (Interval.is_known) decides nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POWER = 0.8
 class Decision:
     """`ratio`: after / before, with its interval. `q`: the smallest rate of false discoveries at which the change is real.
     `smallest`: a slow-down by this factor would have been found with the probability POWER. `verdict`: SLOWER or FASTER if
-    the interval excludes 1; else SAME if the interval of this change alone, at the level EQUIVALENCE, is within the threshold on
+    the interval excludes 1 and is not too wide (Interval.is_known); else SAME if the interval of this change alone, at the level EQUIVALENCE, is within the threshold on
     both sides, or UNDECIDED."""
 
     ratio: float
@@ -53,7 +53,9 @@ def decide(differences: Sequence[Difference], rate: float, threshold: float) -> 
     decisions = []
     for difference, q in zip(differences, adjusted, strict=True):
         at = difference.interval(1 - alpha)
-        if q <= rate:
+        if not at.is_known:
+            verdict = UNDECIDED
+        elif q <= rate:
             verdict = SLOWER if difference.value > 0 else FASTER
         else:
             alone = difference.interval(EQUIVALENCE)

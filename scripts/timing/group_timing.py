@@ -58,7 +58,8 @@ class GroupTiming:
     """`members` by the names of their cells. `anchor`: the member that all parts have, through which other groups are
     compared ("" if there is none). `verified`: the digest of what verified each member, by cell. `rule`: how it was
     timed. `due`: what the job was asked for (fingerprint.due). `started`: when, in seconds since the epoch. `foreign`,
-    `steal`: the time of other processes and of other guests, as shares of the time of the cores."""
+    `steal`: the time of other processes and of other guests, as shares of the time of the cores. `load`: the highest load average of
+    the machine (MachineLoad)."""
 
     started: float
     rule: str
@@ -69,6 +70,7 @@ class GroupTiming:
     due: str = ""
     foreign: float = 0.0
     steal: float = 0.0
+    load: float = 0.0
 
     def write(self, path: Path) -> None:
         atomic.write_json(path, asdict(self))

@@ -18,16 +18,17 @@ UNDISTURBED = 0.05
 """The quantile of the calls of a process that stands for it."""
 CONFIDENCE = 0.99
 """The level of an interval at one look at a group. docs/timing_errors.md says how often intervals are wrong with all looks."""
-LEAST = 3
-"""The generations that an interval needs."""
-FIRST_LOOK = 4
-"""The generations after which it is asked for the first time whether everything is decided."""
+LEAST = 5
+"""The generations that an interval needs, and so a ratio: of fewer, what the noise of the group adds (`of_logs`) would decide alone."""
 DISTURBED = 1.15
 """How much slower than the second fastest a generation may be, to count (`counted`)."""
 PRIOR = 4
 """The degrees of freedom for which the noise of a group counts in the interval of a ratio (`of_logs`)."""
 SAME = 1.05
 """Two latencies are the same if the interval of their ratio is within 1 / SAME and SAME."""
+KNOWN = 1.5
+"""A ratio or a latency is not known if its interval reaches further than by this factor to both sides: it is shown as `unknown`, and decides
+nothing."""
 CLOSE = 1.25
 """Two latencies are close if the interval of their ratio contains 1 and reaches no further than by this factor to both sides of
 the ratio. A wider one says nothing about them."""
@@ -50,6 +51,11 @@ class Interval:
         return math.log(self.high / self.low) / 2
 
     @property
+    def is_known(self) -> bool:
+        """Whether the interval is narrow enough for its ratio to be a number."""
+        return self.half_width <= math.log(KNOWN)
+
+    @property
     def is_telling(self) -> bool:
         """Whether it says which of two latencies is lower, or that they are close."""
         return self.low > 1 or self.high < 1 or self.half_width <= math.log(CLOSE)
@@ -57,6 +63,8 @@ class Interval:
     @property
     def verdict(self) -> str:
         """What a speed-up with this interval says: one of VERDICTS."""
+        if not self.is_known:
+            return UNDECIDED
         if self.low > 1:
             return FASTER
         if self.high < 1:
@@ -100,7 +108,7 @@ def log_mean(values: Sequence[float]) -> float:
 def noise(values: Values) -> float | None:
     """How much the logarithm of a latency typically varies from generation to generation, beside what all members of a group
     have in common: a standard deviation. `values`: the latencies of all members in the same generations. None for fewer than
-    three members or generations.
+    three members or LEAST generations.
 
     It is the median over the members, so that one whose processes differ much does not speak for the others. What they have
     in common in a generation is the median too.
@@ -191,7 +199,7 @@ def counted(values: Values) -> list[int]:
 
     A generation is left out if the members were slower in it, on the average, than in the second fastest one by more than
     DISTURBED. What other guests of a machine do slows one program down more than another, so ratios of slow
-    generations are others. The rule takes all members together, so it prefers none. Three generations count in any case.
+    generations are others. The rule takes all members together, so it prefers none. LEAST generations count in any case.
     """
     members = [row for row in values.values() if row]
     if not members:
@@ -209,7 +217,7 @@ def is_decided(
     """Whether the ratio of every member to each base, and that of each of the further `pairs` of members, is known to SAME, and
     says which is faster, or that they are the same."""
     kept = counted(values)
-    if len(kept) < FIRST_LOOK:
+    if len(kept) < LEAST:
         return False
     kept_ms = {name: [row[at] for at in kept] for name, row in values.items()}
     common = noise(kept_ms)

@@ -200,7 +200,7 @@ def test_a_latency_of_few_generations_is_compared_with_itself_alone(before, afte
     assert FEW in {one.cell for one in compared(before, after).latencies}
     cell(after, FEW)["latency"]["values_ms"] = [1.0]
     [one] = compared(before, after).not_compared
-    assert (one.cell, one.why) == (FEW, "1 generations before, 1 after; an interval needs 3")
+    assert (one.cell, one.why) == (FEW, "1 generations before, 1 after; an interval needs 5")
 
 
 def test_a_mean_counts_the_error_of_an_anchor_once(before, after):
@@ -456,7 +456,7 @@ def test_a_changed_model_is_compared_in_turns_alone_and_its_amounts_are(before, 
     assert ("dispatch_count", BERT) in {(each.key, each.cell) for each in found.amounts}
     assert ("code of the model", "a", "b") in {(v.name, v.before, v.after) for v in found.versions}
     pair = next(pair for pair in pairs.of_files(before, after) if pair.cell == BERT)
-    logs = latencies.term("again", (10.0, 10.0, 10.0), (13.0, 13.1, 13.0))
+    logs = latencies.term("again", (10.0,) * 5, (13.0, 13.1, 13.0, 13.0, 13.0))
     again = latencies.Estimate(pair, latencies.TURNS, 10.0, 13.0, (logs,))
     found = compare([pair], "before", "after", Settings(), {BERT: again})
     assert [change.verdict for change in found.latencies] == [SLOWER]
@@ -600,8 +600,8 @@ def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, bef
 
     def take(members, rule):
         asked.append(members)
-        values = {one.name: MemberTiming(values_ms=(ms, ms * 1.01, ms)) for one, ms in zip(members, (10.0, 13.0), strict=True)}  # fmt: skip
-        part = PartTiming(3, (0, 1, 2), "before", ((10.0,) * 3, (10.0,) * 3))
+        values = {one.name: MemberTiming(values_ms=(ms, ms * 1.01, ms, ms, ms)) for one, ms in zip(members, (10.0, 13.0), strict=True)}  # fmt: skip
+        part = PartTiming(5, tuple(range(5)), "before", ((10.0,) * 5, (10.0,) * 5))
         return GroupTiming(0.0, "{}", "", values, (part,))
 
     monkeypatch.setattr(remeasuring, "time_in_turns", take)
@@ -665,13 +665,13 @@ def test_a_module_that_was_made_again_is_not_timed(runs, before, tmp_path):
 
 
 def timing(before, after, control=1.0, ended=()):
-    """Three generations of two modules."""
-    spread = (1.0, 1.001, 0.999)
-    values = {"before": [before * share for share in spread], "after": [after, after, after]}
+    """Five generations of two modules."""
+    spread = (1.0, 1.001, 0.999, 1.0, 1.0)
+    values = {"before": [before * share for share in spread], "after": [after] * 5}
     members = {name: MemberTiming(values_ms=tuple(row)) for name, row in values.items()}
     members |= {name: MemberTiming("crashed", "SIGSEGV", "it died") for name in ended}
     twice = tuple(spread), tuple(control * one for one in spread[::-1])
-    return GroupTiming(0.0, "{}", "", members, (PartTiming(3, (0, 1, 2), "before", twice),))
+    return GroupTiming(0.0, "{}", "", members, (PartTiming(5, tuple(range(5)), "before", twice),))
 
 
 def test_turns_that_say_nothing_are_no_change():

@@ -30,10 +30,10 @@ def sides(tmp_path, monkeypatch):
     def take(members, rule):
         commands.append([member.command for member in members])
         name = members[0].log.name.removesuffix("-before.txt")
-        own = (10.0, 10.01, 10.0, 10.02)
-        after = tuple(ms * factors[name] for ms in (10.0, 10.02, 10.01, 10.0))
+        own = (10.0, 10.01, 10.0, 10.02, 10.0)
+        after = tuple(ms * factors[name] for ms in (10.0, 10.02, 10.01, 10.0, 10.0))
         values = {"before": MemberTiming(values_ms=own), "after": MemberTiming(values_ms=after)}
-        part = PartTiming(3, (0, 1, 2), "before", (own[:3], own[:3]))
+        part = PartTiming(5, tuple(range(5)), "before", (own, own))
         return GroupTiming(0.0, "{}", "", values, (part,))
 
     monkeypatch.setattr(dispatch_ratios, "time_in_turns", take)

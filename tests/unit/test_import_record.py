@@ -61,7 +61,7 @@ def made(results, aggregate) -> dict:
         "returncode": 0,
         "log": "loaded",
         "verified": verified,
-        "timing": timing(4.0, 5.0, 6.25),
+        "timing": timing(4.0, 5.0, 6.25, 5.0, 5.0),
     }
 
 
@@ -87,7 +87,7 @@ def test_an_imported_row_stands_beside_that_of_this_run_in_every_aggregation(
         assert row["imported"] == "laptop"
         assert row.data["imported"] == {"system": "Linux aarch64", "cores": 8}
         latency = row.data["latency"]
-        assert latency["values_ms"] == [4.0, 5.0, 6.25]
+        assert latency["values_ms"] == [4.0, 5.0, 6.25, 5.0, 5.0]
         assert latency["ms"] == pytest.approx(5.0)
         assert latency["low_ms"] < 5.0 < latency["high_ms"]
         assert (latency["anchor"], latency["anchor_ms"]) == (None, [])

@@ -247,7 +247,7 @@ def test_page_and_screen_have_means_shares_and_the_reasons_of_failures(tree):
     cell = f"{name('100x400')}/eager/eval"
     write(tree, {("baseline", cell): Outcome("crashed", "baseline", cell, "SIGSEGV", "what")})
     text = page.page(records(tree), [LIMITS])
-    assert "| mlir on llvm-cpu | 3 of 3 | 2.00 (1.60 to 2.50), 2 rows |" in text
+    assert "| mlir on llvm-cpu | 3 of 3 | 2.00 (1.83 to 2.18), 2 rows |" in text
     assert "| 100x400 bf16 |" in text
     assert "SIGSEGV" in text
     assert "![GB/s of own](kernels/own.svg)" in text

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from scripts.records import latency_page
+from scripts.records import latency_page, speedups
 from scripts.records.results_table import Table
 from scripts.records.row import Column
 from tests.rows import RECORDS, real, record, steady
@@ -45,9 +45,37 @@ def test_a_cell_is_a_latency_with_its_interval_or_a_reason_and_the_fastest_is_bo
 def test_without_intervals_the_page_says_so_and_marks_nothing():
     rows = [record(EAGER, [9.0, 9.0]), record(TORCH, [5.0, 5.0])]
     page = latency_page.page(Table.of_records(rows))
-    assert "| m | 9.00 | 5.00 |" in page
-    assert "There are no intervals" in page
+    assert "| m | 9.00 (?) | 5.00 (?) |" in page
+    assert "There are no intervals (`?`), as no row was timed in 5 generations" in page
     assert "**" not in page
+
+
+def test_a_page_of_a_busy_machine_says_so_once_and_has_no_ratio():
+    rows = [record(EAGER, [5431.0], doubt="why"), record(TORCH, [27.3], doubt="why")]
+    for row in rows:
+        row["latency"] |= {"foreign": 0.95, "load": 25.4}
+    speedups.add_speedups(rows)
+    page = latency_page.page(Table.of_records(rows))
+    assert "| m | †5,431 (?) | †27.3 (?) |" in page
+    assert page.count("\nToo noisy: load 25; 1 of 1 ratios are not known to 50 %.\n") == 1
+    assert "| torch on cpu | 1 of 1 | ? |" in page
+    assert "199" not in page
+
+
+def test_a_latency_with_too_wide_an_interval_is_unknown():
+    wide = [15.2, 1466.0, 141_543.0, 1466.0, 1466.0, 1466.0]
+    rows = [record(EAGER, wide, doubt="why"), record(TORCH, steady(5))]
+    speedups.add_speedups(rows)
+    table = Table.of_records(rows)
+    page = latency_page.page(table)
+    assert "| m | †unknown | **†5.00 (" in page or "| m | †unknown | †5.00 (" in page
+    assert "1,466" not in page
+    assert "Too few or too unlike generations; 1 of 1 ratios are not known to 50 %." in page
+    assert (table.provenance.ratios, table.provenance.decided, table.provenance.unknown) == (
+        1,
+        0,
+        1,
+    )
 
 
 def test_rows_of_which_nothing_ran_still_give_a_page():

@@ -440,7 +440,7 @@ def test_a_row_has_the_level_and_the_flags_that_its_model_is_compiled_with(resul
 
 @pytest.mark.parametrize(
     ("values", "verdict"),
-    [((4.0, 5.0, 6.25), "faster"), ((18.0, 20.0, 22.2), "slower"), ((9.0, 10.0, 11.1), "same"), ((7.0, 10.0, 13.0), "undecided")],
+    [((4.0, 5.0, 6.25, 5.0, 5.0), "faster"), ((18.0, 20.0, 22.2, 20.0, 20.0), "slower"), ((9.0, 10.0, 11.1, 10.0, 10.0), "same"), ((7.0, 10.0, 13.0, 10.0, 10.0), "undecided")],
 )  # fmt: skip
 def test_a_row_says_what_its_ratio_to_eager_says(results, values, verdict):
     results.values_ms["conv/mlir/llvm-cpu"] = values

@@ -80,3 +80,43 @@ def test_the_values_are_declared_and_checked(rows):
     assert not valid({NAMES[0]: "fast"})
     assert [path for path in undeclared({"latency": rows[2]["latency"]}) if "speedup" in path] == []
     assert list(undeclared({"latency": {"odd": 1}})) == ["latency.odd"]
+
+
+FEW = "1 generation, 1 turn in the budget; an interval needs 5 generations; other processes used 95% of the cores (load 25)"
+
+
+def test_a_ratio_without_an_interval_is_no_number():
+    """Of a machine that was so busy that there was one turn: 5,431 ms beside 27.3 ms are not 199 times as fast."""
+    rows = [record(EAGER, [5431.0], doubt=FEW), record(TORCH, [27.3], doubt=FEW)]
+    speedups.add_speedups(rows)
+    eager, iree = (row["latency"] for row in rows)
+    assert [iree[f"speedup_vs_eager{end}"] for end in ("", "_low", "_high")] == [None] * 3
+    assert (iree["unknown"], iree["verdict"], iree["doubt"]) == (["eager"], "undecided", FEW)
+    assert (eager["speedup_vs_eager"], eager["unknown"]) == (1.0, [])
+
+
+def test_a_ratio_with_an_interval_wider_than_half_of_it_is_no_number_and_decides_nothing():
+    wide = [ms * (ms / 5000) ** 60 for ms in steady(5000, 1)]
+    rows = [record(EAGER, wide, doubt="the machine was busy"), record(TORCH, steady(27))]
+    speedups.add_speedups(rows)
+    iree = rows[1]["latency"]
+    assert iree["speedup_vs_eager"] is None
+    assert 1 < iree["speedup_vs_eager_low"] < 150
+    assert iree["speedup_vs_eager_high"] > 250
+    assert (iree["unknown"], iree["verdict"]) == (["eager"], "undecided")
+    assert iree["doubt"] == "not known how it compares with eager: the machine was busy"
+
+
+def test_a_row_that_cannot_be_compared_has_no_doubt():
+    rows = [record(EAGER, steady(10)), record(TORCH, steady(5), group="another")]
+    speedups.add_speedups(rows)
+    assert (rows[1]["latency"]["unknown"], rows[1]["latency"]["doubt"]) == ([], "")
+
+
+def test_a_ratio_that_is_known_to_a_third_is_a_number():
+    rows = [record(EAGER, [ms * (ms / 10) ** 25 for ms in steady(10, 1)]), record(TORCH, steady(1))]
+    speedups.add_speedups(rows)
+    iree = rows[1]["latency"]
+    assert (iree["unknown"], iree["verdict"], iree["doubt"]) == ([], "faster", "")
+    assert iree["speedup_vs_eager"] == pytest.approx(10, rel=0.05)
+    assert iree["speedup_vs_eager_high"] > 1.3 * iree["speedup_vs_eager"]

@@ -175,7 +175,7 @@ def aggregate(tree, monkeypatch):
         outcome.write(folder / "status.json", found, Usage(1, 1))
         for name, ms, noise in (("tuned", tuned_ms, 1.005), ("default", default_ms, 1 / 1.005)):
             _verify(tree, name, ended, has_module=bool(best if name == "tuned" else default))
-            tree.values_ms[f"conv/{name}/llvm-cpu"] = (ms, ms * noise, ms / noise)
+            tree.values_ms[f"conv/{name}/llvm-cpu"] = (ms, ms * noise, ms / noise, ms, ms)
         [(group, rows)] = tuned_matrix.groups(tree.matrix).items()
         cells = {name: f"conv/{name}/llvm-cpu" for name in dict(left)}
         endings = {("time_tuned", of): Outcome(cell=of, stage="", **left[name]) for name, of in cells.items()}  # fmt: skip

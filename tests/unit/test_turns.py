@@ -338,8 +338,8 @@ def test_a_group_is_enough_by_the_ratios_of_its_members(time):
     enough = functools.partial(
         lambda timed, bases: ratios.is_decided(timing_group.latencies(timed), bases), bases=["a"]
     )
-    clear = time(Machine(a=always(0.001), b=always(0.002)), enough=enough)
-    assert len(clear.timed["a"].generations) == ratios.FIRST_LOOK
+    clear = time(Machine(a=always(0.001), b=always(0.002)), Rule(budget_s=8, generations=8), enough)
+    assert len(clear.timed["a"].generations) == ratios.LEAST
     open_ = time(Machine(a=always(0.001), b=wide), Rule(budget_s=8, generations=8), enough)
     assert len(open_.timed["a"].generations) == 8
 
@@ -429,7 +429,7 @@ def test_the_load_is_that_of_the_turns(time):
     assert found.load.own_s < found.load.wall_s, "warm-up and pauses are not the members'"
 
 
-@pytest.mark.parametrize(("speed", "generations"), [(always(0.002), ratios.FIRST_LOOK), (None, 20)])
+@pytest.mark.parametrize(("speed", "generations"), [(always(0.002), ratios.LEAST), (None, 20)])
 def test_two_programs_of_a_person_take_turns_until_they_are_decided(
     monkeypatch, tmp_path, speed, generations
 ):

@@ -30,9 +30,9 @@ from scripts.features.compare.latencies import (
 from scripts.features.compare.outcome_changes import GONE, KINDS, NEW, OutcomeChange
 from scripts.records import ci_formats, markdown
 from scripts.records.ci_formats import Case
-from scripts.records.wording import milliseconds
+from scripts.records.wording import UNKNOWN, milliseconds
 from scripts.timing.decisions import POWER, SAME
-from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED
+from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Interval
 
 WIDTH = 160
 BY_ANCHOR = "By anchor: the ratio is that of the speed-ups over the anchor; the milliseconds are of different times."
@@ -271,8 +271,10 @@ def _sections(comparison: Comparison, with_all: bool) -> list[Section]:
 
 
 def _ratio(change: TimeChange | MeanChange) -> str:
-    """`1.12 (1.05 to 1.19)`."""
-    return f"{change.ratio:.3f} ({change.low:.3f} to {change.high:.3f})"
+    """`1.12 (1.05 to 1.19)`; without the ratio, if its interval is too wide."""
+    at = Interval(change.ratio, change.low, change.high)
+    shown = f"{at.ratio:.3f}" if at.is_known else UNKNOWN
+    return f"{shown} ({at.low:.3f} to {at.high:.3f})"
 
 
 def _amounts(changes: Sequence[AmountChange]) -> Section:

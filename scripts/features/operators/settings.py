@@ -21,6 +21,7 @@ from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Target
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
+from scripts.timing.ratios import LEAST
 from scripts.timing.turns import Rule
 
 RUNTIMES = ("eager", "inductor")
@@ -30,7 +31,7 @@ DEFAULTS: dict[str, Any] = {"batches": 4, "max_elements": 1_000_000}
 PREFERRED = {"frontends": "torchmlir-stablehlo", "targets": "llvm-cpu", "baselines": "eager"}
 """The entry of each kind that is taken if `operators:` has no globs for the kind. A configuration
 without it takes the entries of the models."""
-OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=4)
+OPERATOR_RULE = Rule(budget_s=1.0, slice_s=0.005, generations=LEAST)
 """How an operator problem is timed, where `operators.measure` does not set another."""
 
 

@@ -28,7 +28,7 @@ from scripts.timing.decisions import Decision, decide
 from scripts.timing.ratios import Difference
 from scripts.timing.turns import Rule
 
-RULE = Rule(budget_s=1.0, generations=4)
+RULE = Rule(budget_s=1.0, generations=ratios.LEAST)
 """How each dispatch is timed."""
 SIDES, TABLE = ("before", "after"), "comparison.md"
 RATE, MATTERS = 0.05, 1.05

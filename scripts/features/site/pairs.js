@@ -197,7 +197,7 @@ report.views.pairs = {
     return d3.sort(means, (mean) => order.indexOf(mean.by));
   },
 
-  ratio: ({ ratio, low, high }) => `${ratio.toFixed(3)} (${low.toFixed(3)} to ${high.toFixed(3)})`,
+  ratio: ({ ratio, low, high }) => `${report.isKnown({ low, high }) ? ratio.toFixed(3) : "unknown"} (${low.toFixed(3)} to ${high.toFixed(3)})`,
 
   /** A number with so many significant digits, without zeros at its end, as Python's format `g`. */
   general(value, digits) {

@@ -100,9 +100,10 @@ report.statistics = {
       const q = adjusted[at];
       const alone = this.interval(each, confidence);
       const same = 1 / threshold < alone.low && alone.high < threshold ? "same" : "undecided";
-      const verdict = q <= rate ? (each.value > 0 ? "slower" : "faster") : same;
+      const ends = this.interval(each, 1 - alpha);
+      const verdict = !report.isKnown(ends) ? "undecided" : q <= rate ? (each.value > 0 ? "slower" : "faster") : same;
       const both = this.known(each.df, 1 - alpha / 2) + this.known(each.df, power);
-      return { ...this.interval(each, 1 - alpha), q, smallest: Math.exp(Math.min(both * each.scale, 700)), verdict };
+      return { ...ends, q, smallest: Math.exp(Math.min(both * each.scale, 700)), verdict };
     });
   },
 };

@@ -119,9 +119,9 @@ def _ms(record: Record | None) -> str:
 
 
 def _gain(ratio: float | None, low: float | None, high: float | None) -> str:
-    if ratio is None:
+    if low is None:
         return ""
-    return f"{ratio:.2f}" + ("" if low is None else f" ({low:.2f} to {high:.2f})")
+    return f"{wording.UNKNOWN if ratio is None else f'{ratio:.2f}'} ({low:.2f} to {high:.2f})"
 
 
 def _candidates(head: str, report: Report) -> str:

@@ -164,12 +164,11 @@ def _gain(tuned: Record, default: Record) -> Record:
     difference = speedups.difference(*both)
     if difference is None:
         why = tuned["latency"]["doubt"] or default["latency"]["doubt"]
-        point = {"speedup_vs_default": speedups.point(*both)}
-        return point | {"kept": False, "why": f"no interval: {why}"}
+        return {"kept": False, "why": f"no interval: {why}"}
     between = difference.interval()
     kept = between.verdict == ratios.FASTER
     return {
-        "speedup_vs_default": between.ratio,
+        "speedup_vs_default": between.ratio if between.is_known else None,
         "speedup_vs_default_low": between.low,
         "speedup_vs_default_high": between.high,
         "kept": kept,

@@ -5,7 +5,6 @@ of a row when it is opened.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +123,17 @@ _SECTIONS = (
     *("model", "experiment", "reference", "outcome", "verification", "run", "export", "compile"),
     *("remedy", "versions"),
 )
-_OF_LATENCY = ("values_ms", "anchor_ms", "anchor", "group", "calls", "started", "foreign", "steal")
+_OF_LATENCY = (
+    "values_ms",
+    "anchor_ms",
+    "anchor",
+    "group",
+    "calls",
+    "started",
+    "foreign",
+    "steal",
+    "load",
+)
 
 
 def table_of_rows(
@@ -170,11 +179,11 @@ def table_of_rows(
 def _over(line: ModelRows, column: Column) -> list[list[float] | None]:
     estimates: list[list[float] | None] = []
     for base in BASES:
-        point, known = over(line, column, base) or (None, None)
+        known = over(line, column, base)
         if known:
             estimates.append([known.value, known.scale, known.df])
         else:
-            estimates.append([math.log(point)] if point else None)
+            estimates.append(None if known is None else [])
     return estimates
 
 

@@ -261,7 +261,7 @@ class _Tuner:
         ][:WITH_SPECS]
         # Three runs of the compiler on the whole program (two of them without code generation), a verification, and
         # both modules are timed.
-        turns_s = 2 * ratios.FIRST_LOOK * self._race.member_s
+        turns_s = 2 * ratios.LEAST * self._race.member_s
         reserved = [
             2 * _seconds(tried.folder) + _seconds(tried.folder / VERIFY) + turns_s
             for tried in chosen

@@ -48,11 +48,15 @@ report.isTimed = (index) => report.of(index, "ending") === "verified";
 
 report.endingClass = (ending) => `ending-${ending.replaceAll(" ", "-")}`;
 
-/** A speed-up with its interval as text. */
+/** Whether an interval is narrow enough for its value to be a number: ±50 %, as Interval.is_known in scripts/timing/ratios.py. */
+report.isKnown = ({ low, high }) => Math.sqrt(high / low) <= 1.5 * (1 + 1e-12);
+
+/** A speed-up with its interval as text: `?` without an interval, and `–` where there is nothing to compare with. */
 report.speedup = function (index, base) {
   const value = report.of(index, `speedup_vs_${base}`);
-  if (value === null) return "–";
   const [low, high] = ["low", "high"].map((end) => report.of(index, `speedup_vs_${base}_${end}`));
+  if (value === null && low !== null) return "unknown";
+  if (value === null) return report.table.over[index]?.[base === "eager" ? 0 : 1] ? "?" : "–";
   return value.toFixed(2) + (low === null ? "" : ` (${low.toFixed(2)} to ${high.toFixed(2)})`);
 };
 
@@ -60,8 +64,9 @@ report.speedup = function (index, base) {
 report.latency = function (index) {
   const value = report.of(index, "latency_ms");
   if (value === null) return "–";
-  const low = report.of(index, "latency_low_ms");
-  const ends = low === null ? "" : ` (${report.ms(low)} to ${report.ms(report.of(index, "latency_high_ms"))})`;
+  const [low, high] = [report.of(index, "latency_low_ms"), report.of(index, "latency_high_ms")];
+  if (low !== null && !report.isKnown({ low, high })) return "unknown";
+  const ends = low === null ? " (?)" : ` (${report.ms(low)} to ${report.ms(high)})`;
   return `${report.ms(value)} ms${ends}`;
 };
 
@@ -105,9 +110,10 @@ report.means = function (indices, quantiles) {
   for (const [name, group] of groups) {
     const timed = group.filter(report.isTimed);
     const over = [0, 1].map(function (place) {
-      // A speed-up without an interval was timed too seldom: it may be wrong by any factor.
-      const logs = timed.map((index) => report.table.over[index][place]).filter((log) => log?.length === 3);
-      return logs.length ? report.meanRatio(logs, quantiles) : null;
+      // A speed-up that is not known may be wrong by any factor: it is [].
+      const every = timed.map((index) => report.table.over[index][place]).filter(Boolean);
+      const logs = every.filter((log) => log.length);
+      return logs.length ? report.meanRatio(logs, quantiles) : every.length ? { mean: null, count: 0 } : null;
     });
     if (over.some(Boolean)) {
       found.push({ name, index: group[0], path: report.of(group[0], "path"), verified: timed.length, rows: group.length, over });

@@ -42,9 +42,9 @@ report.views.latency = {
     }
     const main = report.mainTarget(indices);
     const short = new Map(means.map((one) => [one, one.name.endsWith(")") ? one.name : report.shortPath(one.index, main)]));
-    const points = means.flatMap((one) => one.over.map((over, place) => over && { ...over, name: short.get(one), path: one.path, base: `over ${data.bases[place]}` })).filter(Boolean);
+    const points = means.flatMap((one) => one.over.map((over, place) => over && over.mean !== null && { ...over, name: short.get(one), path: one.path, base: `over ${data.bases[place]}` })).filter(Boolean);
     const width = report.width(element, 620);
-    const ends = d3.extent([1, ...points.flatMap((one) => [one.low ?? one.mean, one.high ?? one.mean])]);
+    const ends = d3.extent([1, ...points.flatMap((one) => [one.low, one.high])]);
     const domain = [ends[0] / 1.1, ends[1] * 1.1];
     const marginLeft = Math.min(width * 0.45, 8 + 6.4 * d3.max(means, (one) => short.get(one).length));
     element.append(
@@ -61,7 +61,7 @@ report.views.latency = {
           symbol: { domain: means.map((one) => one.path), range: means.map((one) => report.symbol(one.path)) },
           marks: [
             Plot.ruleX([1], { stroke: "currentColor", strokeOpacity: 0.6 }),
-            Plot.ruleY(points.filter((one) => one.low !== null), { y: "name", fy: "base", x1: "low", x2: "high", stroke: (one) => report.color(one.path), strokeWidth: 2 }),
+            Plot.ruleY(points, { y: "name", fy: "base", x1: "low", x2: "high", stroke: (one) => report.color(one.path), strokeWidth: 2 }),
             Plot.dot(points, { y: "name", fy: "base", x: "mean", r: 4, symbol: "path", fill: (one) => report.color(one.path), title: (one) => `${one.name} ${one.base}: ${this.text(one)}` }),
             Plot.text(data.bases.map((base) => `over ${base}`), { fy: (one) => one, text: (one) => one, frameAnchor: "top-left", dy: -10, fontWeight: 600, textAnchor: "start" }),
           ],
@@ -76,8 +76,9 @@ report.views.latency = {
 
   /** As in latency.md: `1.21 (1.05 to 1.39)`, with the number of rows if not all are in it. */
   text(over, mean) {
-    const ends = over.low === null ? "" : ` (${over.low.toFixed(2)} to ${over.high.toFixed(2)})`;
-    return over.mean.toFixed(2) + ends + (mean && over.count !== mean.verified ? `, ${over.count} rows` : "");
+    if (over.mean === null) return "?";
+    if (!report.isKnown(over)) return "unknown";
+    return `${over.mean.toFixed(2)} (${over.low.toFixed(2)} to ${over.high.toFixed(2)})` + (mean && over.count !== mean.verified ? `, ${over.count} rows` : "");
   },
 
   drawScatter(element, timed) {

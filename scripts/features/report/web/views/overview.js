@@ -94,7 +94,7 @@ report.views.overview = {
     if (ending === "other path") return { text: report.mark(index), kind: "plain" };
     if (this.colour === "verdict") return { text: report.of(index, "verdict") ?? "–", kind: report.of(index, "verdict") ?? "plain" };
     const value = report.of(index, `speedup_vs_${this.colour}`);
-    if (value === null) return { text: "–", kind: "plain" };
+    if (value === null) return { text: report.speedup(index, this.colour), kind: "plain" };
     const low = report.of(index, `speedup_vs_${this.colour}_low`);
     const high = report.of(index, `speedup_vs_${this.colour}_high`);
     const known = low !== null && (low > 1 || high < 1);
