@@ -22,7 +22,7 @@ PROFILE = {
     "runtime": "iree",
     "threads": 2,
     "calls": 3,
-    "call_ms": 10.0,
+    **{"call_ms": 10.0, "profiled_ms": 10.0, "control_ms": [10.0, 10.1], "foreign": 0.0, "load": 1.0},
     "kinds": {"": "Net", "fc": "Linear"},
     "dispatches": [
         {"function": "d_0_matmul", "ms": 8.0, "tiles": 8, "busy": 2.0, "nodes": [["mm", "aten.mm.default", "fc"]]},

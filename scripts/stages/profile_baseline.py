@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -50,11 +49,11 @@ def main() -> None:
 
 
 def profile(cell: Work) -> dict[str, Any]:
-    """The profile of a baseline: milliseconds by module, and of a whole call without a profiler. That of eager has the
+    """The profile of a baseline: milliseconds by module, and what is measured beside them (rounds.py). That of eager has the
     work of the model too (torch_model/work.py)."""
     import torch
 
-    from scripts.features.profile import by_module, exported_modules
+    from scripts.features.profile import by_module, exported_modules, rounds
     from scripts.torch_model import work as work_of
     from scripts.torch_runtime import torch_session
 
@@ -74,11 +73,17 @@ def profile(cell: Work) -> dict[str, Any]:
     settle(runtime)
     calls = _calls(session)
     work_of_model = {}
-    if cell.runtime == "inductor":
-        by_part = inductor_by_module.inductor(session, calls)
-    else:
-        loaded = session.step.loaded
-        by_part = by_module.eager(session, loaded.module, calls)
+    loaded = session.step.loaded if cell.runtime == "eager" else None
+
+    def take() -> tuple[dict[by_module.Module, float], float]:
+        if loaded:
+            times = by_module.eager(session, loaded.module, calls)
+        else:
+            times = inductor_by_module.inductor(session, calls)
+        return times, sum(times.values())
+
+    by_part, measured = rounds.profiled(lambda: _fastest_ms(session, calls), take)
+    if loaded:
         counted = asdict(work_of.count(session, loaded))
         work_of_model = {"work": exported_modules.merged_work(counted, modules)}
     by_module_of_model = exported_modules.merged_times(by_part, modules)
@@ -86,7 +91,7 @@ def profile(cell: Work) -> dict[str, Any]:
         "runtime": cell.runtime,
         "threads": cell.threads,
         "calls": calls,
-        "call_ms": _median_ms(session, calls),
+        **measured,
         "modules": [
             {"module": module.path, "kind": module.kind, "ms": ms}
             for module, ms in sorted(by_module_of_model.items(), key=lambda item: -item[1])
@@ -101,13 +106,15 @@ def _calls(session: Callable[[], Any]) -> int:
     return max(1, min(CALLS, int(LONG_S / (time.perf_counter() - start))))
 
 
-def _median_ms(session: Callable[[], Any], calls: int) -> float:
+def _fastest_ms(session: Callable[[], Any], calls: int) -> float:
+    """Milliseconds of the fastest of `calls` calls, after one that does not count."""
+    session()
     seconds = []
     for _ in range(calls):
         start = time.perf_counter()
         session()
         seconds.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(seconds)
+    return min(seconds)
 
 
 if __name__ == "__main__":

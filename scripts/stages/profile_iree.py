@@ -16,7 +16,7 @@ from typing import Any
 from scripts.core import atomic, checkout, commands, exits
 from scripts.core.commands import option
 from scripts.features.profile import iree_profile as profile
-from scripts.features.profile import sites
+from scripts.features.profile import rounds, sites
 from scripts.features.profile.iree_profile import CalledModule
 from scripts.iree.compile_options import CompileOptions
 from scripts.lowering.locations import Locations
@@ -38,7 +38,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
         scratch = Path(folder).absolute()
         dispatch_sites = sites.sites(args.program, args.compiler_flags(), scratch / "phases")
-        events, call_ms = profile.run(called, scratch)
+        events, measured = rounds.profiled(
+            lambda: profile.plain_ms(called, scratch), lambda: profile.run(called, scratch)
+        )
     dispatches, calls = profile.per_call(events, [site.function for site in dispatch_sites])
     atomic.write_json(
         args.out,
@@ -46,7 +48,7 @@ def main() -> None:
             "runtime": "iree",
             "threads": called.threads,
             "calls": calls,
-            "call_ms": call_ms,
+            **measured,
             "kinds": dict(located.modules),
             "dispatches": described(dispatch_sites, dispatches, located),
         },

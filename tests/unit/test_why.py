@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.features.profile import rounds
 from scripts.features.profile.account import patterns, shares
 from scripts.matrix.stages import status_path
 from scripts.supervise import outcome
@@ -53,7 +54,7 @@ IREE = {
     "runtime": "iree",
     "threads": 2,
     "calls": 3,
-    "call_ms": 11.0,
+    **{"call_ms": 11.0, "profiled_ms": 11.0, "control_ms": [11.0, 11.5], "foreign": 0.01, "load": 1.8},
     "kinds": {"": "Net", "fc": "Linear", "pool": "Pool"},
     "dispatches": [
         dispatch("d_0_matmul", 2.0, 8, ["mm", "aten.mm.default", "fc"], ["add", "aten.add.Tensor", "fc"]),
@@ -65,7 +66,7 @@ EAGER = {
     "runtime": "eager",
     "threads": 2,
     "calls": 3,
-    "call_ms": 4.5,
+    **{"call_ms": 4.5, "profiled_ms": 4.5, "control_ms": [4.6, 4.5], "foreign": 0.0, "load": 1.2},
     "modules": [
         {"module": "pool", "kind": "Pool", "ms": 1.5},
         {"module": "fc", "kind": "Linear", "ms": 2.5},
@@ -119,6 +120,7 @@ def test_modules_and_dispatches_are_shown_beside_eager_and_the_limit(results):
         why(results).stdout
         == """\
 tiny/mlir/llvm-cpu: ms per call: IREE 11.0, eager 4.50, limit 0.400; 2 threads
+control, the same calls where they were profiled: IREE 11.0 to 11.5, eager 4.50 to 4.60; load 1.8
 
 module              class   ×  eager ms  IREE ms  limit ms
 pool                Pool    1      1.50     8.00         –
@@ -149,7 +151,7 @@ def test_without_other_profiles_iree_alone_is_shown(results):
     (results / "machine_limits/cpu/limits.json").unlink()
     lines = why(results).stdout.splitlines()
     assert lines[0] == "tiny/mlir/llvm-cpu: ms per call: IREE 11.0; 2 threads"
-    assert lines[2].split() == ["module", "class", "×", "IREE", "ms"]
+    assert lines[3].split() == ["module", "class", "×", "IREE", "ms"]
 
 
 def test_without_a_profile_the_command_or_the_failure_is_named(results):
@@ -168,8 +170,66 @@ def test_limits_with_another_number_of_threads_are_not_shown(results):
     assert head == "tiny/mlir/llvm-cpu: ms per call: IREE 11.0, eager 4.50; 2 threads"
 
 
-def test_a_timed_cell_has_the_latency_of_its_row(results):
+def timed(results: Path, own: list[float], eager: list[float]) -> None:
+    """Write the timing of the group."""
     path = results / "time/tiny/cpu/eval/timing.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"members": {CELL: {"values_ms": [10.0, 9.0]}}}))
-    assert "IREE 9.49, eager 4.50" in why(results).stdout.splitlines()[0]
+    members = {CELL: {"values_ms": own}, "tiny/eager/eval": {"values_ms": eager}}
+    path.write_text(json.dumps({"members": members}))
+
+
+def changed(results: Path, of: str, **values: object) -> None:
+    """Change a profile."""
+    path = results / "profile" / of / "profile.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_times_are_scaled_to_the_rows_which_were_timed_in_turns(results):
+    """The machine was slower while IREE was profiled: its row says that it is as fast as eager."""
+    timed(results, [8.0, 8.1, 8.0, 7.9, 8.0], [4.0, 4.0, 4.1, 3.9, 4.0])
+    changed(results, "tiny/iree/mlir/llvm-cpu", profiled_ms=16.0, call_ms=11.0)
+    changed(results, "tiny/eager/eval", profiled_ms=8.0)
+    lines = why(results).stdout.splitlines()
+    assert "IREE 8.00, eager 4.00" in lines[0]
+    pool = next(line for line in lines if line.startswith("pool"))
+    assert pool.split()[3:5] == ["0.750", "4.00"]
+    assert "3.25 ms more than eager" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("of", "values", "said"),
+    [
+        ("tiny/eager/eval", {"call_ms": 1283.0, "control_ms": [1283.0]}, "eager took 1,283 ms where it was profiled, and 4.00 ms in its row"),
+        ("tiny/iree/mlir/llvm-cpu", {"control_ms": [11.0, 1136.0]}, "the same calls of IREE took 11.0 to 1,136 ms while it was profiled"),
+        ("tiny/iree/mlir/llvm-cpu", {"foreign": 0.93}, "other processes used 93% of the cores while IREE was profiled"),
+    ],
+)  # fmt: skip
+def test_where_profiles_are_in_doubt_nothing_is_recommended(results, of, values, said):
+    timed(results, [8.0, 8.1, 8.0, 7.9, 8.0], [4.0, 4.0, 4.1, 3.9, 4.0])
+    changed(results, of, **values)
+    lines = why(results).stdout.splitlines()
+    assert lines[0] == f"In doubt, so nothing is recommended: {said}"
+    assert lines[1].startswith("tiny/mlir/llvm-cpu: ms per call: IREE 8.00, eager 4.00")
+    assert "Look first at" not in lines
+    found = json.loads(why(results, "--json").stdout)
+    assert (found["first"], found["doubts"]) == ([], [said])
+
+
+def test_rows_that_do_not_say_how_they_compare_are_a_doubt(results):
+    timed(results, [10.0, 9.0], [4.0, 4.1])
+    said = "the rows of IREE and eager do not say how they compare: 2 generations and 2 generations"
+    assert why(results).stdout.splitlines()[0].endswith(f": {said}")
+
+
+def test_a_profile_without_a_control_is_a_doubt(results):
+    old = {key: value for key, value in EAGER.items() if key != "control_ms"}
+    (results / "profile/tiny/eager/eval/profile.json").write_text(json.dumps(old))
+    assert "the profile of eager is of an older version, without a control" in why(results).stdout
+
+
+def test_a_profile_is_of_the_round_that_was_disturbed_least():
+    plain, taken = iter([5.0, 5.1, 9.0, 5.2, 5.0]), iter([("a", 8.0), ("b", 6.0), ("c", 30.0), ("d", 7.0)])  # fmt: skip
+    profile, measured = rounds.profiled(lambda: next(plain), lambda: next(taken))
+    assert (profile, measured["profiled_ms"], measured["call_ms"]) == ("b", 6.0, 5.0)
+    assert measured["control_ms"] == [5.0, 5.1, 9.0, 5.2, 5.0]
+    assert 0 <= measured["foreign"] <= 1

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scripts.features.profile.profile_files import Profiles
+from scripts.features.profile.doubts import doubts
+from scripts.features.profile.profile_files import IREE, Profiles
 from scripts.timing.machine_limits import MachineLimits
-from scripts.timing.ratios import log_mean
 
-IREE = "iree"
 MS = 1e3
 NO_MODULE = "(no module)"
 """The row of what is of no module that is known: other time of a call, and layers that the compiler added."""
@@ -71,25 +69,44 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Account:
-    """The whole account of a cell. `call_ms`: by runtime, without a profiler where it is known; `limit_ms`: of the
-    program."""
+    """The whole account of a cell. `call_ms`: by runtime, that of the row, or without one of the calls between the profiled ones;
+    `limit_ms`: of the program. `doubts`: why nothing is recommended (doubts.py). `profiled`: by runtime, what was measured beside the
+    profile (rounds.py)."""
 
     parts: list[Part]
     kernels: list[Kernel]
     call_ms: Mapping[str, float]
     limit_ms: float | None
+    doubts: list[str]
+    profiled: Mapping[str, Mapping[str, Any]]
 
 
 def account(profiles: Profiles) -> Account:
-    """The modules and the kernels of a cell, each by falling time in IREE."""
-    dispatches = profiles.iree["dispatches"]
+    """The modules and the kernels of a cell, each by falling time in IREE.
+
+    All times of a profile are scaled so that its profiled call takes as long as the call of the row: rows are timed in turns, and
+    profiles one after the other.
+    """
+    every = {IREE: profiles.iree, **profiles.torch}
+    call_ms = {
+        name: profiles.row_ms(name) or float(profile["call_ms"]) for name, profile in every.items()
+    }
+    scale = {
+        name: call_ms[name] / profile.get("profiled_ms", profile["call_ms"])
+        for name, profile in every.items()
+    }
+    dispatches = [
+        {**dispatch, "ms": dispatch["ms"] * scale[IREE]} for dispatch in profiles.iree["dispatches"]
+    ]
     kinds = dict(profiles.iree["kinds"])
     times: dict[str, dict[str | None, float]] = {IREE: defaultdict(float)}
     for dispatch in dispatches:
         for module, share in shares(dispatch["nodes"]).items():
             times[IREE][module] += dispatch["ms"] * share
     for runtime, profile in profiles.torch.items():
-        times[runtime] = {module["module"]: module["ms"] for module in profile["modules"]}
+        times[runtime] = {
+            module["module"]: module["ms"] * scale[runtime] for module in profile["modules"]
+        }
         own = {m["module"]: m["kind"] for m in profile["modules"] if m["module"] is not None}
         kinds = own | kinds
     paths = {path for by_path in times.values() for path in by_path if path is not None}
@@ -98,14 +115,20 @@ def account(profiles: Profiles) -> Account:
     parts = _parts(times, shown, kinds)
     if work:
         _add_limits(parts, work, shown, profiles.limits)
-    values = profiles.values_ms  # of the row, if it was timed
-    call_ms = {IREE: math.exp(log_mean(values)) if values else profiles.iree["call_ms"]}
     return Account(
         sorted(parts.values(), key=lambda part: -part.ms.get(IREE, 0.0)),
         _kernels(dispatches, shown),
-        call_ms | {name: profile["call_ms"] for name, profile in profiles.torch.items()},
+        call_ms,
         _limit_ms(profiles.limits, work) if work else None,
+        doubts(profiles),
+        {
+            name: {key: profile[key] for key in _BESIDE if key in profile}
+            for name, profile in every.items()
+        },
     )
+
+
+_BESIDE = ("control_ms", "foreign", "load")
 
 
 def _add_limits(

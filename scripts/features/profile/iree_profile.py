@@ -24,7 +24,7 @@ CALLS = (
     *("--benchmark_min_warmup_time=1e-06", "--benchmark_min_time=0.3s"),
     *("--benchmark_repetitions=3", "--benchmark_report_aggregates_only=false"),
 )
-"""What is profiled: three times as many calls as fill 0.3 s, after one that does not count."""
+"""What is called: three times as many calls as fill 0.3 s, after one that does not count."""
 
 
 @dataclass(frozen=True)
@@ -78,21 +78,33 @@ class CalledModule:
 def run(called: CalledModule, folder: Path) -> tuple[list[Event], float]:
     """Profile CALLS of a module, with files in `folder`: the dispatches in the order in which they were queued, and the
     median milliseconds of a call under the profiler. Exits as the tools do if they fail."""
-    recorded, report = folder / "profile.ireeprof", folder / "google-benchmark.json"
-    module, inputs = called.module, called.raw_inputs(folder / "inputs")
-    process.require_tool(
-        [
-            *benchmark.command_line(module, inputs, called.threads),
-            *CALLS,
-            f"--device_profiling_mode={MODES}",
-            f"--device_profiling_output={recorded}",
-            *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
-        ]
-    )
+    recorded, module = folder / "profile.ireeprof", called.module
+    flags = (f"--device_profiling_mode={MODES}", f"--device_profiling_output={recorded}")
+    each_ms = _called_ms(called, folder, *flags)
     recorded_events = events(_rows(recorded, "executable"), _rows(recorded, "queue"))
     if not recorded_events:
         exits.fail(f"the profile of {module.vmfb} has no dispatch on {module.device}")
-    return recorded_events, statistics.median(benchmark.read_ms(report))
+    return recorded_events, statistics.median(each_ms)
+
+
+def plain_ms(called: CalledModule, folder: Path) -> float:
+    """Milliseconds of a call of a module without the profiler, of CALLS: the fastest repetition. Exits as the tool does if it
+    fails."""
+    return min(_called_ms(called, folder))
+
+
+def _called_ms(called: CalledModule, folder: Path, *flags: str) -> list[float]:
+    """Milliseconds of a call in each repetition of CALLS."""
+    report, inputs = folder / "google-benchmark.json", called.raw_inputs(folder / "inputs")
+    process.require_tool(
+        [
+            *benchmark.command_line(called.module, inputs, called.threads),
+            *CALLS,
+            *flags,
+            *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
+        ]
+    )
+    return benchmark.read_ms(report)
 
 
 def _rows(recorded: Path, kind: str) -> list[dict[str, Any]]:

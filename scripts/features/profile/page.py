@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scripts.features.profile.account import IREE, PRODUCTS, Account, Kernel, Part
-from scripts.features.profile.profile_files import Profiles
+from scripts.features.profile.account import PRODUCTS, Account, Kernel, Part
+from scripts.features.profile.doubts import NAMES
+from scripts.features.profile.profile_files import IREE, Profiles
 from scripts.records.wording import milliseconds
 
-NAMES = {IREE: "IREE"}
 SHOWN = 0.01
 """Modules and dispatches with a smaller share of each runtime's time are shown in one row."""
 MOST = 3
@@ -28,18 +28,33 @@ def page(profiles: Profiles, account: Account) -> str:
     if account.limit_ms is not None:
         calls.append(f"limit {milliseconds(account.limit_ms)}")
     first = enumerate(worth_looking_at(account, threads), start=1)
+    head = f"{profiles.cell}: ms per call: {', '.join(calls)}; {threads} threads"
+    if account.doubts:
+        head = f"In doubt, so nothing is recommended: {'; '.join(account.doubts)}\n{head}"
     return "\n".join(
         (
-            f"{profiles.cell}: ms per call: {', '.join(calls)}; {threads} threads",
+            head,
+            *_beside(account),
             "",
             *_modules(account, [*profiles.torch, IREE]),
             "",
             *_dispatches(account),
-            "",
-            "Look first at",
+            *(() if account.doubts else ("", "Look first at")),
             *(f"{place}. {text}" for place, text in first),
         )
     )
+
+
+def _beside(account: Account) -> Iterator[str]:
+    """A line about the calls between the profiled ones, and how busy the machine was."""
+    known = {name: beside for name, beside in account.profiled.items() if "control_ms" in beside}
+    if known:
+        spans = (
+            f"{NAMES.get(name, name)} {milliseconds(min(beside['control_ms']))} to {milliseconds(max(beside['control_ms']))}"
+            for name, beside in known.items()
+        )
+        load = max(beside["load"] for beside in known.values())
+        yield f"control, the same calls where they were profiled: {', '.join(spans)}; load {load:.1f}"
 
 
 def _modules(account: Account, runtimes: Sequence[str]) -> list[str]:
@@ -112,7 +127,10 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], texts: range) ->
 
 
 def worth_looking_at(account: Account, threads: int) -> list[str]:
-    """Sentences about the modules in which IREE loses most, the worst one first; if there is none, one that says so."""
+    """Sentences about the modules in which IREE loses most, the worst one first; if there is none, one that says so; none if
+    the profiles are in doubt."""
+    if account.doubts:
+        return []
     total = sum(part.ms.get(IREE, 0.0) for part in account.parts) or 1.0
     slower = sorted(account.parts, key=lambda part: -part.excess_ms)
     named = [part for part in slower if part.excess_ms / total >= WORTH][:MOST]

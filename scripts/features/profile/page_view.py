@@ -47,6 +47,7 @@ def _account(source: Source, name: str) -> dict[str, Any] | None:
         "parts": [asdict(part) for part in accounted.parts[:MOST_PARTS]],
         "kernels": [asdict(kernel) for kernel in accounted.kernels[:MOST_PARTS]],
         "first": worth_looking_at(accounted, threads),
+        "doubts": accounted.doubts,
     }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from scripts.matrix.cell import (
 from scripts.matrix.choices import MODULE_PROFILES
 from scripts.matrix.stage import STATUS, TIMING
 from scripts.supervise import outcome
-from scripts.timing import machine_limits
+from scripts.timing import machine_limits, ratios
 from scripts.timing.machine_limits import MachineLimits
 
-PROFILE = "profile.json"
+PROFILE, IREE = "profile.json", "iree"
 
 
 class NoProfile(Exception):
@@ -35,14 +36,19 @@ class NoProfile(Exception):
 @dataclass(frozen=True)
 class Profiles:
     """The profiles of a cell and of the same model in PyTorch with as many threads, by runtime. `limits`: those of
-    the machine; None if they were not measured with as many threads. `values_ms`: the latencies of the cell's row; ()
-    if it was not timed."""
+    the machine; None if they were not measured with as many threads. `values_ms`: by runtime, the latencies of the rows in the
+    generations of the cell's group; none of a row that was not timed with it."""
 
     cell: Cell
     iree: Mapping[str, Any]
     torch: Mapping[str, Mapping[str, Any]]
     limits: MachineLimits | None
-    values_ms: Sequence[float] = ()
+    values_ms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def row_ms(self, runtime: str) -> float | None:
+        """The latency of a row, milliseconds; None if it was not timed."""
+        values = self.values_ms.get(runtime)
+        return math.exp(ratios.log_mean(values)) if values else None
 
 
 def read(results: Path, name: str) -> Profiles:
@@ -56,12 +62,16 @@ def read(results: Path, name: str) -> Profiles:
         raise NoProfile(why_none(root, cell, cell.to(Kind.IREE_DUMP), "profile_iree", "profile"))
     below = root / stages.STAGES["profile_baseline"].path(cell.model)
     torch: dict[str, dict[str, Any]] = {}
+    rows = {IREE: str(cell)}
     # Baselines are profiled in eval.
     of_test = below.glob(f"*/{cell.test}/{PROFILE}")
     for path in sorted(of_test):
         profile = read_json(path)
         if profile.get("runtime") in MODULE_PROFILES and profile["threads"] == iree["threads"]:
             torch.setdefault(profile["runtime"], profile)
+            rows.setdefault(
+                profile["runtime"], f"{cell.model}/{path.parent.parent.name}/{cell.test}"
+            )
     cpu = with_threads("cpu", cell.threads)
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
     return Profiles(
@@ -69,17 +79,23 @@ def read(results: Path, name: str) -> Profiles:
         iree,
         torch,
         limits if limits and limits.threads == iree["threads"] else None,
-        _timed(root, cell),
+        _timed(root, cell, rows),
     )
 
 
-def _timed(root: Path, cell: Cell) -> Sequence[float]:
-    """The latencies of a row, by the timing of its group."""
+def _timed(root: Path, cell: Cell, rows: Mapping[str, str]) -> dict[str, tuple[float, ...]]:
+    """The latencies of rows, by the timing of the group of a cell. `rows`: their names by runtime."""
     below = root / stages.STAGES["time"].path(cell.model)
     for path in sorted(below.glob(f"*/{cell.test}/{TIMING}")):
-        if member := read_json(path).get("members", {}).get(str(cell)):
-            return tuple(member["values_ms"])
-    return ()
+        members = read_json(path).get("members", {})
+        if str(cell) in members:
+            of_part = members[str(cell)].get("part", 0)
+            return {
+                runtime: tuple(members[name]["values_ms"])
+                for runtime, name in rows.items()
+                if name in members and members[name].get("part", 0) == of_part
+            }
+    return {}
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -17,7 +17,9 @@ report.views.why = {
     element.append(
       h("p", { class: "choice" }, h("label", {}, "Cell ", h("select", { onchange: choose }, data.cells.map((one) => h("option", { value: one.cell, selected: one === found }, one.cell))))),
       h("p", {}, "ms per call: ", [...runtimes.map((name) => [this.name(name), found.call_ms[name]]), ["limit of the machine", found.limit_ms]].filter(([, ms]) => ms).map(([name, ms]) => `${name} ${report.ms(ms)}`).join(", "), `; ${found.threads} threads.`),
-      h("section", {}, h("h2", {}, "Look first at"), h("ol", {}, found.first.map((text) => h("li", {}, text)))),
+      found.doubts.length
+        ? h("section", {}, h("h2", {}, "In doubt, so nothing is recommended"), h("ul", {}, found.doubts.map((text) => h("li", {}, text))))
+        : h("section", {}, h("h2", {}, "Look first at"), h("ol", {}, found.first.map((text) => h("li", {}, text)))),
     );
     const modules = h("section", {}, h("h2", {}, "By module"));
     element.append(modules);
