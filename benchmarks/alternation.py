@@ -4,12 +4,14 @@
     python -m benchmarks.alternation tool --record tool.jsonl
     python -m benchmarks.alternation alone --record alone.jsonl
     python -m benchmarks.alternation cells conv/torchmlir-torch/llvm-cpu conv-onnx/onnx-torch/llvm-cpu
-    python -m benchmarks.alternation show errors.jsonl tool.jsonl alone.jsonl
+    python -m benchmarks.alternation builds --record builds.jsonl
+    python -m benchmarks.alternation show errors.jsonl tool.jsonl alone.jsonl builds.jsonl
     python -m benchmarks.alternation run
 
 `errors` times groups of equal and of slower programs as the workflow times a group, and counts wrong and missing
 verdicts. `tool` compares scripts.stages.time_module with iree-benchmark-module, and `alone` compares a process that is timed
-alone with the same process among the others of its group; `cells` compares cells of any models. They use the files of a finished
+alone with the same process among the others of its group; `cells` compares cells of any models. `builds` compares processes of a
+baseline that build their model anew in each generation with those that are forked from one build. They use the files of a finished
 run, whose figures `run` prints. What is measured is appended to `--record`, a JSON object per line, and `show` prints the tables of
 such files.
 """
@@ -115,7 +117,10 @@ def main() -> None:
         "--groups", nargs="+", default=["conv/cpu/eval", "gcn/cpu/eval"], help="groups"
     )
     one.add_argument("--member", help="cell of the program; else the first of IREE")
-    for name, generations in (("tool", 8), ("alone", 12)):
+    one = command("builds", "processes of a baseline that are built anew, and forks of one build")
+    one.add_argument("--cells", nargs="+", default=["conv/eager/eval", "conv/inductor/eval", "gcn/eager/eval", "gcn/inductor/eval"], help="baselines of a finished run")  # fmt: skip
+    one.add_argument("--threads", type=int, help="of a baseline; else all physical cores")
+    for name, generations in (("tool", 8), ("alone", 12), ("builds", 20)):
         one = commands.choices[name]
         one.add_argument("--generations", type=int, default=generations, help="starts of all")
         one.add_argument("--seconds", type=float, default=1.0, help="of calls of a process in each")
@@ -123,7 +128,7 @@ def main() -> None:
         "cells", "cells of any models, in turns until their ratios to the first are decided"
     )
     one.add_argument("cells", nargs="+", help="cells of a finished run")
-    for name in ("errors", "tool", "alone", "cells"):
+    for name in ("errors", "tool", "alone", "cells", "builds"):
         commands.choices[name].add_argument("--record", type=Path, help="file to append to")
     one = command("run", "the figures of a finished run")
     one.add_argument("--results", type=Path, default=Path("results/results.jsonl"), help="of it")
@@ -137,15 +142,20 @@ def main() -> None:
     if args.command == "show":
         lines = [json.loads(line) for path in args.records for line in path.open(encoding="utf-8")]
     else:
-        measure = {"errors": errors, "tool": tool, "alone": alone, "cells": time_cells}[
-            args.command
-        ]
-        lines = list(_recorded(measure(args), args.record))
+        measure = {
+            "errors": errors,
+            "tool": tool,
+            "alone": alone,
+            "cells": time_cells,
+            "builds": time_builds,
+        }
+        lines = list(_recorded(measure[args.command](args), args.record))
     tables = {
         "errors": errors_table,
         "tool": tool_table,
         "alone": alone_table,
         "cells": cells_table,
+        "builds": builds_table,
     }
     for kind, table_of in tables.items():
         if of_kind := [one for one in lines if one["kind"] == kind]:
@@ -554,6 +564,96 @@ def time_cells(args: argparse.Namespace) -> Iterator[Line]:
 def cells_table(lines: Sequence[Line]) -> Table:
     """A line per cell: the ratio of its latency to that of the first one."""
     return _ratios_table("cells in turns", lines)
+
+
+# builds: how much a baseline varies from build to build
+
+FORKS, FRESH = "forks", "fresh"
+
+
+def time_builds(args: argparse.Namespace) -> Iterator[Line]:
+    """Time three processes of each baseline in turns: two that are forked from a build of their own in all generations, as the
+    workflow does it, and one that builds the model anew in each."""
+    for name in args.cells:
+        with tempfile.TemporaryDirectory(prefix="vmfbench-builds-") as folder:
+            member = Member.verified(
+                name, Path("results/baseline", name), Path(folder, "log.txt"), True
+            )
+            if args.threads:
+                member = replace(member, command=(*member.command, "--threads", str(args.threads)))
+            yield _builds(member, args.generations, args.seconds, args.threads)
+
+
+def _builds(member: Member, generations: int, seconds: float, threads: int | None) -> Line:
+    folder, kept, began = member.log.parent, {}, time.time()
+    of = {
+        name: replace(member, name=name, log=folder / f"{number}.txt")
+        for number, name in enumerate((FORKS, FORKS + TWIN, FRESH))
+    }
+
+    def start(name: str) -> Process:
+        if name in kept and kept[name].is_resting:
+            kept[name].wake()
+            return kept[name]
+        kept[name] = Process(
+            of[name], os.getpid(), folder / "fork-server.txt", LOAD_S, lambda: None, keeps=name != FRESH
+        )  # fmt: skip
+        return kept[name]
+
+    timing = Group(list(of), start, Rule(), lambda _: False)
+    try:
+        for _ in range(generations):
+            timing.generation(seconds)
+    finally:
+        for process in kept.values():
+            process.close()
+    for name, timed in timing.timed.items():
+        if timed.ended:
+            exits.fail(f"{name}: {timed.ended}")
+    return {
+        "kind": "builds",
+        "entry": f"{member.name}, {threads or physical_cores()} threads",
+        "started": began,
+        "values_ms": latencies(timing.timed),
+        "load": timing.load.average,
+        **asdict(timing.load.others()),
+    }
+
+
+def spreads(values_ms: Mapping[str, Sequence[float]]) -> tuple[float, float]:
+    """The standard deviations of the logarithm of a latency: of forks of one build, and of builds beside that. The second is
+    estimated from the variances of two ratios, and 0 if the estimate is negative."""
+    forks, twin, fresh = (values_ms[name] for name in (FORKS, FORKS + TWIN, FRESH))
+
+    def variance(a: Sequence[float], b: Sequence[float]) -> float:
+        return statistics.variance(math.log(x / y) for x, y in zip(a, b, strict=True))
+
+    of_fork = variance(forks, twin) / 2
+    of_fresh = (variance(fresh, forks) + variance(fresh, twin)) / 2 - of_fork
+    return math.sqrt(of_fork), math.sqrt(max(0.0, of_fresh - of_fork))
+
+
+def builds_table(lines: Sequence[Line]) -> Table:
+    """A line per baseline: how much its latency varies between forks of one build and between builds."""
+    columns = ("generations", "ms", "load", "forks", "builds", "two builds, forked", f"{ratios.CONFIDENCE:.0%}")  # fmt: skip
+    table = _table("builds of a baseline", "entry", *columns)
+    for line in lines:
+        values = _counted(line["values_ms"])
+        of = ratios.paired(values[FORKS], values[FORKS + TWIN])
+        table.add_row(
+            line["entry"],
+            f"{len(values[FORKS])} of {len(line['values_ms'][FORKS])}",
+            f"{statistics.median(values[FORKS]):.4g}",
+            f"{line['load']:.1f}",
+            *(f"{spread:.1%}" for spread in spreads(values)),
+            f"{math.exp(of.value):.3f}" if of else "–",
+            _span(of.interval() if of else None),
+        )
+    table.caption = (
+        "forks: the standard deviation of a latency over the forks of one build. builds: what builds add to it. two builds, forked: "
+        "the ratio of two processes that each fork from a build of their own, with its interval, which does not contain what builds add"
+    )
+    return table
 
 
 def _span(at: Interval | None) -> str:

@@ -258,6 +258,7 @@ OTHERS = (
     Field("latency.speedup_vs_<runtime>", NUMBER, "The same as `speedup_vs_eager` for every other runtime of a baseline that has a latency in the run, such as `speedup_vs_openvino`, each with `_low` and `_high`. A baseline with own arguments of torch.compile or with rewrites counts as a runtime with the name of its entry. The CSV of such a run has columns of these names.", unit="ratio", nullable=True, optional=True, varies=True),
     Field("latency.calls", INTEGER, "Calls that count.", unit="count", varies=True, checks=FROM_1),
     Field("latency.values_ms", LIST, "Latency in each generation: the 5 % quantile of the calls of a process.", unit="ms", varies=True, checks={"minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}}),
+    Field("latency.uncounted_ms", LIST, "Latency in each generation that does not count, because the machine was slower; no other value is made from these.", unit="ms", optional=True, varies=True, checks={"items": {"type": "number", "exclusiveMinimum": 0}}),
     Field("latency.anchor_ms", LIST, "That of the anchor in the same generations; empty if the group has none.", unit="ms", varies=True, checks={"items": {"type": "number", "exclusiveMinimum": 0}}),
     Field("latency.anchor", TEXT, "The row through which this one is compared with rows of other runs: eager, with its version.", nullable=True),
     Field("latency.group", TEXT, "What was timed in the same turns: rows with the same text are compared by generation.", varies=True),

@@ -264,6 +264,7 @@ def latency_section(
     section: dict[str, Any] = {
         **latency_figures(own.values_ms),
         "values_ms": list(own.values_ms),
+        "uncounted_ms": list(own.uncounted_ms),
         "anchor_ms": list(own.anchor_ms),
         "anchor": anchor,
         "group": f"{group} {own.part} {timing.started:.3f}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from scripts.core import atomic
@@ -21,7 +21,8 @@ class MemberTiming:
     """A member of a group. `status`, `reason`, `detail`: how its timing ended. `part`: the members of one part were timed
     in turns with each other.
 
-    `values_ms`: its latency in each generation that counts (ratios.undisturbed). `anchor_ms`: those of the anchor of its
+    `values_ms`: its latency in each generation that counts (ratios.undisturbed). `uncounted_ms`: in each of the others, which nothing
+    else is made from (PartTiming.counted has the places of both). `anchor_ms`: those of the anchor of its
     part, in the same generations; empty if there is none. `turns`, `calls`: slices and calls in these generations.
     `p50_ms` and so on: percentiles of all these calls, None where they are too few. `peak_rss_mb`: peak memory of its
     process, MiB. `leaked_bytes`: of memory that each call leaves behind in every process (leaks.py).
@@ -32,6 +33,7 @@ class MemberTiming:
     detail: str = ""
     part: int = 0
     values_ms: tuple[float, ...] = ()
+    uncounted_ms: tuple[float, ...] = ()
     anchor_ms: tuple[float, ...] = ()
     turns: int = 0
     calls: int = 0
@@ -93,8 +95,15 @@ def part_of(
     values = latencies(timed)
     kept = ratios.counted(values)
     kept_ms = {name: tuple(row[at] for at in kept) for name, row in values.items()}
+    left_ms = {
+        name: tuple(ms for at, ms in enumerate(row) if at not in kept)
+        for name, row in values.items()
+    }
     members = {
-        name: _member(member, kept, kept_ms.get(name, ()), kept_ms.get(anchor, ()), number)
+        name: replace(
+            _member(member, kept, kept_ms.get(name, ()), kept_ms.get(anchor, ()), number),
+            uncounted_ms=left_ms.get(name, ()),
+        )
         for name, member in timed.items()
         if name != twin
     }

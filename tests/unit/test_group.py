@@ -45,6 +45,8 @@ def test_a_part_has_the_latencies_of_the_generations_that_count():
     assert part.control_ms == control_ms
     assert found.keys() == {"a", "b"}
     assert found["a"].values_ms == pytest.approx((10, 10, 10, 10, 10))
+    assert found["a"].uncounted_ms == pytest.approx((20,))
+    assert found["b"].uncounted_ms == pytest.approx((9,))
     assert found["a"].anchor_ms == found["b"].values_ms == pytest.approx((5, 5, 5, 5, 5))
     assert (found["a"].turns, found["a"].calls, found["a"].part) == (15, 150, 2)
     assert (found["a"].status, found["a"].peak_rss_mb) == ("ok", 120.0)

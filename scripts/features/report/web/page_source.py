@@ -123,17 +123,7 @@ _SECTIONS = (
     *("model", "experiment", "reference", "outcome", "verification", "run", "export", "compile"),
     *("remedy", "versions"),
 )
-_OF_LATENCY = (
-    "values_ms",
-    "anchor_ms",
-    "anchor",
-    "group",
-    "calls",
-    "started",
-    "foreign",
-    "steal",
-    "load",
-)
+_OF_LATENCY = ("values_ms", "anchor_ms", "anchor", "group", "calls", "started", "foreign", "steal")
 
 
 def table_of_rows(
