@@ -13,7 +13,15 @@ import time
 import psutil
 import pytest
 
-from tests.checkouts import EAGER, ON_CPU, WITH_INTERVALS, environment, in_environment, keep_models
+from tests.checkouts import (
+    EAGER,
+    ON_CPU,
+    WITH_INTERVALS,
+    environment,
+    in_environment,
+    is_compared,
+    keep_models,
+)
 from tests.pipeline.test_kill import assert_nothing_runs_in
 from tests.pipeline.test_main_line import jobs_of
 
@@ -78,14 +86,16 @@ def test_every_row_has_its_ratio_its_verdict_and_the_control_of_its_group(ran):
         if row["runtime"] != "eager":
             assert row["verdict"] in ("faster", "slower", "same", "undecided")
         assert int(row["turns"]) >= int(row["generations"]) >= 1
-        assert float(row["speedup_vs_eager"]) > 0
-        if int(row["generations"]) < 3:  # on a machine that is busy
+        assert is_compared(row)
+        if int(row["generations"]) < 5:  # on a machine that is busy
             assert row["doubt"]
             continue
         assert float(row["latency_low_ms"]) <= float(row["latency_ms"])
         assert float(row["latency_ms"]) <= float(row["latency_high_ms"])
         for name, ends in (("speedup_vs_eager", "speedup_vs_eager"), ("control_ratio", "control")):
-            assert float(row[f"{ends}_low"]) <= float(row[name]) <= float(row[f"{ends}_high"])
+            assert float(row[f"{ends}_low"]) <= float(row[f"{ends}_high"])
+            if row[name]:  # not one that is wider than ±50 %
+                assert float(row[f"{ends}_low"]) <= float(row[name]) <= float(row[f"{ends}_high"])
     of = json.loads(timing(ran))
     assert of["anchor"] == "conv/eager/eval"
     assert of["members"].keys() == {f"conv/{f}/llvm-cpu" for f in ("torchmlir-torch", "torchmlir-stablehlo")} | {"conv/eager/eval"}  # fmt: skip

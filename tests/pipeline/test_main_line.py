@@ -19,7 +19,7 @@ import zstandard
 from scripts.core.tensors import Signature
 from scripts.records.columns import COLUMNS
 from scripts.timing.machine_limits import MachineLimits
-from tests.checkouts import EAGER, QUICK, TINY_BERT, WITH_INTERVALS, keep_models
+from tests.checkouts import EAGER, QUICK, TINY_BERT, WITH_INTERVALS, is_compared, keep_models
 from tests.declared import undeclared
 
 pytestmark = pytest.mark.main
@@ -93,7 +93,7 @@ def test_the_cpu_cells_are_verified_and_timed(ran, model, frontend):
     row = ran.row(model, frontend, "llvm-cpu")
     assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
     assert float(row["latency_ms"]) > 0
-    assert float(row["speedup_vs_eager"]) > 0
+    assert is_compared(row)
     assert int(row["dispatch_count"]) > 0
     assert int(row["vmfb_bytes"]) > 1000
     assert float(row["rmse_vs_fp64"]) < 1e-4
@@ -189,12 +189,12 @@ def test_the_records_agree_with_the_rows_and_keep_every_repetition(ran):
 def test_speed_ups_have_intervals_over_the_generations_of_their_group(ran):
     lines = (ran.path / "results/results.jsonl").read_text().splitlines()
     timed = [latency for line in lines if (latency := json.loads(line)["latency"])]
-    on_cpu = [one for one in timed if one["speedup_vs_eager"]]
+    on_cpu = [one for one in timed if one["speedup_vs_eager"] or "eager" in one["unknown"]]
     assert len(on_cpu) == len(CPU_CELLS) + 2 * 2
     for one in on_cpu:
         assert one["generations"] == len(one["values_ms"]) == len(one["anchor_ms"])
-        if one["generations"] < 3:  # other tests took the machine for twice the budget
-            assert one["doubt"].endswith("an interval needs 3 generations")
+        if one["generations"] < 5:  # other tests took the machine for twice the budget
+            assert "an interval needs 5 generations" in one["doubt"]
             # eager's ratio to itself is 1 exactly, however often it is timed
             assert one["speedup_vs_eager_low"] in (
                 (1,) if one["speedup_vs_eager"] == 1 else (None,)
@@ -204,7 +204,8 @@ def test_speed_ups_have_intervals_over_the_generations_of_their_group(ran):
         assert one["anchor"].startswith("eager/eval, PyTorch ")
         for base in ("eager", "inductor"):
             name = f"speedup_vs_{base}"
-            assert one[f"{name}_low"] <= one[name] <= one[f"{name}_high"]
+            assert one[f"{name}_low"] <= (one[name] or one[f"{name}_high"]) <= one[f"{name}_high"]
+            assert (one[name] is None) == (base in one["unknown"])
 
 
 def test_kernels_are_measured_in_the_same_run_beside_the_limits_of_the_machine(ran):

@@ -9,7 +9,7 @@ import pytest
 
 from scripts.supervise import outcome
 from scripts.supervise.outcome import ProblemEnd
-from tests.checkouts import EAGER, ON_CPU
+from tests.checkouts import EAGER, ON_CPU, is_compared
 
 pytestmark = pytest.mark.main
 
@@ -120,7 +120,7 @@ def test_the_rows_have_the_outcomes_of_the_stages(ran):
     for op in RUN:
         cpu, cuda, eager = (ended[op, of] for of in ("llvm-cpu", "cuda", "eager"))
         assert [row["status"] for row in (cpu, cuda, eager)] == ["ok"] * 3
-        assert float(cpu["speedup_vs_eager"]) > 0
+        assert is_compared(cpu)
         assert (cuda["latency_ms"], cuda["stage"]) == ("", "operator_compile")
         assert (eager["speedup_vs_eager"], cpu["fault"]) == ("1", "")
         assert float(cpu["gb_per_s"]) == pytest.approx(

@@ -12,7 +12,16 @@ from subprocess import PIPE
 import pytest
 import yaml
 
-from tests.checkouts import EAGER, ON_CPU, QUICK, ROOT, TINY_BERT, environment, keep_models
+from tests.checkouts import (  # fmt: skip
+    EAGER,
+    ON_CPU,
+    QUICK,
+    ROOT,
+    TINY_BERT,
+    environment,
+    is_compared,
+    keep_models,
+)
 
 BASELINES = EAGER | {
     "inductor": {"runtime": "inductor", "device": "cpu", "env": "torch-mlir"},
@@ -103,7 +112,7 @@ def test_a_training_step_is_verified_with_what_it_changes_and_followed(ran, mode
     assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
     assert (row["test"], row["train_steps"]) == ("train", "10/10")
     assert float(row["latency_ms"]) > 0
-    assert float(row["speedup_vs_eager"]) > 0
+    assert is_compared(row)
     found = record(ran, model, "iree", "train", "torchxla-stablehlo+train")
     assert found["experiment"]["optimizer"] == {"name": "SGD", "lr": 0.01}
     first = "kernels-transposed-first"
