@@ -80,7 +80,8 @@ def test_the_interval_is_that_of_two_independent_latencies():
     assert point.interval.low == pytest.approx(of.low / 2)
     assert point.interval.high == pytest.approx(of.high / 2)
     assert line((1, 10.0), (2, 8.0)).points[0].interval is None
-    assert line((1, 10.0), (2, 8.0), interval=False).points[1].interval is None
+    without = line((1, 10.0), (2, 8.0), interval=False).points[1]
+    assert (without.efficiency, without.interval) == (None, None), "a ratio without an interval"
 
 
 def test_rows_of_one_number_are_no_line():

@@ -32,8 +32,8 @@ Numbered = dict[int, Row]
 
 @dataclass(frozen=True)
 class ScalingPoint:
-    """A row of a line. `efficiency` is None without a latency; `interval` is its 99 % interval, None for the fewest
-    threads and where one of the two latencies has none."""
+    """A row of a line. `efficiency` is None without a latency, and where it is not known (Interval.is_known); `interval` is its 99 % interval, None for the
+    fewest threads and where one of the two latencies has none."""
 
     threads: int
     row: Row
@@ -95,16 +95,16 @@ def _scaling_points(rows: Numbered) -> Iterator[ScalingPoint]:
             )
 
 
-def _efficiency(base: Timing, timing: Timing, share: float) -> tuple[float, Interval | None]:
+def _efficiency(base: Timing, timing: Timing, share: float) -> tuple[float | None, Interval | None]:
     """The efficiency and its interval. `share`: the threads of `base`, divided by those of `timing`."""
     known = [
         ratios.of_logs(list(map(math.log, timed.latency["values_ms"]))) for timed in (base, timing)
     ]
     if known[0] is None or known[1] is None:
-        return share * base.ms / timing.ms, None
+        return None, None
     interval = ratios.combined([(1, known[0]), (-1, known[1])]).interval()
     ends = Interval(*(share * end for end in (interval.ratio, interval.low, interval.high)))
-    return ends.ratio, ends
+    return (ends.ratio if ends.is_known else None), ends
 
 
 INVERSE_DF = tuple(place / 1000 for place in range(0, 501, 2))

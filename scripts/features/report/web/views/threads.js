@@ -66,7 +66,8 @@ report.views.threads = {
       if (!point) return h("td", { class: "number" }, "–");
       if (!point.latency_ms) return h("td", {}, report.opener(point.index, point.reason));
       const latency = `${report.ms(point.latency_ms)} ms${ends(point.latency_low_ms, point.latency_high_ms, report.ms)}`;
-      const efficiency = `${report.percent(point.efficiency)}${ends(point.efficiency_low, point.efficiency_high, report.percent)}`;
+      const known = point.efficiency ? report.percent(point.efficiency) : point.efficiency_low ? "unknown" : "?";
+      const efficiency = `${known}${ends(point.efficiency_low, point.efficiency_high, report.percent)}`;
       return h("td", { class: "number" }, report.opener(point.index, latency), h("br"), efficiency);
     };
     const head = h("tr", {}, ["", ...numbers.map(this.words)].map((name, place) => h("th", { scope: "col", class: place > 0 && "number" }, name)));
