@@ -21,6 +21,7 @@ TIE = 6.0
 """Under noise, the difference of two logits in units of the allowed RMS of one: four standard
 deviations of a difference of two independent errors."""
 
+
 class NotFollowed(Exception):
     """The inputs of a step cannot be made of the results of the one before; says why."""
 
