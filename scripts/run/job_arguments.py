@@ -104,6 +104,7 @@ def job(args: argparse.Namespace, parsed_by: argparse.ArgumentParser, here: bool
         parsed_by.error("no command after --")
     given = {field.name for field in dataclasses.fields(Job)} & vars(args).keys()
     values = {name: getattr(args, name) for name in given}
+    values["sandbox"] = args.status_path.parent if args.sandbox else None
     code = fingerprint.of_stage(args.stage, tuple(args.module))
     return Job(**values | {"command": command, "fingerprint": code})
 

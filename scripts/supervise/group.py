@@ -215,5 +215,5 @@ class _Work:
             Path(self._given.members[cell]),
             log,
             cell in self._given.forked,
-            self._job.sandbox,
+            sandboxed=self._job.sandbox is not None,
         )

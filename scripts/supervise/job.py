@@ -17,7 +17,8 @@ class Job:
     process that must remain this one's parent (default: the present parent); if it ends, the job stops. `more_time` and
     `more_memory`: the limit would be larger in a further attempt. `preload`: fork the stage from the run's process that
     has imported the packages of its environment (fork_server). `cpu_s`: CPU seconds of the process tree after which the
-    job is stopped as well; None for no such limit. `sandbox`: its model file is not trusted (sandbox.py). `hang`: why it is not run, as it is known to hang ("": it is run).
+    job is stopped as well; None for no such limit. `sandbox`: the folder that it may write to, as its model file is not
+    trusted (sandbox.py); None for no sandbox. `hang`: why it is not run, as it is known to hang ("": it is run).
     """
 
     stage: str
@@ -37,7 +38,7 @@ class Job:
     more_time: bool = False
     more_memory: bool = False
     preload: bool = False
-    sandbox: bool = False
+    sandbox: Path | None = None
     cpu_s: float | None = None
     hang: str = ""
 

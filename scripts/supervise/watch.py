@@ -186,7 +186,7 @@ class Watch:
         Raises Interrupted if asked to stop or orphaned, and CannotStart if the command does not exist.
         """
         if self._job.sandbox:
-            folders = sandbox.folders(self._job.status_path.parent, os.environ)
+            folders = sandbox.folders(self._job.sandbox, os.environ)
             self._log.note(sandbox.described(folders))
             self._writable = None if sandbox.unavailable() else folders
         if self._job.preload:

@@ -76,7 +76,7 @@ def run(tmp_path, monkeypatch):
                 timeout_s=60,
                 memory_mb=4000,
                 preload=preload,
-                sandbox=not trusted,
+                sandbox=None if trusted else folder,
                 owner=os.getppid(),
             )  # fmt: skip
             result = supervise.run(job)

@@ -242,7 +242,11 @@ class _Tuner:
     def _member(self, name: str) -> Member:
         tried = self._tried[name]
         return Member.verified(
-            name, tried.folder / VERIFY, _timing_log(tried), self._job.preload, self._job.sandbox
+            name,
+            tried.folder / VERIFY,
+            _timing_log(tried),
+            self._job.preload,
+            sandboxed=self._job.sandbox is not None,
         )
 
     def _parts(self, names: Sequence[str], anchor: str) -> list[list[str]]:
