@@ -1,5 +1,8 @@
 """exported_program: what is refused of a .pt2 before torch reads it. tests/pipeline/test_sources.py loads such files."""
 
+import contextlib
+import copy
+import dataclasses
 import io
 import json
 import os
@@ -153,6 +156,39 @@ def test_texts_that_inform_are_loaded_harmlessly(tmp_path, operator):
     assert loaded["metadata"] == {"nn_module_stack": "L__self__,,m.M;L__self___layers_0,layers.0,m._____import_os______"}  # fmt: skip
     message = "x__, 0___ _void__system__touch executed___ _true _ 0 _ _throw std__runtime_error__y"
     assert loaded["inputs"][-1] == {"name": "assert_msg", "arg": {"as_string": message}}
+
+
+def places(value, at=()):
+    """Where a JSON value has texts, numbers and keys."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield at, key
+        if isinstance(inner, dict | list):
+            yield from places(inner, (*at, key))
+
+
+def test_no_text_in_any_place_of_a_program_gets_through(tmp_path):
+    def change(parts):
+        argument(parts, "assert_msg", {"as_string": "m"}, "torch.ops.aten._assert_async.msg")
+        argument(parts, "value", {"as_float": 1.5})
+        argument(parts, "size", {"as_ints": [1, 2]})
+
+    archive = read(programs.write(tmp_path / "a.pt2", programs.entries(change)))
+    through = set()
+    for at, key in places(archive.graph):
+        for is_key in (False, True) if isinstance(key, str) else (False,):
+            graph = copy.deepcopy(archive.graph)
+            inside = graph
+            for step in at:
+                inside = inside[step]
+            if is_key:
+                inside[MESSAGE] = inside.pop(key)
+            else:
+                inside[key] = MESSAGE
+            with contextlib.suppress(BrokenModelFile):
+                loaded = refuse_code(tmp_path, dataclasses.replace(archive, graph=graph))
+                if MESSAGE in str(loaded):
+                    through.add((*at, key))
+    assert through == {("torch_version",)}  # only error messages have it
 
 
 def test_sizes_are_of_the_symbols_of_the_inputs_in_their_ranges(tmp_path):
