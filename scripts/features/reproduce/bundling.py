@@ -159,9 +159,12 @@ def write_issue(case: Case, folder: Path) -> None:
             happened += f" Others that do: {', '.join(f'`{name}`' for name in others)}."
         script, whole = EXECUTABLE_SCRIPT, f" (`./{SCRIPT}`: with the whole program)"
     versions = dict(case.versions)
+    context = f"Cell `{case.cell}` of vmfbench: {case.ended.status} ({case.ended.reason or 'no failure'})."
+    if case.owner:
+        context += f"\n\nLikely owner: {case.owner.name}. {case.owner.evidence}"
     issue.write(
         folder,
-        issue.IREE,
+        case.owner.tracker if case.owner else issue.IREE,
         f"[{case.ended.reason or case.ended.status}] {issue.shortened(case.ended.detail, case.cell)}",
         {
             "What happened?": happened,
@@ -170,7 +173,7 @@ def write_issue(case: Case, folder: Path) -> None:
             "Version information": issue.listed(
                 {case.exporter if name == "frontend" else name: versions[name] for name in versions}
             ),
-            "Additional context": f"Cell `{case.cell}` of vmfbench: {case.ended.status} ({case.ended.reason or 'no failure'}).",
+            "Additional context": context,
         },
     )
 

@@ -37,6 +37,15 @@ class NoCase(Exception):
 
 
 @dataclass(frozen=True)
+class Owner:
+    """The project whose fault a failure is likely to be: its name, its tracker, and the evidence as sentences."""
+
+    name: str
+    tracker: str
+    evidence: str
+
+
+@dataclass(frozen=True)
 class Case:
     """A cell of which a reproducer is made.
 
@@ -45,7 +54,7 @@ class Case:
     name. `threads`: None on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are
     values of outputs; those of a training step are changes. `hanging`: the executables that reach the limits when each is compiled alone, their
     sources by name; empty if `snakemake compile_time` has found none. `golden`: the command of the reference in which IREE itself failed at O0,
-    if that is what the case shows: its files are then made by `with_files`.
+    if that is what the case shows: its files are then made by `with_files`. `owner`: of a wrong result, if it was looked for (owner.py).
     """
 
     cell: str
@@ -65,6 +74,7 @@ class Case:
     compares_values: bool
     hanging: Mapping[str, str] = field(default_factory=dict)
     golden: Recorded | None = None
+    owner: Owner | None = None
 
     @property
     def exported(self) -> str:

@@ -13,6 +13,13 @@ from scripts.core import private
 ISSUE = "ISSUE.md"
 IREE = "https://github.com/iree-org/iree/issues"
 """The tracker of IREE's compiler and runtime."""
+_TORCH_MLIR = ("torch-mlir", "https://github.com/llvm/torch-mlir/issues")
+TOOLS = {
+    "torch_mlir": _TORCH_MLIR,
+    "onnx_importer": _TORCH_MLIR,
+    "torch_xla": ("PyTorch/XLA", "https://github.com/pytorch/xla/issues"),
+}
+"""The tool that lowers a model, and its tracker, by exporter."""
 LOG_LINES = 40
 LINE_CHARS = 400
 TITLE_CHARS = 120

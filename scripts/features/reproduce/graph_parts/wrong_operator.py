@@ -43,12 +43,11 @@ class Frontend:
 def frontend(exporter: str, options: Mapping[str, Any]) -> Frontend:
     """The frontend of an exporter of this project."""
     dialect = options.get("dialect", "stablehlo")
+    name, tracker = issue.TOOLS[exporter]
     if exporter == "torch_xla":
-        name, tracker = "PyTorch/XLA", "https://github.com/pytorch/xla/issues"
         imports = "from torch_xla.stablehlo import exported_program_to_stablehlo"
         lowered = "exported_program_to_stablehlo(torch.export.export(Operator(), inputs)).get_stablehlo_text()"
     else:
-        name, tracker = "torch-mlir", "https://github.com/llvm/torch-mlir/issues"
         imports = "from torch_mlir import fx"
         kind = dialect.upper().replace("-", "_")
         lowered = f"fx.export_and_import(Operator(), *inputs, output_type=fx.OutputType.{kind})"

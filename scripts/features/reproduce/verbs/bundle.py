@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.core import exits, temporary
-from scripts.features.reproduce import bundling, dispatch_ratios, dispatch_tests, elsewhere
+from scripts.features.reproduce import bundling, dispatch_ratios, dispatch_tests, elsewhere, owner
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import Case, NoCase
 from scripts.records import results_file
@@ -132,7 +132,7 @@ def _write_cases(args: argparse.Namespace, reduce_s: float | None = None) -> Non
             chosen = [cases.case_of(root, cases.named(records, args.cell), of_golden=True)]
     except (NoCase, results_file.BadRecords) as error:
         exits.fail(str(error))
-    for case in chosen:
+    for case in (owner.with_owner(root, each, records) for each in chosen):
         folder = _emptied(args, case.name)
         try:
             bundling.write(case, folder, args.weights)
@@ -143,6 +143,8 @@ def _write_cases(args: argparse.Namespace, reduce_s: float | None = None) -> Non
         print(
             f"{folder}: {case.ended.stage} {case.cell}: {case.ended.status} ({case.ended.reason or 'no failure'})"
         )
+        if case.owner:
+            print(f"    likely owner: {case.owner.name}. {case.owner.evidence}")
         print(f"    {bundling.pack(folder)}")
     if not chosen:
         print("no stage of an IREE cell has failed")
