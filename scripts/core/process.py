@@ -170,6 +170,13 @@ def _kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def name(pid: int) -> str:
+    """The name of a process, its first 15 characters (proc(5), comm); "" if there is no such process."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    return ""
+
+
 def has_ended(pid: int) -> bool:
     """Whether a process has ended, and is not yet waited for (or is gone)."""
     try:
@@ -262,14 +269,22 @@ def run_tool(
 
 
 def captured(
-    command: Sequence[str | Path], cwd: Path | None = None, timeout_s: float | None = None
+    command: Sequence[str | Path],
+    cwd: Path | None = None,
+    timeout_s: float | None = None,
+    cpu_s: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command and return how it ended, with what it printed. Raises OSError if it cannot be started, and
-    subprocess.TimeoutExpired."""
+    """Run a command and return how it ended, with what it printed. After `cpu_s` seconds of CPU time, SIGXCPU ends it. Raises OSError
+    if it cannot be started, and subprocess.TimeoutExpired."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s or 0, cpu_s or 0))
+
     return subprocess.run(
         command,
         cwd=cwd,
         timeout=timeout_s,
+        preexec_fn=limit if cpu_s else None,
         capture_output=True,
         text=True,
         errors="replace",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
+import signal
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -13,8 +13,8 @@ from scripts.core import atomic, process
 from scripts.iree.tools import tool
 from scripts.lowering.locations import Locations, below, lines_of
 
-SEARCH_S = 60
-"""How long the compilation may take that is repeated after a crash."""
+SEARCH_CPU_S = 120
+"""CPU seconds of the compilation that is repeated after a crash."""
 _ERROR = re.compile(r"^(?P<file>\S+?):(?P<line>\d+):\d+: error: ")
 _CRASHED = re.compile(
     r"failed while executing `(?P<name>\w+)` on '[\w.]+' operation(?:: @(?P<symbol>\S+))?: reproducer"
@@ -66,10 +66,9 @@ def _of_crash(program: Path, flags: Sequence[str], origins: dict[int, str]) -> s
             *("--mlir-pass-pipeline-local-reproducer", f"--mlir-pass-pipeline-crash-reproducer={reproducer}"),
             *(str(program), "-o", "/dev/null"),
         ]  # fmt: skip
-        try:
-            done = process.captured(command, timeout_s=SEARCH_S)
-        except subprocess.TimeoutExpired:
-            return f"operator not known: a second compilation took more than {SEARCH_S} s"
+        done = process.captured(command, cpu_s=SEARCH_CPU_S)
+        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            return f"operator not known: a second compilation took more than {SEARCH_CPU_S} s of CPU time"
         crashed = _CRASHED.search(done.stderr)
         if crashed is None:
             return "operator not known: a second compilation did not say in which pass it crashes"

@@ -127,7 +127,8 @@ def _advice(path: Path, choice: ModelChoice, module: OnnxModule) -> str:
 
     sizes = onnx_sizes.proposed(names, onnx_sizes.candidates(path, module.model), runs)
     taken = f"the size 1 was taken for {', '.join(names)}"
-    shown = {name: sizes.get(name) or given.get(name, "<size>") for name in (*given, *(sizes or names))}  # fmt: skip
+    wanted: Mapping[str, object] = sizes or dict.fromkeys(names, "<size>")
+    shown = {**given, **wanted}
     line = f"dims: {{{', '.join(f'{name}: {size}' for name, size in shown.items())}}}"
     if not sizes:
         return f"{taken}, and no other that was tried runs; add the sizes to its entry: {line}"

@@ -149,6 +149,8 @@ LOOK_SECONDS = 1.0
 """Seconds between two readings of the kernel's counter of kills while a stage runs."""
 ENDING_SECONDS = 30.0
 """How long a process may take to end after the kernel has killed it: it frees much memory."""
+TOOLS = "iree-"
+"""The beginning of the names of IREE's tools."""
 STACKS = "# the time limit is met: the stacks of the stage's compiler, and of every Python thread"
 
 
@@ -309,26 +311,23 @@ class Watch:
         return ""
 
     def _show_stacks(self, child: Child, ready: selectors.BaseSelector) -> Exit | None:
-        """Make a stage and the tools that it runs print their stacks, which ends them. Returns None if that takes too long.
+        """Make a stage and IREE's tools that it runs print their stacks, which ends them. Returns None if that takes too long.
 
-        On SIGABRT, LLVM's tools print the stack of the compiler, and Python's faulthandler prints the stacks from the signal
+        On SIGABRT, LLVM prints the stack of the compiler, and Python's faulthandler prints the stacks from the signal
         handler, even if all threads are waiting. It is enabled in every stage from its start, and therefore in the processes that
-        the stage forks. Tools die with the stage, which goes on when they end, so it is stopped for as long as they print. Its
-        forked processes get the signal first, because it may only be waiting for one of them.
+        the stage forks. Those get the signal first, because the stage may only be waiting for one of them, and tools before them,
+        because they die with the stage, which may pass on what they print.
         """
         self._log.insert(STACKS)
-        own = [*process.same_program(child.pid), child.pid]
-        tools = [pid for pid in process.descendants(child.pid) if pid not in own]
-        for pid in tools and own:
-            _send(pid, signal.SIGSTOP)
+        below = process.descendants(child.pid)
+        tools = [pid for pid in below if process.name(pid).startswith(TOOLS)]
         for pid in tools:
-            _send(pid, signal.SIGABRT)
+            _abort(pid)
         deadline = time.monotonic() + STACK_SECONDS
         while not all(map(process.has_ended, tools)) and time.monotonic() < deadline:
             self._wait(ready)
-        for pid in own:
-            _send(pid, signal.SIGABRT)
-            _send(pid, signal.SIGCONT)
+        for pid in (*process.same_program(child.pid), child.pid):
+            _abort(pid)
             self._wait(ready)
         deadline = time.monotonic() + STACK_SECONDS
         while (ended := child.reap()) is None and time.monotonic() < deadline:
@@ -389,11 +388,11 @@ class Watch:
         return True
 
 
-def _send(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process, if that still exists, which leaves no core dump."""
+def _abort(pid: int) -> None:
+    """Send SIGABRT to a process, if it still exists; it leaves no core dump."""
     process.leave_no_core(pid)
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
+        os.kill(pid, signal.SIGABRT)
 
 
 class KernelKills:
