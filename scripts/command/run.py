@@ -94,7 +94,9 @@ def _short(
 def words(args: argparse.Namespace) -> list[str]:
     """The words after `snakemake` for the options of `vmfbench run`."""
     # A word that looks like a path is not taken for a model's name: the workflow says that the file is missing.
-    files = [w for w in args.what if w.endswith(ENDS) or os.sep in w or model_file(w).is_file()]
+    files = [
+        w for w in args.what if w.endswith(ENDS) or os.sep in w or os.path.isfile(model_file(w))
+    ]
     models = [word for word in args.what if word not in files]
     config = {"file": ",".join(files), "models": ",".join(models)}
     config |= {key: getattr(args, key) for key in SELECTED}

@@ -61,7 +61,7 @@ def checked(model: Model, root: Path) -> Model:
     """
     # No link is followed: a name tells the source, and a folder of a hub's cache has links to files of other names.
     path = Path(os.path.abspath(root / model.file))
-    if path.is_file() and (problem := unknown(path)):
+    if os.path.isfile(path) and (problem := unknown(path)):
         raise ModelFileError(problem)
     source, options = source_of(path), _with_paths(model.file, model.options, root)
     for place in (str(path), *(str(options[name]) for name in source.path_options if options.get(name))):  # fmt: skip

@@ -216,7 +216,7 @@ def located(content: Mapping[str, Any], folder: Path, root: Path) -> dict[str, A
             len(path) == len(place) and all(a in ("*", b) for a, b in zip(path, place, strict=True))
             for path in PATHS
         )
-        return str(folder / value) if is_path and (folder / value).exists() else value
+        return str(folder / value) if is_path and os.path.exists(folder / value) else value
 
     if folder.resolve() == root.resolve():
         return dict(content)
@@ -237,7 +237,7 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
     problems: list[str] = []
     given_files: list[tuple[str, str]] = []
     for path in filter(None, (part.strip() for part in paths.split(","))):
-        if glob.has_magic(path) and not (typed_in / path).exists():
+        if glob.has_magic(path) and not os.path.exists(typed_in / path):
             matching = sorted(glob.glob(str(typed_in / Path(path).expanduser()), recursive=True))
             if not matching:
                 problems.append(f"file={path}: matches no file")
@@ -281,12 +281,14 @@ def _files_of_models(entries: Mapping[str, Any], root: Path) -> dict[str, Path]:
 
 
 def _same(file: Path, other: Path) -> bool:
-    return file == other or (file.exists() and other.exists() and file.samefile(other))
+    return file == other or (
+        os.path.exists(file) and os.path.exists(other) and file.samefile(other)
+    )
 
 
 def _problem(file: Path, name: str, other: Path) -> str:
     """Return why a file cannot be the model `name`, whose present file is `other`; "" if it can."""
-    if not file.is_file():
+    if not os.path.isfile(file):
         return f"no file {file}; expected {registry.expected()}"
     if problem := registry.unknown(file):
         return problem

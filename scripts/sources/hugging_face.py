@@ -44,7 +44,7 @@ def check(path: Path, options: Options) -> None:
     if "folder" in options:
         raise ModelFileError(f"{path}: takes no option 'folder'; `file` is the folder")
     source.check_options(MODEL, options)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ModelFileError(
             f"{path}: no such file; expected the folder of a model of Hugging Face"
         )
@@ -55,8 +55,10 @@ def check(path: Path, options: Options) -> None:
             f"{path}: architectures: found {named!r}, expected a list with the name of a class of transformers"
         )
     _refuse_sources(path, config)
-    for file in weight_files(path.parent):
-        elements(file)
+    count = sum(map(elements, weight_files(path.parent)))
+    for key, layers in config.items():
+        if "layer" in key and type(layers) is int and layers > count:  # building them would take hours
+            raise BrokenModelFile(f"{path}: {key}: found {layers}, but its weights have {count} elements")  # fmt: skip
 
 
 def _refuse_sources(path: Path, config: dict[str, Any]) -> None:
@@ -185,7 +187,7 @@ SOURCE = Source(
     name="hugging-face",
     kind="module",
     expected=f"a folder of Hugging Face ({CONFIG} and safetensors)",
-    takes=lambda path: path.name == CONFIG or path.is_dir(),
+    takes=lambda path: path.name == CONFIG or os.path.isdir(path),
     check=check,
     facts=_facts,
     parts=_parts,

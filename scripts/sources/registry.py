@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from scripts.sources import exported_program, hugging_face, mlir_file, onnx_file, python_file
@@ -26,7 +27,7 @@ def source_of(path: str | Path) -> Source:
 def model_file(path: str | Path) -> Path:
     """The file that stands for a model: a folder of Hugging Face has its config.json."""
     file = Path(path).expanduser()
-    return file / hugging_face.CONFIG if file.is_dir() else file
+    return file / hugging_face.CONFIG if os.path.isdir(file) else file
 
 
 def model_name(path: str | Path) -> str:

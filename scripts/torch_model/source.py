@@ -9,6 +9,7 @@ import ast
 import difflib
 import functools
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,9 +161,9 @@ def check_options(path: str | Path, options: Mapping[str, Any]) -> None:
 
 
 def _parsed(path: Path) -> ast.Module:
-    if path.is_dir():
+    if os.path.isdir(path):
         raise ModelFileError(f"{path}: is a folder; expected a Python file there")
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ModelFileError(f"{path}: no such model file; expected a Python file there")
     if path.suffix != ".py":
         raise ModelFileError(

@@ -78,6 +78,7 @@ BROKEN = {
     "a kernel of experts": (configure(**BERT, text_config={"experts_implementation": "sonicmoe"}), "experts_implementation: found 'sonicmoe', which may be a kernel of the hub; expected eager, batched_mm, grouped_mm"),
     "a backbone of the hub": (configure(**BERT, backbone_config={"backbone": "hf-hub:evil/model"}), "backbone: found 'hf-hub:evil/model', which is looked up elsewhere"),
     "a checkpoint of timm": (configure(**BERT, architecture="resnet18", model_args={"checkpoint_path": "/tmp/a.bin"}), "model_args: found checkpoint_path, with which timm loads other files"),
+    "more layers than weights": (configure(**BERT, num_hidden_layers=2**62), "config.json: num_hidden_layers: found 4611686018427387904, but its weights have 10 elements"),
     "no JSON": (replace("config.json", lambda _: b"{"), r"config.json: no JSON \("),
     "a list": (replace("config.json", lambda _: b"[]"), "config.json: found list, expected an object"),
     "deep JSON": (replace("config.json", lambda _: b"[" * 200_000), "config.json: no JSON"),

@@ -259,7 +259,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(("config", "message"), NOTHING, ids=range(len(NOTHING)))
-def test_a_setting_that_means_nothing_is_refused(tmp_path, monkeypatch, installed, config, message):
+def test_a_setting_that_means_nothing_is_refused(tmp_path, installed, config, message):
     assert message in refused(config, tmp_path)
 
 
@@ -347,3 +347,37 @@ def test_vmfbench_run_reads_configuration_files_before_snakemake_does(
         run.snakemake(words)
     assert ended.value.code == 1
     assert message in capsys.readouterr().err
+
+
+LONG = "x" * 300
+"""A name that no file can have."""
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("models.m.file", f"{LONG}.py"),
+        ("models.m.file", f"/tmp/{LONG}/config.json"),
+        ("models.m", {"file": "m.onnx", "inputs": LONG}),
+        ("models.m", {"file": "m.pt2", "inputs": "a\0"}),
+        ("models.m", {"file": "m.mlir", "parameters": [LONG]}),
+        ("models.m", {"file": "m.mlir", "golden": "a\0"}),
+        ("torchbench.file", LONG),
+        ("torchbench.path", LONG),
+        ("operators.dataset", f"{LONG}.json"),
+        ("operators.traces", [LONG]),
+        ("suites", [LONG]),
+        ("suites", [f"timm/{LONG}"]),
+        ("file", f"{LONG}.py"),
+        ("targets.llvm-cpu.flags", [f"--iree-codegen-tuning-spec-path={LONG}"]),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_that_of_no_file(tmp_path, place, value):
+    for name in ("m.onnx", "m.pt2", "m.mlir"):
+        (tmp_path / name).write_bytes(b"func")
+    config = configured(tuple(place.split(".")), value)
+    if place == "models.m":
+        config["models"]["m"]["file"] = str(tmp_path / value["file"])
+    said = refused(config, tmp_path)
+    assert place.split(".")[0] in said
+    assert "\n" not in said

@@ -183,7 +183,7 @@ def _problems(operators: Operators, models: Mapping[str, Any]) -> Iterator[str]:
         if (named := getattr(operators, key)) and not dataset.may_be(named):
             yield f"{key}: no file {named}; expected a path or a hub id such as owner/name"
     for file in operators.traces:
-        if not Path(file).is_file():
+        if not os.path.isfile(file):
             yield f"traces: no file {file}"
     for glob in operators.selection.source_models if operators.of_models else ():
         if not any(fnmatchcase(name, glob) for name in models):
@@ -201,7 +201,7 @@ def with_absolute_paths(operators: Operators, root: Path) -> Operators:
 
     def absolute(named: str) -> str:
         path = root / named
-        return str(path) if named and path.exists() else named
+        return str(path) if named and os.path.exists(path) else named
 
     return dataclasses.replace(
         operators,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import functools
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -173,7 +174,7 @@ def _folders(root: Path, checkout: str | None) -> Names:
     if not checkout:
         raise SuiteError("needs the checkout that the models are in; set torchbench.path")
     folder = (root / Path(checkout).expanduser()) / MODELS
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise SuiteError(
             f"torchbench.path: {checkout} has no folder {MODELS}; expected a checkout of torchbenchmark"
         )
@@ -188,7 +189,7 @@ def read_list(name: str, root: Path) -> list[tuple[str, dict[str, Any]]]:
     Raises SuiteError if there is no such list, or if a line is not valid.
     """
     path = root / FOLDER / f"{name}.txt"
-    if not path.is_file():
+    if not os.path.isfile(path):
         there = sorted(p.stem for p in (root / FOLDER).glob("*.txt"))
         raise SuiteError(_unknown("list", name, there, f"{FOLDER} (a model is <suite>/<name>)"))
     listed = []

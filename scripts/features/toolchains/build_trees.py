@@ -9,6 +9,7 @@ https://github.com/llvm/torch-mlir/blob/main/docs/development.md
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,7 @@ def parts(project: str, folder: Path) -> dict[str, Found]:
     one and timed with the other. Of a compiler, the tools are enough. Raises TreeError if the folder has
     nothing, or lacks IREE's compiler.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise TreeError(
             f"no folder {folder}; expected a version, or the folder of a build or install tree"
         )

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -324,7 +325,7 @@ def _source(where: str, value: str, root: Path, problems: list[str]) -> str:
     path = _absolute(value, root)
     if path.suffix != ".whl":
         problems.append(f"{where}: found {value!r}, expected {_FORMS}")
-    elif not path.is_file():
+    elif not os.path.isfile(path):
         problems.append(f"{where}: no file {path}; expected {_FORMS}")
     return str(path)
 

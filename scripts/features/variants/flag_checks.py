@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ def problems(matrix: Matrix) -> list[str]:
     targets = list(matrix.targets.values())
     lines: dict[str, None] = {}
     for key, flags in (listed for target in targets for listed in flag_lists(target)):
-        if (path := compile_options.named_spec(flags)) and not path.is_file():
+        if (path := compile_options.named_spec(flags)) and not os.path.isfile(path):
             lines[f"{key}: the tuning spec {path} does not exist"] = None
     for env in dict.fromkeys(target.env for target in targets):
         if compiler := tools.compiler_of(Path(environments.prefix(env))):

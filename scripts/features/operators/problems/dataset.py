@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ class DatasetError(ValueError):
 def may_be(named: str) -> bool:
     """Return whether a name is the path of a file, or has the form of a hub id."""
     path = Path(named).expanduser()
-    return path.is_file() or bool(_HUB_ID.fullmatch(named) and path.suffix not in _SUFFIXES)
+    return os.path.isfile(path) or bool(_HUB_ID.fullmatch(named) and path.suffix not in _SUFFIXES)
 
 
 def located(named: str, file: str) -> Path:
@@ -47,7 +48,7 @@ def located(named: str, file: str) -> Path:
     (`owner/name`, `owner/name@revision`). For an id, `file` is downloaded from that dataset unless
     it is in the cache. Raises DatasetError if `named` is neither, or if the download fails."""
     path = Path(named).expanduser()
-    if path.exists():
+    if os.path.exists(path):
         return path
     if not may_be(named):
         raise DatasetError(f"{named}: no such file, expected a path or a hub id such as owner/name")
