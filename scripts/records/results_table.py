@@ -359,7 +359,7 @@ def _means(lines: Sequence[ModelRows], columns: Sequence[Column]) -> Iterator[Me
 def _speedup(lines: Sequence[ModelRows], column: Column, base: Sequence[str]) -> Speedup | None:
     """Return the geometric mean of the speed-ups of a column over the fastest runtime of `base`, from the rows whose speed-up
     is known (Interval.is_known): others may be wrong by any factor. None if there is no comparable row."""
-    every = [known for line in lines if (known := over(line, column, base)) is not None]
+    every = [of_line for line in lines if (of_line := over(line, column, base)) is not None]
     known = [difference for difference in every if difference]
     at = ratios.mean(known).interval() if known else None
     return Speedup(at, len(known)) if every else None
