@@ -13,6 +13,7 @@ commands set the path of this project's Python modules.
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 from scripts.core import exits
@@ -27,6 +28,19 @@ ENVIRONMENTS = "VMFBENCH_ENVS"
 def is_here() -> bool:
     """Whether the working folder is the folder of the checkout."""
     return os.path.samefile(os.curdir, ROOT)
+
+
+def commit(folder: Path) -> str:
+    """Return the commit of the repository of a folder, with `-dirty` if its files differ from it; "" if it is not known."""
+    words = ["describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
+    command = ["git", "-C", str(folder), *words]
+    # Without its locks, git does not disturb another git in the checkout.
+    quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, env=quiet)  # fmt: skip
+    except (OSError, subprocess.SubprocessError):  # no git, or no repository
+        return ""
+    return done.stdout.strip()
 
 
 def path(file: str) -> str:

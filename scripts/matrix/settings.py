@@ -69,6 +69,16 @@ def read(line: Asked, own: str | Path, typed_in: Path | None = None) -> tuple[di
     return load(line.config or {}, [own, *further], Path(own).parent, typed_in)
 
 
+def to_json(line: Asked, typed_in: str | Path) -> dict[str, Any]:
+    """The part of a command line about the configuration as plain values, with paths relative to the working folder."""
+    return {
+        "config": dict(line.config or {}),
+        "files": [os.path.relpath(file) for file in line.configfiles or ()],
+        "replace": bool(line.replace_workflow_config),
+        "folder": os.path.relpath(typed_in),
+    }
+
+
 def load(
     config: Mapping[str, Any],
     files: Iterable[str | Path],

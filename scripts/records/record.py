@@ -22,18 +22,16 @@ from scripts.matrix.choices import DEFAULT_MATMUL_PRECISION
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
 from scripts.matrix.stage import REPORT, STATUS, VERIFICATION, Stage
-from scripts.records import remedied, speedups, stage_files
+from scripts.records import at_hand, remedied, speedups, stage_files
 from scripts.records.columns import FIELDS
 from scripts.records.fields import names
 from scripts.records.results_file import cell_of
 from scripts.run import environments, fingerprint, outputs
 from scripts.run.environments import COMPILER
-from scripts.sources.registry import source_of
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 from scripts.timing.calls import Run
 from scripts.timing.group_timing import GroupTiming
-from scripts.torch_model.errors import ModelFileError
 from scripts.verify import verification
 
 # Fields that a record copies from an outcome, a measurement and a signature.
@@ -281,17 +279,8 @@ def _digests(root: Path, model: Model) -> dict[str, str]:
         for name, file in (("weights", "weights.irpa"), ("inputs", "inputs.npz"))
         if file in artifacts
     }
-    code = _code(str(root / model.file))
+    code = at_hand.digest(str(root / model.file))
     return digests | ({"code": code} if code else {})
-
-
-@functools.cache
-def _code(file: str) -> str:
-    """A hash of what a model's file makes of it; "" if it cannot be read."""
-    try:
-        return source_of(file).digest(Path(file))
-    except (ModelFileError, OSError):
-        return ""
 
 
 VERSIONS_OF_EVERY_RECORD = ("torch", "torch_xla", "frontend", "iree")

@@ -19,7 +19,7 @@ import jsonschema
 from scripts.core import atomic, exits, private
 from scripts.matrix import feature
 from scripts.matrix.matrix import Matrix
-from scripts.records import columns, fields
+from scripts.records import at_hand, columns, fields
 from scripts.records.fields import Field
 from scripts.records.results_file import cell_of
 from scripts.run import outputs
@@ -163,13 +163,17 @@ def aggregate(description: str | None) -> None:
     row_set.add_options(parser)
     args = parser.parse_args()
     try:
-        content = row_set.content(Matrix.from_json(atomic.read_json(args.matrix)), args)
+        matrix = Matrix.from_json(atomic.read_json(args.matrix))
+        content = row_set.content(matrix, args)
     except ValueError as error:
         exits.fail(str(error))
     try:
         records = row_set.write(content, args.out_jsonl, args.out_csv, args.out_md)
         written = (args.out_csv, args.out_md, args.out_jsonl)
-        outputs.record(args.due, [path for path in written if path.parent == args.out_csv.parent])
+        of_models = row_set.name == OF_MODELS
+        files = at_hand.made_from(matrix, args.out_csv.parent) if of_models else {}
+        beside = [path for path in written if path.parent == args.out_csv.parent]
+        outputs.record(args.due, beside, files)
         condemn_damaged(records)
     except OSError as error:
         exits.fail(f"{error}; the next run makes {args.out_csv} again")

@@ -8,7 +8,7 @@ them before they read.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -72,10 +72,20 @@ def record_path(file: Path) -> Path:
     return file.parent / "logs" / name
 
 
-def record(due: str, files: Sequence[Path]) -> None:
-    """Store the digests of files in one folder, and the param `due` that they were written for."""
+def record(due: str, files: Sequence[Path], made_from: Mapping[str, Any]) -> None:
+    """Store the digests of files in one folder, the param `due` that they were written for, and what they are made from
+    (records/at_hand.py)."""
     digests = {file.name: asdict(atomic.digest_of(file)) for file in files}
-    atomic.write_json(record_path(files[0]), atomic.sealed({"due": due, "files": digests}))
+    kept = {"due": due, "files": digests, "made_from": made_from}
+    atomic.write_json(record_path(files[0]), atomic.sealed(kept))
+
+
+def made_from(file: Path) -> dict[str, Any]:
+    """Return what a file that the aggregate wrote is made from; {} if that is not known."""
+    try:
+        return atomic.unsealed(atomic.read_json(record_path(file))).get("made_from") or {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
 
 
 def difference(file: Path) -> str:

@@ -145,7 +145,8 @@ def _parts(file: str, paths: str) -> tuple[list[str], str]:
         return [], str(error)
 
 
-def _parts_of(model: Model) -> tuple[list[str], str]:
+def parts_of(model: Model) -> tuple[list[str], str]:
+    """The further files that a model is made of, and an error message if one of them cannot be used."""
     names = source_of(model.file).path_options
     return _parts(model.file, compact({n: model.options[n] for n in names if n in model.options}))
 
@@ -217,11 +218,11 @@ class Plan:
 
     def model_parts(self, cell: Cell) -> list[str]:
         """The further files that a model is made of; a change of one counts as a change of its file."""
-        return _parts_of(self.model(cell))[0]
+        return parts_of(self.model(cell))[0]
 
     def broken_models(self) -> list[str]:
         """Error messages about model files that cannot be used, each once. Their references fail with them."""
-        problems = (model.broken or _parts_of(model)[1] for model in self.matrix.models.values())
+        problems = (model.broken or parts_of(model)[1] for model in self.matrix.models.values())
         return list(dict.fromkeys(filter(None, problems)))
 
     def frontend(self, cell: Cell) -> Frontend:

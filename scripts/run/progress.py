@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.control import Control
 from rich.segment import ControlType
@@ -77,8 +77,9 @@ class RunLog:
         began, at = self._began
         return began + time.monotonic() - at
 
-    def start(self, matrix: Matrix) -> None:
-        """Take the lock on results/ and write the matrix. Raises OtherRunError."""
+    def start(self, matrix: Matrix, asked: Mapping[str, Any] | None = None) -> None:
+        """Take the lock on results/, and write the matrix and `asked`: the command line, as far as it is about the configuration;
+        None if that is not known. Raises OtherRunError."""
         self._lock = lock = take_lock()
         temporary.clear()
         for folder in (LOGS, LOGS.parent):
@@ -89,6 +90,7 @@ class RunLog:
         lock.flush()
         self.started = True
         atomic.write_json(LOGS / "matrix.json", matrix.to_json())
+        atomic.write_json(LOGS / "asked.json", asked)
         self._began = journal.begin(JOURNAL), time.monotonic()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from scripts.core import atomic, commands, exits
 from scripts.features import registry
 from scripts.matrix import cell
-from scripts.records import ci_formats, expectations, markdown
+from scripts.records import at_hand, ci_formats, expectations, markdown
 from scripts.records.ci_formats import BAD_INPUT, Case
 from scripts.records.expectations import Checked, Violation
 from scripts.records.results_file import BadRecords, cell_of, read
@@ -29,6 +29,8 @@ def main() -> int:
         chosen = [record for record in records if cell.selects(args.cell, str(cell_of(record)))]
         if records and not chosen:
             raise BadRecords(f"no cell of {len(records)} matches --cell {' '.join(args.cell)}")
+        if args.results.is_dir():
+            at_hand.check(args.results, chosen)
         if args.as_config:
             print("expect:")
             for record in chosen:

@@ -49,4 +49,4 @@ rule check:
         matrix=PLAN.aggregation.digest(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.stages.check_expectations 2>&1 | tee {log:q}"
+        "{params.python} -m scripts.stages.check_expectations --results {input:q} 2>&1 | tee {log:q}"

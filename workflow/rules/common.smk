@@ -88,7 +88,10 @@ SUPERVISE_TUNING = supervised("tune_iree")
 def start_run():
     """Start a run: take its lock, print progress lines, and deal with the jobs of earlier runs."""
     try:
-        run_log.start(MATRIX)
+        run_log.start(
+            MATRIX,
+            None if IS_MODULE else settings.to_json(workflow.config_settings, workflow.rundir),
+        )
     except OSError as problem:
         raise WorkflowError(f"nothing was run: {problem}; results/ has to be writable")
     watched.start()

@@ -19,7 +19,7 @@ from scripts.features.reproduce.case import COMPILE, VERIFY, Case
 from scripts.iree import tools
 from scripts.matrix.stage import VERIFICATION
 from scripts.matrix.stages import IREE_ENV
-from scripts.records import results_file
+from scripts.records import at_hand, results_file
 from scripts.run import environments, installing, resources
 from scripts.run.environments import COMPILER, RUNTIME
 from scripts.supervise import outcome, supervise
@@ -243,6 +243,7 @@ def subject(
     """Return what is tried of a cell in a folder of results; `runs`: it is verified too. Raises BadRecords and
     NoCase."""
     record = cases.named(results_file.read(results / "results.jsonl"), cell)
+    at_hand.check(results, [record.data])
     root = results.absolute().parent
     case, experiment = cases.case_of(root, record), record.data["experiment"]
     target = [

@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic, checkout, machine, private, temporary
+from scripts.core.checkout import commit
 from scripts.features.compare.pairs import toolchain_of, versions_of
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
@@ -267,19 +268,6 @@ def _described(
         dict(sorted(statuses.items())),
         [here] if here else [],
     )
-
-
-def commit(folder: Path) -> str:
-    """Return the commit of the repository of a folder, with `-dirty` if its files differ from it; "" if it is not known."""
-    words = ["describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
-    command = ["git", "-C", str(folder), *words]
-    # Without its locks, git does not disturb another git in the checkout.
-    quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, env=quiet)  # fmt: skip
-    except (OSError, subprocess.SubprocessError):  # no git, or no repository
-        return ""
-    return done.stdout.strip()
 
 
 def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept], list[str]]:

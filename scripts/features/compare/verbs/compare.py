@@ -21,9 +21,9 @@ from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import NoCase
 from scripts.matrix import cell, settings
 from scripts.matrix.reading import ConfigError
-from scripts.records import ci_formats
+from scripts.records import at_hand, ci_formats
 from scripts.records.ci_formats import BAD_INPUT
-from scripts.records.results_file import BadRecords, explained, read
+from scripts.records.results_file import BadRecords, cell_of, explained, read
 from scripts.timing.ratios import FASTER, SLOWER
 from scripts.timing.turns import Rule
 
@@ -44,11 +44,17 @@ def main() -> int:
         thresholds = _settings(args.configfile)
         read_rows = [read(_rows_file(path)) for path in args.rows]
         rows = [[record.data for record in records] for records in read_rows]
+        for path, of_path in zip(args.rows, rows, strict=True):
+            if path.is_dir() or args.against:
+                selected = [row for row in of_path if cell.selects(args.cell, str(cell_of(row)))]
+                at_hand.check(_rows_file(path).parent, selected)
         if args.against:
             results = _rows_file(args.rows[0]).parent
             history = args.history or str(results / store.FOLDER.name)
             baseline = baseline_run.find(args.against, args.base, history, results)
             before, rows = baseline.name, [baseline.rows, *rows]
+            if rows[0] == rows[1]:
+                print(f"note: {before} has the same rows: nothing that they depend on has changed since", file=sys.stderr)
             if baseline.results and baseline.results.resolve() != results.resolve():
                 args.rows = [baseline.results, results]
             elif args.why or args.remeasure or args.recompile:

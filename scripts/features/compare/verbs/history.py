@@ -22,9 +22,9 @@ from scripts.features.compare.history import series, store, words
 from scripts.features.compare.history.series import LATENCY, NoSuchValue, Series, Step
 from scripts.features.compare.history.store import Damaged, Kept
 from scripts.matrix import cell
-from scripts.records import fields
+from scripts.records import at_hand, fields
 from scripts.records.columns import COLUMNS
-from scripts.records.results_file import BadRecords, cell_of
+from scripts.records.results_file import BadRecords, cell_of, read
 
 OF_COMPILER = ("compile_s", "compile_cpu_s", "compile_instructions")
 """Columns whose series are followed by the times of passes."""
@@ -34,7 +34,12 @@ def main() -> None:
     args = _parser().parse_args()
     folder = args.results / store.FOLDER.name
     if args.keep:
-        store.keep(args.results / "results.jsonl", store.KINDS[0])
+        rows = args.results / "results.jsonl"
+        try:
+            at_hand.check(args.results, [record.data for record in read(rows)])
+        except BadRecords as error:
+            exits.fail(f"nothing was kept: {error}")
+        store.keep(rows, store.KINDS[0])
         return
     if args.publish:
         try:

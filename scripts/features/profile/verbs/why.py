@@ -17,6 +17,12 @@ from scripts.core import exits
 from scripts.features.profile import compile_page, profile_files
 from scripts.features.profile.account import account
 from scripts.features.profile.page import page, worth_looking_at
+from scripts.matrix import stages
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.stage import STATUS
+from scripts.records import at_hand
+from scripts.records.results_file import BadRecords, read
+from scripts.run import outputs
 
 
 def main() -> None:
@@ -29,13 +35,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     args = parser.parse_args()
     try:
+        _check(args.results, args.cell)
         if args.compile:
             times = compile_page.read(args.results, args.cell)
             data = {"cell": str(times.cell), **times.data}
             print(json.dumps(data, indent=2) if args.json else compile_page.page(times))
             return
         profiles = profile_files.read(args.results, args.cell)
-    except (profile_files.NoProfile, ValueError) as error:
+    except (profile_files.NoProfile, BadRecords, ValueError) as error:
         exits.fail(str(error))
     accounted = account(profiles)
     if args.json:
@@ -45,3 +52,15 @@ def main() -> None:
         )
     else:
         print(page(profiles, accounted))
+
+
+def _check(results: Path, name: str) -> None:
+    """Raise BadRecords if a profile may be of other files than those at hand: if those of the rows are, and nothing of the cell was
+    made again since."""
+    rows = results / outputs.JSONL.name
+    if not rows.is_file():
+        return
+    cell = Cell.parse(name, Kind.IREE)
+    made = [results.parent / stage.path(place, STATUS) for stage, place in stages.of_row(cell)]
+    if all(path.stat().st_mtime <= rows.stat().st_mtime for path in made if path.is_file()):
+        at_hand.check(results, [record.data for record in read(rows) if record["cell"] == name])
