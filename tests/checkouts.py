@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import csv
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ from filelock import FileLock
 
 from scripts.core import atomic
 from scripts.records.columns import COLUMNS
+from scripts.run import outputs
 from scripts.supervise import outcome
 
 ROOT = Path(__file__).parents[1]
@@ -64,8 +64,7 @@ class Checkout:
         return done
 
     def rows(self) -> list[dict[str, str]]:
-        with (self.path / "results/latency.csv").open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+        return list(outputs.rows(self.path / "results/latency.csv"))
 
     def row(self, model: str, frontend: str, target: str) -> dict[str, str]:
         """The one row of an IREE cell."""

@@ -147,6 +147,25 @@ def shown(value: str) -> str:
     return _OBEYED.sub(lambda at: ascii(at[0])[1:-1], value)
 
 
+_FORMULA = re.compile(r"'*[=+\-@\t\n]")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a value as a cell of a CSV: text with control characters as `shown` writes them, and with an apostrophe before what a
+    spreadsheet would take for a formula, as OWASP advises ("CSV Injection"). `csv_text` takes the apostrophe away."""
+    if not isinstance(value, str):
+        return value
+    value = shown(value)
+    is_formula = _FORMULA.match(value) and not _NUMBER.fullmatch(value)
+    return f"'{value}" if is_formula else value
+
+
+def csv_text(cell: str) -> str:
+    """Return the text of a cell that `csv_cell` has made, with control characters as they are shown."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
 class Stream:
     """A stream of text that writes control characters as `shown` does. `raw`: the one that obeys them."""
 

@@ -102,12 +102,13 @@ def check(results: Path, records: Collection[Mapping[str, Any]]) -> None:
         return
     known = outputs.made_from(results / outputs.JSONL.name)
     models = dict.fromkeys(record["model"]["name"] for record in records)
-    differing = list(
-        dict.fromkeys([*_of_records(records), *_of_made_from(known, models, results)])
-    )
+    differing = list(dict.fromkeys([*_of_records(records), *_of_made_from(known, models, results)]))
     if not differing:
         return
-    of, here = known.get("commit") or "a commit that is not known", checkout.commit(results.absolute())
+    of, here = (
+        known.get("commit") or "a commit that is not known",
+        checkout.commit(results.absolute()),
+    )
     shown = "; ".join(differing[:SHOWN])
     more = f"; and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
     file = f"{results.name}/{outputs.JSONL.name}"
@@ -141,9 +142,7 @@ def _file(file: str, recorded: str) -> Iterator[str]:
         yield f"{file} has changed" if now else f"{file} is gone or cannot be read"
 
 
-def _of_made_from(
-    known: Mapping[str, Any], models: Iterable[str], results: Path
-) -> Iterator[str]:
+def _of_made_from(known: Mapping[str, Any], models: Iterable[str], results: Path) -> Iterator[str]:
     """What differs of all that the aggregation has written down; nothing of one of an older version."""
     if not known:
         return

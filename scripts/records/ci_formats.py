@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from scripts.core import atomic, exits
+from scripts.core import atomic, commands, exits
 
 BAD_INPUT = 2
 """The exit code for input that cannot be used: 1 means that an expectation is not met, or that something is worse."""
@@ -113,7 +113,7 @@ def write(
 ) -> None:
     """Print, or write to its file, each format that was asked for. Exits if a file cannot be written."""
     for name, path in wanted or [("text", None)]:
-        text = formats[name]()
+        text = commands.shown(formats[name]())
         if path is None:
             print(text, end="")
             continue

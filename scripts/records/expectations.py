@@ -110,7 +110,7 @@ def _checked(
 
 
 def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+    return list(value) if _is_list(value) else [value]
 
 
 def _said(key: str, values: Sequence[Any]) -> str:
@@ -126,29 +126,37 @@ def entry(record: Mapping[str, Any]) -> str | dict[str, Any]:
 
 
 def _as_found(cell: Checked) -> Any:
-    """The expectation of a cell, changed to what was found where it is violated. A value that does not vary from run to run is also
-    lowered to what was found."""
-    violated = {violation.key for violation in cell.violations}
-    wanted = dict(cell.wanted)
-    if "" in violated:
-        kept = {AS_ASKED: cell.row[AS_ASKED]} if AS_ASKED in wanted else {}
-        kept |= {key: wanted[key] for key in (VERDICT, AT_MOST) if key in wanted}
-        wanted = {"status": cell.row["status"]}
-        if cell.row["status"] != outcome.OK:
-            wanted |= {"stage": cell.row["stage"], "reason": cell.row["reason"]}
-        wanted |= kept
-    if VERDICT in violated:
-        wanted[VERDICT] = cell.row[VERDICT]
+    """The expectation of a cell, changed to allow what was found where it is violated. A list gets what was found too; one value is
+    replaced by it. What is not violated stays."""
+    row, wanted = cell.row, dict(cell.wanted)
+    keys = {violation.key for violation in cell.violations}
+    keys |= {key for key in _OF_OUTCOME if key in wanted and row[key] not in _listed(wanted[key])}
+    for key in (*_OF_OUTCOME, VERDICT):
+        if key in keys and key in wanted:
+            wanted[key] = [*wanted[key], row[key]] if _is_list(wanted[key]) else row[key]
+    if "status" in keys and not _is_list(cell.wanted["status"]):
+        # Another outcome, which is then told as exactly as `entry` does.
+        place = {"stage": row["stage"], "reason": row["reason"]}
+        kept = {key: value for key, value in wanted.items() if key not in ("status", *place)}
+        wanted = {"status": row["status"]} | (place if row["status"] != outcome.OK else {}) | kept
     if limits := wanted.get(AT_MOST):
-        wanted[AT_MOST] = {key: _limit(cell, key, limits[key], key in violated) for key in limits}
+        wanted[AT_MOST] = {
+            key: _limit(row[key], key) if key in keys else most for key, most in limits.items()
+        }
     return wanted if len(wanted) > 1 else wanted["status"]
 
 
-def _limit(cell: Checked, column: str, most: float, is_violated: bool) -> float:
-    value = cell.row[column]
+_OF_OUTCOME = ("status", "stage", "reason", AS_ASKED)
+"""Keys of an expectation of an outcome."""
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _limit(value: float, column: str) -> float:
+    """What `updated` allows a column whose value was larger than expected."""
     varies = next(field.varies for field in COLUMNS if field.column == column)
-    if value is None or (varies and not is_violated):
-        return most
     return math.ceil(value * HEADROOM * 100) / 100 if varies else value
 
 
@@ -199,6 +207,8 @@ def _replace(mapping: Any, key: str, new: Any) -> None:
                 _replace(old, name, value)
             else:
                 old[name] = value
+    elif isinstance(old, list) and isinstance(new, list):
+        old.extend(new[len(old) :])
     elif old != new:
         mapping[key] = new
 

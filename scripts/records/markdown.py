@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from scripts.core.commands import shown
+
 CODE_CHARS = 160
 """Maximum length of a code span in a table."""
 
 
 def text(value: object) -> str:
-    """Return a value escaped, so that no part of it ends a cell or is read as markup."""
-    return re.sub(r"([\\`*<>\[\]|~])", r"\\\1", str(value)).replace("\n", "<br>")
+    """Return a value escaped, so that no part of it ends a cell, is read as markup or is a control character."""
+    return re.sub(r"([\\`*<>\[\]|~])", r"\\\1", shown(str(value))).replace("\n", "<br>")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
@@ -33,11 +35,11 @@ def sections(bodies: Mapping[str, str]) -> list[str]:
 
 def code(value: str, chars: int = CODE_CHARS) -> str:
     """Return one line as a code span in a table, cut at `chars` characters."""
-    shown = " ".join(value.split())
-    shown = shown if len(shown) <= chars else shown[: chars - 1] + "…"
+    line = shown(" ".join(value.split()))
+    line = line if len(line) <= chars else line[: chars - 1] + "…"
     # A code span ends with the same number of backticks as at its start. A pipe ends the cell, even
     # in a code span. A backslash before the pipe would be combined with the one that escapes it.
-    shown = re.sub(r"(?<!\\)((?:\\\\)*\\)\|", r"\1 |", shown)
-    longest = max(map(len, re.findall("`+", shown)), default=0)
+    line = re.sub(r"(?<!\\)((?:\\\\)*\\)\|", r"\1 |", line)
+    longest = max(map(len, re.findall("`+", line)), default=0)
     fence, pad = "`" * (longest + 1), " " if longest else ""
-    return fence + pad + shown.replace("|", "\\|") + pad + fence
+    return fence + pad + line.replace("|", "\\|") + pad + fence

@@ -23,10 +23,11 @@ from scripts.records.columns import FIELDS
 from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
 from scripts.records.fields import Kind as ValueKind
 from scripts.run import outputs
+from scripts.supervise import outcome
 from scripts.timing.calls import Run
 
 NAME = r"\A(?!\.)[^/\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]{1,200}\Z"
-"""Names of models, frontends, targets and runtimes, which are parts of paths and are printed."""
+"""Names of models, suites, frontends, targets, runtimes and devices, which are parts of paths and are printed."""
 MOST_CHARS = 4_000_000
 """Of a record: more than a thousand times the usual ones."""
 
@@ -119,7 +120,7 @@ class _Run(msgspec.Struct, forbid_unknown_fields=True):
 
 _NEEDED = {
     "model.name": Annotated[str, msgspec.Meta(pattern=NAME)],
-    "model.suite": str,
+    "model.suite": Annotated[str, msgspec.Meta(pattern=NAME)],
     "experiment.test": Literal[TESTS],
     "experiment.runtime": Annotated[str, msgspec.Meta(pattern=NAME)],
     **dict.fromkeys(
@@ -128,8 +129,8 @@ _NEEDED = {
     ),
     "experiment.dtype": str,
     "experiment.batch_size": int | None,
-    "experiment.device": str,
-    "outcome.status": str,
+    "experiment.device": Annotated[str, msgspec.Meta(pattern=NAME)],
+    "outcome.status": Literal[outcome.STATUSES],
     "outcome.detail": str,
     "verification.code": str,
     "run": None,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 
-from scripts.core import atomic, exits, private
+from scripts.core import atomic, commands, exits, private
 from scripts.matrix import feature
 from scripts.matrix.matrix import Matrix
 from scripts.records import at_hand, columns, fields
@@ -195,7 +195,10 @@ def to_csv(records: Iterable[Record], table: Iterable[Field]) -> Iterator[str]:
 
     table = list(table)
     types = fields.dtypes(table)
-    rows = (fields.row(record, table) for record in records)
+    rows = (
+        {name: commands.csv_cell(value) for name, value in fields.row(record, table).items()}
+        for record in records
+    )
     is_first = True
     while (chunk := list(itertools.islice(rows, CHUNK))) or is_first:
         frame = pd.DataFrame(chunk, columns=list(types), dtype="object").astype(types)

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic
+from scripts.core import atomic, commands
 from scripts.core.atomic import Digest
 from scripts.matrix import feature, stages
 from scripts.supervise import outcome
@@ -57,12 +57,14 @@ def _version(table: Path) -> tuple[int, ...]:
 def written_rows(before: Versions, table: Path = CSV) -> Iterator[dict[str, str]] | None:
     """Return the rows of a CSV, which are read one at a time, or None if it is still the one of `before`, or not there."""
     is_written = table.exists() and _version(table) != before.get(table)
-    return _rows(table) if is_written else None
+    return rows(table) if is_written else None
 
 
-def _rows(table: Path) -> Iterator[dict[str, str]]:
+def rows(table: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of a CSV with the texts that the records have (core/commands.py, csv_text)."""
     with table.open(encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file)
+        for row in csv.DictReader(file):
+            yield {name: commands.csv_text(value) for name, value in row.items()}
 
 
 def record_path(file: Path) -> Path:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from scripts.core import commands
 from scripts.run.progress import Live
 
 
@@ -26,6 +27,19 @@ def refuse(message: str) -> NoReturn:
     it, which is of no use to the one who has made the mistake."""
     logger.error(message)
     raise SystemExit(1)
+
+
+def protect(logger: logging.Logger) -> None:
+    """Make the handlers of Snakemake's `logger` write control characters in messages, such as those in a name of a model's file, as
+    commands.shown does. Colours are added later."""
+    for handler in logger.handlers:
+        handler.addFilter(_harmless)
+
+
+def _harmless(record: logging.LogRecord) -> bool:
+    if isinstance(record.msg, str):
+        record.msg, record.args = commands.shown(record.getMessage()), None
+    return True
 
 
 class Jobs(logging.Handler):

@@ -116,7 +116,9 @@ def to_csv(cells: pd.DataFrame) -> str:
     """CSV with one line per cell. Details are complete; their line breaks become spaces."""
     one_line = cells["detail"].map(lambda detail: " ".join(detail.split()))
     flat = cells.assign(detail=one_line, rewrites=cells["rewrites"].map("; ".join))
-    return flat.to_csv(columns=list(COLUMNS), index=False, lineterminator="\n")
+    return flat.map(commands.csv_cell).to_csv(
+        columns=list(COLUMNS), index=False, lineterminator="\n"
+    )
 
 
 def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:

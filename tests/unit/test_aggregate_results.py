@@ -1,6 +1,5 @@
 """aggregate_results: latency.csv and results.jsonl have every cell and conform to the schema."""
 
-import csv
 import dataclasses
 import errno
 import json
@@ -18,6 +17,7 @@ from scripts.records import latency_page, record, results_file, row_set
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import INTEGER, TEXT, Field
 from scripts.run import fingerprint
+from scripts.run import outputs as run_outputs
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Usage
@@ -34,9 +34,8 @@ def aggregate(results, monkeypatch):
         words = ["x", "--matrix", "matrix.json", *outputs]
         monkeypatch.setattr(sys, "argv", words)
         aggregate_results.main()
-        with Path("l.csv").open(newline="") as rows:
-            lines = Path("r.jsonl").read_text().splitlines()
-            return list(csv.DictReader(rows)), [json.loads(line) for line in lines]
+        lines = Path("r.jsonl").read_text().splitlines()
+        return list(run_outputs.rows(Path("l.csv"))), [json.loads(line) for line in lines]
 
     return run
 

@@ -39,7 +39,12 @@ def records(tmp_path, monkeypatch):
         Path(name).write_text(text)
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "A"]):  # fmt: skip
         subprocess.run(["git", *words], check=True)
-    asked = {"config": {"models": "net,program"}, "files": ["gate.yaml"], "replace": False, "folder": "."}
+    asked = {
+        "config": {"models": "net,program"},
+        "files": ["gate.yaml"],
+        "replace": False,
+        "folder": ".",
+    }
     atomic.write_json(RESULTS / at_hand.ASKED, asked)
     rows = [
         {"model": {"name": name, "file": str(Path(file).absolute())}, "reference": {"digests": {"code": at_hand.digest(file)}}}

@@ -13,6 +13,7 @@ import pytest
 from scripts.features.compare import baseline_run
 from scripts.features.compare.history import store
 from scripts.features.compare.verbs import compare, history
+from scripts.records.results_file import BadRecords
 from tests.report_records import records
 
 RESULTS = Path("results")
@@ -195,6 +196,26 @@ def test_another_push_at_the_same_time_is_no_failure(shared, monkeypatch):
     monkeypatch.setattr(store, "git", racing)
     assert shared() == "4 files were added to origin/runs"
     assert len(shared.entries()) == 6
+
+
+def test_only_whole_files_of_runs_are_published(shared):
+    folder = RESULTS / "history"
+    Path("secret").write_text("s")
+    (folder / "secret").symlink_to("../../secret")
+    (folder / "notes.txt").write_text("mine")
+    assert shared() == "6 files were added to origin/runs"
+    assert {"secret", "notes.txt"} & {*shared.entries()} == set()
+    passes = next(folder.glob("*.zst")).with_suffix("").with_suffix(store.PASSES)
+    passes.symlink_to("../../secret")
+    with pytest.raises(BadRecords, match=r"passes.zst: is a link, expected a file"):
+        shared()
+    passes.unlink()
+    next(folder.glob("*.jsonl.zst")).write_bytes(b"other")
+    with pytest.raises(BadRecords, match="nothing was published"):
+        shared()
+    (folder / "other.json").write_text("{}")
+    with pytest.raises(BadRecords, match="not an entry of a history"):
+        shared()
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
 """Commands whose output is read by a program that stops reading."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scripts.command import verbs
+from scripts.core import commands
 from scripts.core.commands import UNREAD
 
 ROOT = Path(__file__).parents[2]
@@ -109,3 +113,29 @@ def test_an_error_that_is_not_of_the_output_is_shown():
     )
     assert done.returncode == 1
     assert "BrokenPipeError: of another process" in done.stderr
+
+
+@given(st.text() | st.sampled_from("=+-@\t\n'").flatmap(lambda first: st.text().map(first.__add__)))
+def test_no_cell_of_a_csv_is_a_formula_and_its_text_is_read_again(text):
+    cell = commands.csv_cell(text)
+    assert commands.csv_text(cell) == commands.shown(text)
+    assert cell[:1] not in ("=", "@", "\t", "\n")
+    assert cell[:1] not in ("+", "-") or float(cell) is not None
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", cell)
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("=cmd|' /c calc'!A1", "'=cmd|' /c calc'!A1"),
+        ("--iree-opt-level=O3", "'--iree-opt-level=O3"),
+        ("'=1", "''=1"),
+        ("'quoted'", "'quoted'"),
+        ("-1.5e-3", "-1.5e-3"),
+        (-1.5, -1.5),
+        (None, None),
+        ("a\x1b[31m\r", "a\\x1b[31m\\r"),
+    ],
+)
+def test_a_cell_of_a_csv(value, cell):
+    assert commands.csv_cell(value) == cell

@@ -642,6 +642,15 @@ def test_a_pair_of_files_for_each_compiler_suite_dtype_mode_and_device(export):
     assert set(found) == {f"{s}_{kind}.csv" for s in stems for kind in ("performance", "accuracy")}
 
 
+@pytest.mark.parametrize("name", ["../x.csv", "/tmp/x.csv", "..", "a/../b.csv", "a\x1b.csv"])
+def test_a_name_that_leaves_the_folder_is_refused(export, tmp_path, monkeypatch, name):
+    export.write(record())
+    module = export_records.formats()["dynamo-csv"]
+    monkeypatch.setattr(module, "render", lambda *_: {name: "text"})
+    said = export.refuses("dynamo-csv", "--out", str(tmp_path / "out"))
+    assert "expected one that stays in its folder" in said
+
+
 def test_a_performance_row_in_ms_s_and_gb(export):
     found = export.dynamo(
         record(rss_mib=2000.0),

@@ -316,6 +316,15 @@ def test_a_folder_without_a_history_says_how_to_make_one(run, capsys):
     assert "no run is kept; `snakemake --cores 8 results/latency.csv`" in capsys.readouterr().err
 
 
+def test_an_unknown_status_is_named_with_its_file_and_line(run, capsys):
+    records = histories.records(0)
+    records[1]["outcome"]["status"] = "melted"
+    histories.keep(Path("results"), records)
+    with pytest.raises(SystemExit):
+        run()
+    assert re.search(r"\.jsonl\.zst:2: .*`\$\.outcome\.status`; expected a record of this project", capsys.readouterr().err)  # fmt: skip
+
+
 def test_damaged_entries_are_named(run, capsys):
     histories.with_a_change(Path("results"), runs=2)
     (FOLDER / "0.json").write_text("{")

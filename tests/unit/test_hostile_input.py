@@ -80,6 +80,9 @@ BAD = [
     ("model.name", ATTACK, "`$.model.name`"),
     ("model.name", "z" * 1000, "`$.model.name`"),
     ("experiment.frontend", "..", "`$.experiment.frontend`"),
+    ("model.suite", "../../x", "`$.model.suite`"),
+    ("experiment.device", "/x", "`$.experiment.device`"),
+    ("outcome.status", "melted", "`$.outcome.status`"),
     ("latency.ms", float("nan"), "not valid JSON"),
     ("latency.ms", float("inf"), "not valid JSON"),
     ("latency.ms", "5", "`$.latency.ms`"),
@@ -129,7 +132,6 @@ def test_text_of_others_is_shown_harmlessly(reader, whole, run):
         record["versions"] |= {"torch": ATTACK, "iree": ATTACK}
         record["run"]["device_name"] = record["run"]["command"] = ATTACK
         record["outcome"] |= {"command": ATTACK, "detail": ATTACK, "log": ATTACK}
-        record["model"]["suite"] = ATTACK
     Path("bad").mkdir()
     Path("bad/results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in whole))
     assert run(reader[0], *reader[1])[0] == 0

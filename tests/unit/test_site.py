@@ -297,5 +297,11 @@ def test_a_folder_without_runs_is_named(tmp_path, capsys):
     assert f"{tmp_path}: no run is kept" in capsys.readouterr().err
 
 
+def test_a_place_that_cannot_be_written_is_named(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    assert call(tmp_path / "file/site", "--from", folder / "results") == 1
+    assert f"{tmp_path / 'file/site'}: cannot be made (" in capsys.readouterr().err
+
+
 def test_versions_are_sorted_as_numbers():
     assert sorted(["3.12.0", "3.9.0", "3.12.0rc20261001"], key=model_pages._number)[0] == "3.9.0"

@@ -6,7 +6,7 @@ import logging
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scripts.snakemake.terminal import Jobs
+from scripts.snakemake.terminal import Jobs, protect
 
 
 class Shown:
@@ -134,3 +134,10 @@ def test_a_logger_plugin_in_the_terminals_place_is_left_alone(capsys):
     assert len(kept) == 3
     assert shown.told == []
     assert capsys.readouterr().err == ""
+
+
+def test_control_characters_in_messages_are_shown_and_not_obeyed(logger):
+    protect(logger)
+    logger.warning("model.onnx: operator %s\nis not known", "a\x1b]0;owned\x07\r")
+    assert logger.shown.getvalue() == "model.onnx: operator a\\x1b]0;owned\\x07\\r\nis not known\n"
+    assert logger.kept.getvalue() == logger.shown.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import sys
@@ -25,6 +24,7 @@ from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Variant
+from scripts.run import outputs
 from scripts.run.plan import Plan
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
@@ -184,8 +184,8 @@ def aggregate(tree, monkeypatch):
         out = [f"--out-{kind}=results/tuned.{kind}" for kind in ("csv", "jsonl", "md")]
         monkeypatch.setattr(sys, "argv", ["x", "--set=tuned", "--matrix", "results/logs/matrix.json", "--out-results=results/tuned", *out])  # fmt: skip
         aggregate_results.main()
-        with open("results/tuned.csv", newline="") as file:
-            rows = {row["frontend"] or row["runtime"]: row for row in csv.DictReader(file)}
+        table = outputs.rows(Path("results/tuned.csv"))
+        rows = {row["frontend"] or row["runtime"]: row for row in table}
         return rows, kept_results.read(kept_results.path_of("conv", "llvm-cpu"))
 
     return run

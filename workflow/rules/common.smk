@@ -22,6 +22,7 @@ IS_MODULE = not any(
     os.path.samefile(workflow.basedir, folder)
     for folder in (checkout.ROOT, checkout.ROOT / "workflow")
 )
+terminal.protect(logger)
 registry.load()
 WITH_CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
 
@@ -90,7 +91,11 @@ def start_run():
     try:
         run_log.start(
             MATRIX,
-            None if IS_MODULE else settings.to_json(workflow.config_settings, workflow.rundir),
+            (
+                None
+                if IS_MODULE
+                else settings.to_json(workflow.config_settings, workflow.rundir)
+            ),
         )
     except OSError as problem:
         raise WorkflowError(f"nothing was run: {problem}; results/ has to be writable")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.core import private
+from scripts.core import commands, private
 
 ISSUE = "ISSUE.md"
 IREE = "https://github.com/iree-org/iree/issues"
@@ -32,7 +32,9 @@ def write(folder: Path, tracker: str, title: str, sections: Mapping[str, str]) -
     parts = [f"<!-- Tracker: {tracker} -->", f"# {title}"]
     for heading, body in sections.items():
         parts += [f"### {heading}", body] if heading else [body]
-    (folder / ISSUE).write_text(private.text("\n\n".join(parts)) + "\n", encoding="utf-8")
+    (folder / ISSUE).write_text(
+        commands.shown(private.text("\n\n".join(parts))) + "\n", encoding="utf-8"
+    )
 
 
 def fenced(kind: str, code: str) -> str:

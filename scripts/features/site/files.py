@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scripts.core import private
+from scripts.core import commands, private
 from scripts.features.report.web.page_source import Record
 from scripts.features.site.pages import Site
 from scripts.records import fields, wording
@@ -83,7 +83,10 @@ def _csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(head)
-    out.writerows([private.text(v) if isinstance(v, str) else v for v in row] for row in rows)
+    out.writerows(
+        [commands.csv_cell(private.text(v) if isinstance(v, str) else v) for v in row]
+        for row in rows
+    )
     path.write_text(text.getvalue(), encoding="utf-8")
 
 

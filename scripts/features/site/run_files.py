@@ -12,18 +12,15 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from scripts.core import atomic
 from scripts.features.compare import formats, latencies, outcome_changes, pairs
 from scripts.features.compare.comparing import AMOUNTS, MATTERS, Settings
 from scripts.features.compare.history import series
-from scripts.features.compare.history.store import Damaged
 from scripts.features.compare.outcome_changes import Ending
 from scripts.features.report.web import page
 from scripts.features.report.web.page_source import View
 from scripts.features.site.pages import Site
-from scripts.records import results_file, speedups
+from scripts.records import speedups
 from scripts.records.fields import lookup
 from scripts.records.results_file import cell_of
 from scripts.timing import decisions, ratios
@@ -44,14 +41,7 @@ def write(site: Site, place: int) -> Builds:
     kept = site.runs[place]
     rows: list[dict[str, Any]] = []
     builds: Builds = defaultdict(set)
-    for number, line in enumerate(kept.text().split(b"\n"), start=1):
-        if not line:
-            continue
-        try:
-            results_file.check_line(line)
-            record = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            raise Damaged(f"{kept.path}:{number}: {error}; expected a record of this project. Delete its two files to leave this run out") from error  # fmt: skip
+    for record in kept.records():
         rows.append(_row(record))
         versions = record["versions"]
         if build := versions.get("iree_build"):

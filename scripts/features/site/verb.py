@@ -35,8 +35,11 @@ def main() -> None:
     if out.exists() and not (out.is_dir() and ((out / building.MARK).is_file() or not any(out.iterdir()))):  # fmt: skip
         exits.fail(f"{out}: is no site (it has no {building.MARK}) and not empty; name a new folder, or delete it")  # fmt: skip
     runs, results = _runs(args.folders)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    except OSError as error:
+        exits.fail(f"{out}: cannot be made ({error}); name a folder that can be written")
     try:
         print(building.build(unfinished, runs, results, args.jobs))
         unfinished.chmod(0o755)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from scripts.features.compare.pairs import toolchain_of, versions_of
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.stage import STATUS
+from scripts.records import results_file
 from scripts.records.results_file import BadRecords, cell_of
 from scripts.supervise import outcome
 
@@ -170,11 +171,18 @@ class Kept:
     path: Path
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield its records. Raises Damaged if they are not those that were kept."""
-        try:
-            yield from _decoded(self.text())
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise Damaged(f"{self.path}: no records ({error}); delete it") from error
+        """Yield its records. Raises Damaged if they are not those that were kept, or none of this project."""
+        for number, line in enumerate(self.text().split(b"\n"), start=1):
+            if not line.strip():
+                continue
+            try:
+                results_file.check_line(line)
+                record = msgspec.json.decode(line)
+            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+                raise Damaged(
+                    f"{self.path}:{number}: {error}; expected a record of this project. Delete its two files to leave this run out"
+                ) from error
+            yield record
 
     def text(self) -> bytes:
         """Return its records as lines of JSON. Raises Damaged if they are not those that were kept."""
@@ -334,7 +342,7 @@ def publish(history: Path, name: str) -> str:
     remote, _, branch = name.partition("/")
     if not branch:
         raise BadRecords(f"--publish {name}: expected REMOTE/BRANCH, such as origin/{name}")
-    files = [path for path in sorted(history.glob("*")) if path.is_file()]
+    files = _own_files(history)
     if not files:
         raise BadRecords(f"{history}: no run is kept, so there is nothing to publish")
     refused = BadRecords("")
@@ -352,6 +360,26 @@ def publish(history: Path, name: str) -> str:
         else:
             return f"{added} files were added to {name}"
     raise refused
+
+
+def _own_files(history: Path) -> list[Path]:
+    """The files of the runs of a history, without any others in its folder. Raises BadRecords for a link and for a damaged run."""
+    kept, wrong = read(history, KINDS)
+    if wrong:
+        raise BadRecords(f"{wrong[0]}; delete it to publish the others")
+    files = []
+    for run in kept:
+        about, passes = (run.path.with_name(f"{run.entry.id}{end}") for end in (".json", PASSES))
+        own = [about, run.path, *([passes] if os.path.lexists(passes) else [])]
+        if link := next((path for path in own if path.is_symlink()), None):
+            raise BadRecords(f"{link}: is a link, expected a file; nothing was published")
+        try:
+            deque(run.records(), maxlen=0)
+            run.compilations()
+        except Damaged as error:
+            raise BadRecords(f"{error}; nothing was published") from error
+        files += own
+    return files
 
 
 def _commit(files: list[Path], tip: str) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from scripts.core import checkout, exits
+from scripts.core import checkout, commands, exits
 from scripts.core.console import Console
 from scripts.features.compare.history import series, store, words
 from scripts.features.compare.history.series import LATENCY, NoSuchValue, Series, Step
@@ -180,6 +180,7 @@ def answer(kept: Sequence[Kept], sql: str) -> None:
             relation = connection.sql(sql)
             out = csv.writer(sys.stdout, lineterminator="\n")
             out.writerow(relation.columns if relation else [])
-            out.writerows(relation.fetchall() if relation else [])
+            rows_found = relation.fetchall() if relation else []
+            out.writerows(map(commands.csv_cell, row) for row in rows_found)
         except duckdb.Error as error:
             exits.fail(str(error))

@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scripts.core import commands
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.scores import Result, Scores
 from scripts.features.operators.report import table
@@ -168,7 +169,9 @@ def _summary(correctness: Sequence[Test], performance: Sequence[Test]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(lines)
+    writer.writerows(
+        {key: commands.csv_cell(value) for key, value in line.items()} for line in lines
+    )
     return out.getvalue()
 
 

@@ -10,6 +10,7 @@ import argparse
 import csv
 import io
 
+from scripts.core import commands
 from scripts.features.report.formats import Export, distinct, named
 from scripts.records.results_file import BadRecords, Record
 from scripts.records.speedups import comparable, runtime_of
@@ -139,5 +140,7 @@ def _csv(columns: tuple[str, ...], rows: list[tuple]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([f"{v:.6f}" if isinstance(v, float) else v for v in row] for row in rows)
+    writer.writerows(
+        [f"{v:.6f}" if isinstance(v, float) else commands.csv_cell(v) for v in row] for row in rows
+    )
     return out.getvalue()

@@ -19,7 +19,8 @@ INTRODUCTION = """\
 
 <!-- Made by `vmfbench docs`. -->
 
-An empty value of the CSV is null in the JSON, or a field that is left out. MiB are
+An empty value of the CSV is null in the JSON, or a field that is left out. Text of the CSV that a spreadsheet would take for a formula (it begins
+with `=`, `+`, `-` or `@`) has an apostrophe before it, and control characters are written as `\\x1b`. MiB are
 2<sup>20</sup> bytes. [columns.csv](columns.csv) has every field of the JSON lines, with the column that it is. *Varies* marks values that may differ in another run of the same program on the same machine.
 """
 

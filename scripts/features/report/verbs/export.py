@@ -6,6 +6,7 @@ import argparse
 import importlib
 import math
 import pkgutil
+import re
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,7 +16,7 @@ from scripts.core import atomic, exits
 from scripts.features.report import formats as record_formats
 from scripts.features.report.formats import CELL_KEYS, Export, as_text, named
 from scripts.matrix import cell, feature
-from scripts.records.results_file import BadRecords, Record, explained, read
+from scripts.records.results_file import NAME, BadRecords, Record, explained, read
 
 RESULTS = Path("results/results.jsonl")
 
@@ -91,6 +92,11 @@ def _placed(rendered: str | dict[str, str], args: argparse.Namespace, module: Mo
     if isinstance(rendered, dict):
         if args.out is not None and args.out.is_file():
             raise BadRecords(f"{args.out}: this format writes several files; name a folder")
+        parts = ((name, part) for name in rendered for part in name.split("/"))
+        if wrong := next((name for name, part in parts if not re.search(NAME, part)), None):
+            raise BadRecords(
+                f"{args.results}: a record gives the file name {wrong!r:.80}, expected one that stays in its folder"
+            )
         return {(args.out or folder) / name: text for name, text in rendered.items()}
     out = args.out or folder
     if args.out is None or out.is_dir():
