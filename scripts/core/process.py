@@ -206,6 +206,17 @@ def _kernel_oom_counter() -> Path:
     return Path("/proc/vmstat")
 
 
+def shared_memory_mb() -> float:
+    """The MiB for whose sake the kernel kills processes: the least limit of this control group and those above it (cgroup v2), else
+    the memory of the machine."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20]
+    folder = _kernel_oom_counter().parent
+    for group in (folder, *folder.parents):
+        with contextlib.suppress(OSError, ValueError):  # one without a limit has `max`
+            limits.append(int((group / "memory.max").read_text()) / 2**20)
+    return min(limits)
+
+
 def leave_no_core(pid: int) -> None:
     """Prevent a core dump of a process, if the system supports it (prlimit(2), core(5)).
 

@@ -12,6 +12,7 @@ import errno
 import os
 import shlex
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -261,6 +262,12 @@ def verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
                 f"the kernel killed it for memory; at most {ended.max_rss_mb:.0f} MiB were seen"
             )
             return Diagnosis("oom", "kernel-oom-kill", detail)
+        case "kernel-oom-of-others":
+            detail = (
+                f"killed by SIGKILL while the kernel killed for memory; it held {ended.max_rss_mb:.0f} MiB at most, so others may be the "
+                "cause; the next run repeats it"
+            )
+            return Diagnosis("crashed", signal.SIGKILL.name, detail)
     if ended.returncode != 0:
         # The command in the header may contain "error:".
         printed = _logged(job).removeprefix(_header(job) + "\n")

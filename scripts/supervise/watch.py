@@ -149,6 +149,9 @@ LOOK_SECONDS = 1.0
 """Seconds between two readings of the kernel's counter of kills while a stage runs."""
 ENDING_SECONDS = 30.0
 """How long a process may take to end after the kernel has killed it: it frees much memory."""
+LARGE_SHARE, NEAR_LIMIT = 0.5, 0.8
+"""The shares of the memory of all, and of a stage's own limit, from which a kill for memory is due to the stage: the kernel's counter does
+not say whom it has killed."""
 TOOLS = "iree-"
 """The beginning of the names of IREE's tools."""
 STACKS = "# the time limit is met: the stacks of the stage's compiler, and of every Python thread"
@@ -256,12 +259,15 @@ class Watch:
                         child.kill()
                     child.clear()
         returncode, max_rss_mb = ended
+        most_mb = max(self._peak_mb, max_rss_mb)
         if not stopped_for and returncode == -signal.SIGKILL and self._kernel_kills.lately():
-            stopped_for = "kernel-oom"
+            is_large = most_mb >= LARGE_SHARE * process.shared_memory_mb()
+            is_at_limit = most_mb >= NEAR_LIMIT * self._job.memory_mb
+            stopped_for = "kernel-oom" if is_large or is_at_limit else "kernel-oom-of-others"
         return Ended(
             returncode,
             seconds,
-            round(max(self._peak_mb, max_rss_mb), 1),
+            round(most_mb, 1),
             stopped_for,
             round(self._peak_mb, 1),
             self._startup,

@@ -114,11 +114,19 @@ def test_a_stage_that_is_killed_from_outside_is_a_row_and_is_made_again(
     assert run("pass")[0].status == "ok"
 
 
-@pytest.mark.parametrize(("counts", "reason"), [([7], "SIGKILL"), ([7, 8], "kernel-oom-kill")])
+@pytest.mark.parametrize(
+    ("counts", "memory_mb", "reason"),
+    [
+        ([7], 1, "SIGKILL"),
+        ([7, 8], 1, "kernel-oom-kill"),
+        ([7, 8], 1 << 20, "SIGKILL"),  # the kernel has killed another one, which was larger
+    ],
+)
 def test_a_kill_of_the_kernels_is_told_from_one_from_outside(
-    run, kill, monkeypatch, counts, reason
+    run, kill, monkeypatch, counts, memory_mb, reason
 ):
     left = iter(counts)
+    monkeypatch.setattr(process, "shared_memory_mb", lambda: memory_mb)
     monkeypatch.setattr(process, "kernel_oom_kills", lambda: next(left, counts[-1]))
     kill(signal.SIGKILL)
     result, _ = run("begun(); time.sleep(60)")
