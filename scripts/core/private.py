@@ -13,14 +13,24 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(?:^|_)(?:KEY|AUTH|PAT|COOKIE)(?:$|_)", re.I)
-"""In names of environment variables."""
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASS(?:W|PHRASE|CODE)|CREDENTIAL|(?:API|ACCESS|PRIVATE)_?KEY|CONN(?:ECTION)?_?STR"
+    r"|(?:KEYS?|AUTH|DSN)[0-9]*(?:$|_)|(?:^|_)(?:PAT|COOKIE|CREDS?|PASS)(?:$|_)|(?<!^)(?<!^OLD)PWD(?:$|_)",
+    re.IGNORECASE,
+)
+"""In names of environment variables whose values are secrets. PWD and OLDPWD are folders."""
+_PART = re.compile(
+    r"://[^/\s:@]*:(?P<password>[^/\s]+)@|(?:password|passwd|pwd|secret|token|key)=(?P<value>[^;&\s]+)",
+    re.IGNORECASE,
+)
+"""A secret in the value of any environment variable: the password of an address, and one of the pairs of a connection string."""
 _LEAST_CHARS = 6
 """Of a secret: shorter values occur by chance."""
 _COMMON = {"localhost", "root", "user", "host"}
 """Names that tell nothing, and that are words of messages."""
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@'\"]+@")
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s'\"?#]+@")
 
 
 def text(value: str, prose: bool = True) -> str:
@@ -82,10 +92,9 @@ def _replacing() -> list[tuple[str, Callable[[str], str]]]:
     def by(pattern: str, instead: str) -> Callable[[str], str]:
         return functools.partial(re.compile(pattern).sub, instead)
 
-    replacing: list[tuple[str, Callable[[str], str]]]
-    replacing = [("://", functools.partial(_ADDRESS.sub, r"\1***@"))]
-    values = {v for name, v in os.environ.items() if _SECRET.search(name) and len(v) >= _LEAST_CHARS}  # fmt: skip
-    replacing += [(v, by(re.escape(v), "***")) for v in sorted(values, key=len, reverse=True)]
+    # The longest first: one may be a part of another.
+    replacing = [(v, by(re.escape(v), "***")) for v in sorted(_secrets(), key=len, reverse=True)]
+    replacing.append(("://", functools.partial(_ADDRESS.sub, r"\1***@")))
     home = str(Path.home())
     if len(home) > 1:
         replacing.append((home, by(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~")))
@@ -96,6 +105,17 @@ def _replacing() -> list[tuple[str, Callable[[str], str]]]:
         )
         replacing.append((name, by(in_path, rf"\1{instead}")))
     return replacing
+
+
+def _secrets() -> set[str]:
+    """The values of environment variables that are secrets, each of their lines, and the secrets in other values."""
+    secrets: set[str] = set()
+    for name, value in os.environ.items():
+        whole = [value] if _SECRET.search(name) else []
+        parts = [next(filter(None, part.groups())) for part in _PART.finditer(value)]
+        for secret in (*whole, *parts, *map(unquote, parts)):
+            secrets |= {secret, *(line.strip() for line in secret.splitlines())}
+    return {secret for secret in secrets if len(secret) >= _LEAST_CHARS}
 
 
 @functools.cache
