@@ -178,6 +178,7 @@ def _command(words: list[str]) -> list[str]:
             exits.fail(str(problem))
     elsewhere = not checkout.is_here()
     place = ["-s", str(checkout.ROOT / "Snakefile"), "--directory", os.curdir] if elsewhere else []
+    print(f"workflow: {checkout.ROOT}", file=sys.stderr)
     print(shlex.join(["snakemake", *place, *words]), file=sys.stderr, flush=True)
     # -P, and not -m: otherwise the working folder comes first, and its own `scripts` would hide ours.
     start = "import sys; from snakemake.cli import main; sys.exit(main())"

@@ -7,6 +7,7 @@ for those that a backend declares as `renamed`.
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,10 @@ class Backend:
     renamed: dict[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
     newer_archs: dict[str, tuple[int, int]] = field(default_factory=dict)
     tuning_specs: bool = False
+
+    def may_have_device(self) -> bool:
+        """Whether this machine has a sign of a device; True for a CPU."""
+        return not self.signs or any(map(glob.glob, self.signs))
 
 
 _NOT_OF_TARGETS = {

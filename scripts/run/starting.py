@@ -13,6 +13,7 @@ from typing import Any
 
 from scripts.core import atomic, checkout, machine
 from scripts.iree import compile_cache
+from scripts.iree.backends import BACKENDS
 from scripts.matrix import cell, expansion, feature, reading, settings, stages
 from scripts.matrix.cell import PINNED
 from scripts.matrix.matrix import Matrix
@@ -145,6 +146,25 @@ def warnings(run: Run) -> Iterator[str]:
     for files in (outputs.FILES, *outputs.of_features()):
         for problem in filter(None, map(outputs.difference, files)):
             yield f"{problem}; it is made again with {files[0]}"
+
+
+def absent_devices(matrix: Matrix) -> Iterator[str]:
+    """What cannot run on this machine, because there is no sign of the device."""
+    rows = [*matrix.rows()]
+    for backend in BACKENDS.values():
+        names = [t.name for t in matrix.targets.values() if t.backend == backend.name]
+        count = sum(row.target in names for row in rows)
+        if count and not backend.may_have_device():
+            signs = " or ".join(backend.signs)
+            yield f"this machine has no device for {', '.join(names)} (no {signs}): {_rows(count)} compiled, and end as unavailable"
+    kinds = {backend.torch_device for backend in BACKENDS.values() if backend.may_have_device()}
+    absent = [b.name for b in matrix.baselines.values() if not b.on_cpu and b.device not in kinds]
+    if count := sum(row.baseline in absent for row in rows):
+        yield f"this machine has no device for {', '.join(absent)}: {_rows(count)} unavailable"
+
+
+def _rows(count: int) -> str:
+    return "1 row is" if count == 1 else f"{count} rows are"
 
 
 def problems(run: Run, may_submit: bool) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.iree import backends
 from scripts.matrix import expansion, settings
 from scripts.matrix.settings import ConfigError
 from scripts.run import starting
@@ -194,3 +195,23 @@ def test_a_quick_run_without_a_target_on_the_cpu_is_refused(home, tmp_path):
 def test_what_quick_may_be_is_said():
     with pytest.raises(ConfigError, match='quick: found "soon", which should be a valid boolean'):
         settings.load(copy.deepcopy({"quick": "soon"}), [CONFIG], ROOT)
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ([], [
+            "this machine has no device for cuda (no /dev/nvidia[0-9]*): 2 rows are compiled, and end as unavailable",
+            "this machine has no device for on-gpu: 1 row is unavailable",
+        ]),
+        (["/dev/nvidia[0-9]*"], []),
+        (["/dev/kfd"], ["this machine has no device for cuda (no /dev/nvidia[0-9]*): 2 rows are compiled, and end as unavailable"]),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_here_is_said_before_the_work(home, monkeypatch, there, said):
+    monkeypatch.setattr(backends.glob, "glob", lambda sign: [sign] if sign in there else [])
+    baselines = {"on-gpu": {"runtime": "eager", "device": "cuda", "env": "torch-mlir"}}
+    chosen = {"models": "conv", "frontends": "torchmlir-torch,torchmlir-stablehlo", "targets": "llvm-cpu,cuda", "baselines": "on-gpu"}  # fmt: skip
+    declared, _ = settings.load({"baselines": baselines, "targets": {"cuda": {"frontends": ["*"]}}}, [CONFIG], ROOT, home)  # fmt: skip
+    matrix = starting.of_configuration(declared, chosen, with_conda=False).matrix
+    assert [*starting.absent_devices(matrix)] == said

@@ -54,6 +54,8 @@ patches = Patches(workflow, logger)
 if not patches.on_node:
     for problem in starting.warnings(RUN):
         logger.warning(problem)
+    for absent in [] if patches.may_submit else starting.absent_devices(MATRIX):
+        logger.warning(absent)
     if problems := starting.problems(RUN, patches.may_submit):
         terminal.refuse("configuration:\n" + "\n".join(problems))
 
