@@ -8,7 +8,6 @@ are columns. Versions of packages are as measured or as tools say of themselves,
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path

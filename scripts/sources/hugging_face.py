@@ -57,7 +57,9 @@ def check(path: Path, options: Options) -> None:
     _refuse_sources(path, config)
     count = sum(map(elements, weight_files(path.parent)))
     for key, layers in config.items():
-        if "layer" in key and type(layers) is int and layers > count:  # building them would take hours
+        if (
+            "layer" in key and type(layers) is int and layers > count
+        ):  # building them would take hours
             raise BrokenModelFile(f"{path}: {key}: found {layers}, but its weights have {count} elements")  # fmt: skip
 
 

@@ -23,7 +23,9 @@ def masked(variables: dict[str, str], said: str) -> tuple[str, str]:
     with mock.patch.dict(os.environ, variables, clear=True):
         private._replacing.cache_clear()
         try:
-            return private.text(said), json.dumps(private.cleaned({"a": [said]}), ensure_ascii=False)
+            return private.text(said), json.dumps(
+                private.cleaned({"a": [said]}), ensure_ascii=False
+            )
         finally:
             private._replacing.cache_clear()
 

@@ -54,7 +54,10 @@ def main() -> int:
             baseline = baseline_run.find(args.against, args.base, history, results)
             before, rows = baseline.name, [baseline.rows, *rows]
             if rows[0] == rows[1]:
-                print(f"note: {before} has the same rows: nothing that they depend on has changed since", file=sys.stderr)
+                print(
+                    f"note: {before} has the same rows: nothing that they depend on has changed since",
+                    file=sys.stderr,
+                )
             if baseline.results and baseline.results.resolve() != results.resolve():
                 args.rows = [baseline.results, results]
             elif args.why or args.remeasure or args.recompile:
