@@ -63,6 +63,32 @@ module {
 """
 BROKEN = "module { func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { %0 = stablehlo.nothing %x : tensor<4xf32> return %0 : tensor<4xf32> } }"
 
+SHARDED = """
+module @jit_f attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["x"=2]> {stablehlo.mesh = {axes = [{name = "x", size = 2 : i64}]}}
+  func.func public @main(%arg0: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}, %key: tensor<2xui32>) -> (tensor<4x8xf32> {jax.result_info = "result"}, tensor<2xui32>) {
+    %0 = stablehlo.tanh %arg0 {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>} : tensor<4x8xf32>
+    %1 = sdy.sharding_constraint %0 <@mesh, [{"x"}, {}]> : tensor<4x8xf32>
+    %c = stablehlo.constant dense<13> : tensor<2xui32>
+    %2 = stablehlo.shift_right_logical %key, %c : tensor<2xui32>
+    return %1, %2 : tensor<4x8xf32>, tensor<2xui32>
+  }
+}
+"""
+"""As jax.export writes a program with shardings for a mesh, and JAX's keys."""
+DIVIDED = """
+module @jit_f {
+  sdy.mesh @mesh = <["x"=2]>
+  func.func public @main(%arg0: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %0 = sdy.manual_computation(%arg0) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x"} (%arg1: tensor<2x8xf32>) {
+      %1 = stablehlo.tanh %arg1 : tensor<2x8xf32>
+      sdy.return %1 : tensor<2x8xf32>
+    } : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    return %0 : tensor<4x8xf32>
+  }
+}
+"""
+"""As it writes shard_map."""
 REFUSED = {
     "unranked": ("tensor<*xf32>", "tensor<*xf32>", "%r = math.exp %x : tensor<*xf32>", "argument 0 has no rank (tensor<*xf32>); give it a shape, such as tensor<?x?xf32>"),
     "scalar": ("tensor<4xf32>", "f32", "%c = arith.constant 1 : index %r = tensor.extract %x[%c] : tensor<4xf32>", "result 0 has type f32, expected a tensor of "),
@@ -235,6 +261,31 @@ def crashing_compile(path: Path) -> None:
     save(path, nodes, inputs, [value("y", "n", 3, kind=LONG)], limits)
 
 
+def ceiling(path: Path) -> None:
+    """torch-mlir's pool divides by too much at the end, where it rounds up."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("AveragePool", ["r"], ["y"], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, count_include_pad=1),
+    ]  # fmt: skip
+    save(path, nodes, [value("x", 1, 2, 8, 8)], [value("y", 1, 2, 4, 4)], opset=17)
+
+
+def unsigned(path: Path) -> None:
+    """Inputs and results of unsigned integers."""
+    kinds = {"a": TensorProto.UINT32, "c": TensorProto.UINT64}
+    nodes = [helper.make_node("Add", ["a", "a"], ["y"]), helper.make_node("Mul", ["c", "c"], ["z"])]
+    inputs = [value(name, 5, kind=kind) for name, kind in kinds.items()]
+    results = [value("y", 5, kind=kinds["a"]), value("z", 5, kind=kinds["c"])]
+    save(path, nodes, inputs, results)
+
+
+def sized(path: Path) -> None:
+    """A dimension that the file leaves open, and that may not be 1."""
+    shape = numpy_helper.from_array(np.array([48, -1]), "shape")
+    inputs, results = [value("x", "batch", "seq", 8)], [value("y", None, None)]
+    save(path, [helper.make_node("Reshape", ["x", "shape"], ["y"])], inputs, results, [shape])
+
+
 @pytest.fixture(scope="module")
 def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     python = made_environments("onnxruntime") / "torch-mlir/bin/python"
@@ -274,6 +325,7 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
         "crashes": CRASHES,
         "blocks": BRANCHES,
     }
+    texts |= {"sharded": SHARDED, "divided": DIVIDED}
     for name, (argument, result, body, _) in REFUSED.items():
         texts[name] = (
             f"func.func @main(%x: {argument}) -> {result} {{ {body} return %r : {result} }}"
@@ -290,7 +342,7 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
         "--cores", "2", "results/latency.csv", "--config",
         "file=files/*.onnx,files/*.mlir,files/*.stablehlo,files/*.pt2,files/conv/model.onnx",
         "models=conv,conv-pt2,conv-onnx,branches,older,older-2,oldest,refused,sequence,custom,stablehlo,parameters,broken,one-hot,crashing-export,crashing-compile,"
-        "unranked,scalar,not-compiled,crashes,crashes-2,blocks",
+        "unranked,scalar,not-compiled,crashes,crashes-2,blocks,ceiling,unsigned,sized,sharded,divided",
     )  # fmt: skip
     found = {}
     for row in made.rows():
@@ -402,6 +454,41 @@ def test_a_program_is_compared_with_xla_or_with_itself_at_o0_if_xla_does_not_tak
 def test_a_program_of_several_blocks_is_verified(rows):
     row = rows["blocks", "mlir"]
     assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+
+
+def test_shardings_have_no_effect_on_one_device_and_unsigned_integers_are_taken(rows):
+    for model, path in (("sharded", "mlir"), ("unsigned", "onnx-torch")):
+        row = rows[model, path]
+        assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
+    assert rows["sharded", "mlir"]["golden_from"] == "xla"
+    assert rows["sharded", "xla-stablehlo"]["status"] == "ok"
+    row = rows["divided", "mlir"]
+    assert row["reason"] == "model-file"
+    assert "sdy.manual_computation divides the program among the devices of a mesh; export it for one device" in row["detail"]  # fmt: skip
+
+
+def test_sizes_are_proposed_for_open_dimensions_that_may_not_be_one(rows):
+    row = rows["sized", "onnx-torch"]
+    assert (row["stage"], row["reason"]) == ("reference", "model-inputs")
+    assert "the size 1 was taken for batch, seq; ONNX Runtime runs it with this line in its entry: dims: {batch: 48} (ONNX Runtime: " in row["detail"]  # fmt: skip
+
+
+def test_a_wrong_operator_of_an_onnx_file_is_found(rows):
+    row = rows["ceiling", "onnx-torch"]
+    assert (row["status"], row["reason"]) == ("error", "wrong-result"), row["detail"]
+    root = row["reference"].parents[2]
+    words = [sys.executable, "-m", "scripts.command", "reduce", "ceiling/onnx-torch/llvm-cpu", "--budget", "60"]  # fmt: skip
+    done = subprocess.run(words, check=True, cwd=root, capture_output=True, text=True)
+    assert "ceiling: onnx.AveragePool (node 1) is wrong" in done.stdout
+    text = (root / "results/bundles/ceiling__onnx-torch__llvm-cpu/ISSUE.md").read_text()
+    assert text.startswith("<!-- Tracker: https://github.com/llvm/torch-mlir/issues -->")
+
+
+def test_the_owner_of_a_wrong_result_is_iree_where_xla_is_right(rows):
+    root = rows["one-hot", "mlir-unchanged"]["reference"].parents[2]
+    words = [sys.executable, "-m", "scripts.command", "bundle", "one-hot/mlir-unchanged/cpu-unchanged"]  # fmt: skip
+    done = subprocess.run(words, check=True, cwd=root, capture_output=True, text=True)
+    assert "likely owner: IREE. XLA computes the golden result from the same StableHLO, so IREE's compiler is wrong, at O0 too. By other paths the model is right: mlir." in done.stdout  # fmt: skip
 
 
 @pytest.mark.parametrize("model", REFUSED)

@@ -34,6 +34,7 @@ def test_the_owner_is_who_is_wrong_where_others_are_right(
     likely = owner.likely(exporter, {"xla": xla, "O0": plain, "same": same}, others)
     assert likely.name == name
     assert evidence in likely.evidence
+    assert likely.is_program_right == (RIGHT in (xla, plain))
     assert ("iree-org" in likely.tracker) == (name == "IREE")
 
 

@@ -30,6 +30,8 @@ PROGRAM, WEIGHTS = "program.mlir", "weights.irpa"
 REDUCED, REDUCED_SCRIPT, REDUCTION = "reduced.mlir", "run_reduced.sh", "reduction.json"
 EXECUTABLE, EXECUTABLE_SCRIPT = "executable.mlir", "run_executable.sh"
 """Of a compilation that reaches a limit: the source of the executable that does so alone, and what compiles it."""
+RIGHT = {"onnx_importer": "ONNX Runtime", "as_it_is": "its golden results"}
+"""What results are compared with, by exporter, where that is not PyTorch."""
 SPLATS = "weights.flags"
 """Flags of iree-create-parameters, one per weight."""
 SPLAT = "0.01"
@@ -134,7 +136,7 @@ def write_issue(case: Case, folder: Path) -> None:
     if case.ended.stage == COMPILE:
         what = "does not compile"
     elif case.ended.reason == WRONG_RESULT:
-        what = "compiles, but computes other values than PyTorch in eager mode"
+        what = f"compiles, but computes other values than {RIGHT.get(case.exporter, 'PyTorch in eager mode')}"
     elif case.ended.status == outcome.OK:
         what = f"takes {case.latency_ms:.3g} ms per call" if case.latency_ms else "runs"
     else:
@@ -200,8 +202,8 @@ def described_reduction(folder: Path) -> str:
 
 
 def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
-    """Add the reduced program of a case to its bundle, and to the issue: of wrong results after the frontend was examined, of a
-    compilation that reached a limit the executable that does so alone."""
+    """Add the reduced program of a case to its bundle, and to the issue: of wrong results after the frontend was examined, if its program may be
+    wrong, of a compilation that reached a limit the executable that does so alone."""
     if cases.is_stopped(case.ended):
         _add_hanging(root, case, folder, budget_s)
         return
@@ -210,7 +212,8 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
             f"note: {case.cell}: wrong results of programs for all sizes are not reduced; that for one size may be wrong too"
         )
         return
-    if case.ended.reason == WRONG_RESULT and _wrong_operator(root, case, folder, budget_s):
+    may_be_wrong = not (case.owner and case.owner.is_program_right)
+    if case.ended.reason == WRONG_RESULT and may_be_wrong and _wrong_operator(root, case, folder, budget_s):  # fmt: skip
         return
     if case.ended.stage == COMPILE and case.ended.status in outcome.FAILED:
         mode = []

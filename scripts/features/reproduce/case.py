@@ -38,11 +38,13 @@ class NoCase(Exception):
 
 @dataclass(frozen=True)
 class Owner:
-    """The project whose fault a failure is likely to be: its name, its tracker, and the evidence as sentences."""
+    """The project whose fault a failure is likely to be: its name, its tracker, and the evidence as sentences. `is_program_right`: whether
+    another executor computes the right result from the program."""
 
     name: str
     tracker: str
     evidence: str
+    is_program_right: bool = False
 
 
 @dataclass(frozen=True)

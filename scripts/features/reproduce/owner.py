@@ -73,7 +73,7 @@ def likely(exporter: str, compared: Mapping[str, Any], others: Mapping[str, bool
         said += f" XLA was not compared: {xla['detail']}."
     for text, paths in (("right", right), ("wrong", wrong)):
         said += f" By other paths the model is {text}: {', '.join(paths)}." if paths else ""
-    return Owner(*name, said)
+    return Owner(*name, said, PASS in (xla["code"], plain["code"]))
 
 
 def _compared(root: Path, case: Case, cell: Cell) -> Mapping[str, Any]:

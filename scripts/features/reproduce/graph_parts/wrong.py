@@ -117,7 +117,10 @@ class Lowering:
 
     def compiled(self, part: Part) -> Program:
         """Lower a part, and compile it for the CPU."""
-        model = LoadedModel("part", part.module, part.inputs, {}, file=None)
+        return self.program_of(LoadedModel("part", part.module, part.inputs, {}, file=None))
+
+    def program_of(self, model: LoadedModel) -> Program:
+        """Lower a model, and compile it for the CPU."""
         try:
             lowered, _ = self.exporter.export(model, self.options)
         except Exception as error:  # each package has error classes of its own
@@ -138,7 +141,7 @@ class Lowering:
         inputs = [
             tensors.as_native(array, kind.dtype) for array, kind in zip(stored, types, strict=True)
         ]
-        own, _ = named_weights(part.module)
+        own, _ = named_weights(model.module)
         if own:
             tensors.write_archive(
                 weights, ((key, convert.to_bytes(tensor)) for key, tensor in own.items())

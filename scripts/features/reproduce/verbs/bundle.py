@@ -12,7 +12,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.core import exits, temporary
-from scripts.features.reproduce import bundling, dispatch_ratios, dispatch_tests, elsewhere, owner
+from scripts.features.reproduce import (
+    bundling,
+    dispatch_ratios,
+    dispatch_tests,
+    elsewhere,
+    issue,
+    owner,
+)
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import Case, NoCase
 from scripts.records import results_file
@@ -143,7 +150,8 @@ def _write_cases(args: argparse.Namespace, reduce_s: float | None = None) -> Non
         print(
             f"{folder}: {case.ended.stage} {case.cell}: {case.ended.status} ({case.ended.reason or 'no failure'})"
         )
-        if case.owner:
+        # An issue of a wrong operator has evidence of its own.
+        if case.owner and case.owner.evidence in (folder / issue.ISSUE).read_text(encoding="utf-8"):
             print(f"    likely owner: {case.owner.name}. {case.owner.evidence}")
         print(f"    {bundling.pack(folder)}")
     if not chosen:
