@@ -313,6 +313,9 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
         refused,
         sequence,
         custom,
+        ceiling,
+        unsigned,
+        sized,
         crashing_export,
         crashing_compile,
     ):
