@@ -34,8 +34,11 @@ LINE = ("run", "mine.py", "conv", "--frontends", "torchmlir-stablehlo", "--targe
 def wheel(make_checkout) -> Path:
     """The wheel of this project with a configuration whose runs are short."""
     folder = make_checkout("source", measure=QUICK).path
+    before = {*folder.rglob("*")}
     subprocess.run([installing.uv(), "build", "--quiet", folder], check=True)
     [file] = folder.glob("dist/*.whl")
+    left = {*folder.rglob("*")} - before
+    assert {path.relative_to(folder).parts[0] for path in left} == {"dist"}
     return file
 
 

@@ -63,6 +63,11 @@ def test_each_toolchain_is_asked_for_its_own_flags_once(results, compiler):
     matrix = with_flags(results, "--zzz", env="iree@old")
     said = flag_checks.problems(matrix)
     assert "iree-compile 3.9.0 does not know --zzz" in said[0]
+    kept = Path("results/env/iree@old/flags.json")
+    assert not kept.parent.exists()  # a plan leaves no files
+    kept.parent.mkdir(parents=True)
+    Path("asked.txt").unlink()
+    assert flag_checks.problems(matrix) == said
     asked = Path("asked.txt").read_text()
     assert asked.split() == ["--version", "--help-hidden"]
     assert flag_checks.problems(matrix) == said

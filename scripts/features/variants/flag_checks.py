@@ -68,8 +68,9 @@ def _known(env: str, compiler: Path) -> tuple[list[str], str]:
     if done.returncode != 0:
         return [], release
     flags = sorted({*_FLAG.findall(done.stdout)})
-    # A folder may be read-only: the next run asks the compiler again.
+    # A plan makes no folder, and one may be read-only: the next run asks the compiler again.
     with contextlib.suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        if not kept.parent.is_dir():
+            return flags, release
         atomic.write_json(kept, {"of": identity, "release": release, "flags": flags})
     return flags, release
