@@ -283,13 +283,18 @@ def _fastest(rows: Mapping[str, Latency], generations: Sequence[int]) -> str:
 def _through_anchors(entry: Entry, rows: Mapping[str, Latency]) -> Compared:
     """Return the ratio of rows that were not timed in turns with each other. Raises BadRecords if they have no common anchor."""
     base, row = (sorted(of, key=lambda name: of[name]["ms"])[0] for of in (entry.bases, rows))
-    point = speedups.point(entry.bases[base], rows[row])
-    if point is None:
+    if not speedups.is_comparable(entry.bases[base], rows[row]):
         raise BadRecords(
             f"{entry.name}: {base} and {row} were not timed in turns, and have no common anchor"
         )
     difference = speedups.difference(entry.bases[base], rows[row])
-    return Compared(entry.name, math.log(point), difference, (base,), (row,))
+    # Of too few generations for an interval, there is the ratio alone, which `notes` says.
+    own, other = (
+        ratios.log_mean(of["anchor_ms"]) - math.log(of["ms"])
+        for of in (rows[row], entry.bases[base])
+    )
+    log_ratio = difference.value if difference else own - other
+    return Compared(entry.name, log_ratio, difference, (base,), (row,))
 
 
 def figure(found: Sequence[Entry], path: str) -> Figure:

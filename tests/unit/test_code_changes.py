@@ -138,8 +138,11 @@ def test_a_latency_that_is_hardly_known_is_not_divided(pair, sides):
     for side in sides:
         side.profile({names[0]: 1.0, names[1]: 3.0})
     folders = (sides[0].folder, sides[1].folder)
-    for after_ms, is_known in (((9.0, 14.0, 10.0), False), ((10.1, 10.2, 10.15), True)):
-        logs = latencies.term("again", (10.0, 10.0, 10.0), after_ms)
+    for after_ms, is_known in (
+        ((9.0, 14.0, 10.0, 9.0, 14.0), False),
+        ((10.1, 10.2, 10.15, 10.1, 10.2), True),
+    ):
+        logs = latencies.term("again", (10.0,) * 5, after_ms)
         again = latencies.Estimate(pair, latencies.TURNS, 10.0, 10.1, (logs,))
         (change,) = code_changes.code_change(pair, folders, again).changed
         assert (change.difference_ms is not None) == is_known
@@ -154,7 +157,7 @@ def test_the_latency_is_that_of_turns_if_there_were_any(pair, sides):
     # The machine was twice as fast in the second run, which proves nothing.
     pair.after["latency"]["values_ms"] = [0.5 * ms for ms in pair.before["latency"]["values_ms"]]
     pair.after["latency"]["group"] = "later"
-    logs = latencies.term("again", (10.0, 10.0, 10.0), (12.0, 12.0, 12.0))
+    logs = latencies.term("again", (10.0,) * 5, (12.0,) * 5)
     again = latencies.Estimate(pair, latencies.TURNS, 10.0, 12.0, (logs,))
     folders = (sides[0].folder, sides[1].folder)
     (slower,) = code_changes.code_change(pair, folders, again).changed

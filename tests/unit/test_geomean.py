@@ -23,7 +23,7 @@ def row(*ms: float, group: str = "g", anchor: tuple[float, ...] = ()) -> dict:
 
 
 milliseconds = st.floats(1e-2, 1e4)
-rows = st.lists(milliseconds, min_size=4, max_size=4).map(lambda ms: row(*ms))
+rows = st.lists(milliseconds, min_size=5, max_size=5).map(lambda ms: row(*ms))
 entries = st.builds(
     Entry,
     st.just("m"),
@@ -64,7 +64,7 @@ def test_what_is_chosen_by_some_generations_is_compared_in_the_others():
 
 def test_an_entry_without_a_latency_counts_as_a_tenth_and_is_no_noise():
     found = [
-        Entry("a", {"eager": row(8, 9, 8, 9)}, {"f": row(4, 4, 4, 4.2)}),
+        Entry("a", {"eager": row(8, 9, 8, 9, 8)}, {"f": row(4, 4, 4, 4.2, 4)}),
         Entry("b", {"eager": row(8, 8, 8, 8)}, {}),
     ]
     of_f, of_g, best = (geomean.figure(found, path) for path in ("f", "g", BEST))
@@ -146,12 +146,12 @@ def test_a_row_of_two_generations_counts_without_an_interval_and_is_named():
     found = [Entry("a", {"eager": row(8, 8)}, {"f": row(4, 4)})]
     one = geomean.figure(found, "f")
     assert (one.ratio, one.these) == (pytest.approx(2), None)
-    assert "a, f: 2 generations; an interval needs 3" in geomean.notes(found)
+    assert "a, f: 2 generations; an interval needs 5" in geomean.notes(found)
 
 
 def test_rows_of_different_groups_are_compared_through_their_anchors():
-    base = row(8, 8, 8, group="one", anchor=(8, 8, 8))
-    iree = row(8, 8, 8, group="other", anchor=(16, 16, 16))
+    base = row(*[8] * 5, group="one", anchor=(8,) * 5)
+    iree = row(*[8] * 5, group="other", anchor=(16,) * 5)
     found = [Entry("a", {"eager": base}, {"f": iree})]
     one = geomean.figure(found, "f")
     assert (one.ratio, one.these.half_width) == (pytest.approx(2), pytest.approx(0))
@@ -164,8 +164,8 @@ def test_rows_of_different_groups_are_compared_through_their_anchors():
 def record(
     model, runtime, ms, frontend=None, target=None, device="cpu", rewrites=(), **experiment
 ) -> dict:
-    """Return a record of four generations; without a latency if `ms` is None."""
-    latency = row(*[ms] * 4) if ms else None
+    """Return a record of five generations; without a latency if `ms` is None."""
+    latency = row(*[ms] * 5) if ms else None
     of = {"test": "eval", "dtype": "f32", "batch_size": 1, "precision": "none"} | experiment
     return {
         "model": {"name": model, "suite": "vmfbench"},

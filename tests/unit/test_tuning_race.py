@@ -79,9 +79,9 @@ def test_what_is_configured_stays_until_another_configured_one_is_faster():
     of = raced({"a": 9.0, "b": 5.0, "c": 5.01, "d": 2.0, "e": 2.5}, configured=("a", "b", "c"))
     number = {name: max(ms)[0] for name, ms in of.ms.items()}
     assert number["a"] == number["b"] == number["c"] == number["d"], "a is the anchor"
-    assert number["e"] < number["d"]
+    assert number["e"] <= number["d"]
     of = raced({"a": 5.0, "b": 9.0, "d": 5.001}, configured=("a", "b"))
-    assert max(of.ms["b"])[0] < max(of.ms["a"])[0]
+    assert max(of.ms["b"])[0] <= max(of.ms["a"])[0]
 
 
 def test_where_the_anchor_fails_another_one_takes_its_place():
@@ -114,4 +114,4 @@ def test_a_second_race_has_the_anchor_of_the_first_one():
     start = lambda name: Worker({"a": 5.0, "b": 3.0, "c": 2.0}[name])  # noqa: E731
     of.run(["b", "c"], ("a",), start, parts, lambda: math.inf)
     assert sorted(of.ms, key=of.rank) == ["c", "b", "a"]
-    assert len(of.ms["a"]) > len(of.ms["b"]) > len(of.ms["c"])
+    assert len(of.ms["a"]) >= len(of.ms["b"]) > len(of.ms["c"])
