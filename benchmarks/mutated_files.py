@@ -1,4 +1,4 @@
-"""Loads mutated model files as the stage `reference` does, each in a process of its own, and counts how it ends.
+"""Loads mutated model files as the stage `reference` does, in a forked process, and counts how it ends.
 
     .venvs/torch-mlir/bin/python -m benchmarks.mutated_files --count 2000
 
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,36 +65,46 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         kinds = _kinds(Path(folder))
         for kind in args.kinds or kinds:
-            ends: Counter[str] = Counter()
-            began, most_mb = time.monotonic(), 0.0
-            for seed in range(args.count):
-                mutant = Path(folder, "mutant")
-                mutant.mkdir(exist_ok=True)
-                end, mb = _end(kinds[kind](Random(seed), mutant))
-                ends[end] += 1
+            began, ends = time.monotonic(), Counter[str]()
+            most_mb = 0.0
+            while (seed := ends.total()) < args.count:
+                reported, mb = _ends(kinds[kind], range(seed, args.count), Path(folder))
+                ends.update(reported)
                 most_mb = max(most_mb, mb)
-                if end in ("raised", "stuck"):
-                    print(f"{kind}, seed {seed}: {end}", file=sys.stderr)
-                    unexpected += 1
+                for number, end in enumerate(reported, seed):
+                    if end in ("raised", "stuck"):
+                        print(f"{kind}, seed {number}: {end}", file=sys.stderr)
+                        unexpected += 1
             seconds = time.monotonic() - began
             print(f"{kind:12} {', '.join(f'{n} {end}' for end, n in ends.most_common())}; {seconds:.0f} s, at most {most_mb:.0f} MB", flush=True)  # fmt: skip
     sys.exit(bool(unexpected))
 
 
-def _end(mutant: Mutant) -> tuple[str, float]:
-    """How loading ends, and the peak memory of its process in MB."""
+def _ends(
+    write: Callable[[Random, Path], Mutant], seeds: range, folder: Path
+) -> tuple[list[str], float]:
+    """How loading the mutants of some seeds ends, up to the first that ends the process, and the peak memory of the process in MB."""
+    reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        signal.alarm(SECONDS)
+        os.close(reading)
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), 1)
             if not os.environ.get("SHOW"):
                 os.dup2(nowhere.fileno(), 2)
-        os._exit(_load(*mutant))
+        for seed in seeds:
+            signal.alarm(SECONDS)
+            with tempfile.TemporaryDirectory(dir=folder) as mutant:
+                os.write(writing, bytes([_load(*write(Random(seed), Path(mutant)))]))
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as reports:
+        ends = [_CODES[code] for code in reports.read()]
     _, status, used = os.wait4(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    end = "stuck" if code == -signal.SIGALRM else "crashed" if code < 0 else _CODES.get(code, "raised")  # fmt: skip
-    return end, used.ru_maxrss / 1024
+    if code:
+        ends.append("stuck" if code == -signal.SIGALRM else "crashed" if code < 0 else "raised")
+    return ends, used.ru_maxrss / 1024
 
 
 def _load(path: Path, options: dict[str, Any]) -> int:
@@ -146,7 +157,7 @@ def _kinds(folder: Path) -> dict[str, Callable[[Random, Path], Mutant]]:
 
     (folder / "m.mlir").write_text(_MLIR)
     return {
-        "pt2": of_file("m.pt2"),
+        "pt2": lambda random, to: _write_program(folder / "m.pt2", random, to),
         "onnx": _write_onnx,
         "hugging-face": lambda random, to: _write_folder(folder / "hf", random, to),
         "mlir": of_file("m.mlir"),
@@ -171,6 +182,21 @@ def _write_onnx(random: Random, to: Path) -> Mutant:
         path.write_bytes(model.SerializePartialToString())
     else:
         path.write_bytes(mutations.of_bytes(random, model.SerializeToString()))
+    return path, {}
+
+
+def _write_program(valid: Path, random: Random, to: Path) -> Mutant:
+    """A program with changed bytes, or with a changed text in an archive that is whole."""
+    path = to / "m.pt2"
+    if random.randint(0, 2) == 0:
+        path.write_bytes(mutations.of_bytes(random, valid.read_bytes()))
+        return path, {}
+    with zipfile.ZipFile(valid) as whole, zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as mutant:
+        names = whole.namelist()
+        changed = random.choice([name for name in names if name.endswith(".json")])
+        for name in names:
+            data = whole.read(name)
+            mutant.writestr(name, mutations.json_bytes(random, json.loads(data)) if name == changed else data)  # fmt: skip
     return path, {}
 
 
