@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import math
 import re
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
 from scripts.sources import allowed_mlir, mlir_file
-from scripts.sources.source import TRUST, given_arrays, given_dims
+from scripts.sources.source import MOST_ELEMENTS, TRUST, given_arrays, given_dims
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
@@ -266,6 +267,9 @@ def _with_sizes(
         else:
             shapes[number][axis] = 1
             defaults.append(f"arg{number}.{axis}")
+    for number, shape in enumerate(shapes):
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise ModelError(f"{path}: arg{number} of shape {shape} has more than {MOST_ELEMENTS} elements", Fault.FILE)  # fmt: skip
     sized = (replace(kind, shape=tuple(shape)) for kind, shape in zip(program.inputs, shapes, strict=True))  # fmt: skip
     return tuple(sized), defaults
 

@@ -16,6 +16,7 @@ import onnx
 from scripts.core.tensors import DTYPES, TensorType
 from scripts.sources.source import (
     BRACES,
+    MOST_ELEMENTS,
     Facts,
     Options,
     given_dims,
@@ -30,8 +31,6 @@ OPTIONS = ("dims", "inputs", "seed")
 array for each input, by name."""
 TEST_DATA = "test_data_set_0"
 """The folder beside a file in which onnx's own tests and its model zoo have inputs, as input_0.pb, input_1.pb, …"""
-MOST_ELEMENTS = 2**31
-"""Of an input: larger ones are refused."""
 
 # onnx's name of an element type: torch's.
 TYPES = {

@@ -35,6 +35,9 @@ DIMS = "dims"
 TRUST = "set `trust: true` in the model's entry if you trust the file"
 """What to do about a file that is refused because it would run code."""
 
+MOST_ELEMENTS = 2**28
+"""Of an input, which is drawn before the first call: larger ones are refused."""
+
 Options = Mapping[str, Any]
 """The options of a model's entry."""
 

@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 import shutil
+import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from scripts.sources.exported_program import SOURCE
-from tests.checkouts import in_environment
+from tests.checkouts import ROOT, in_environment
 from tests.pipeline.test_user_models import TORCH, XLA
 
 STABLEHLO = ["torch_mlir", {"dialect": "stablehlo", "rewrites": "all"}]
@@ -263,3 +264,10 @@ def test_an_archive_that_torch_reads_in_another_way_is_refused(environments, mad
     (said,) = load(environments, [(both, {})])
     assert "both.pt2: " in said
     assert not (tmp_path / "marker").exists()
+
+
+def test_stages_refuse_mutated_files_by_name(environments):
+    words = [environments / "torch-mlir/bin/python", "-m", "benchmarks.mutated_files", "--count", "20"]  # fmt: skip
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("refused") == 10, ended.stdout
