@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from scripts.core.commands import option
 from scripts.features.reproduce.compared import O0, SAME, XLA
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import Module, Session
-from scripts.iree.tools import Compiler
+from scripts.iree.tools import tool
 from scripts.verify.verify import Check, Expected, verify
 from scripts.xla.client import Client, UnlinkError, call, unlink
 
@@ -109,8 +110,11 @@ def _passed(array: np.ndarray, kind: tensors.TensorType) -> np.ndarray:
 def _on_iree(args: Options, _: Expected) -> Results:
     with tempfile.TemporaryDirectory() as folder:
         vmfb = Path(folder, "module.vmfb")
-        compiler = Compiler(tuple(args.flags), Path(folder))
-        compiled = compiler.run(args.program.read_text(encoding="utf-8"), args.limit_s, vmfb)
+        command = [tool("iree-compile"), *args.flags, str(args.program), "-o", str(vmfb)]
+        try:
+            compiled = process.captured(command, timeout_s=args.limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise Failed(f"iree-compile still ran after {args.limit_s:g} s") from error
         if compiled.returncode != 0:
             raise Failed(f"iree-compile ended with {compiled.returncode}")
         weights = args.weights if args.check.read_signature().parameters else None
