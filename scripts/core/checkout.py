@@ -32,15 +32,26 @@ def is_here() -> bool:
 
 def commit(folder: Path) -> str:
     """Return the commit of the repository of a folder, with `-dirty` if its files differ from it; "" if it is not known."""
-    words = ["describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
-    command = ["git", "-C", str(folder), *words]
+    return _git(folder, "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*").strip()
+
+
+def changed_files(folder: Path) -> list[Path]:
+    """The tracked files of the repository of a folder that differ from its commit."""
+    root = _git(folder, "rev-parse", "--show-toplevel").strip()
+    names = _git(folder, "diff", "--name-only", "--no-renames", "-z", "HEAD").split("\0")
+    return [Path(root, name).resolve() for name in names if name]
+
+
+def _git(folder: Path, *words: str) -> str:
+    """What git says in a folder; "" if it cannot."""
     # Without its locks, git does not disturb another git in the checkout.
     quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}
+    command = ["git", "-C", str(folder), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True, env=quiet)  # fmt: skip
     except (OSError, subprocess.SubprocessError):  # no git, or no repository
         return ""
-    return done.stdout.strip()
+    return done.stdout
 
 
 def path(file: str) -> str:

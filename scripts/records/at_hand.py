@@ -8,6 +8,7 @@ as one of the files at hand, because the last run has decided so.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import shlex
@@ -61,10 +62,34 @@ def _files(matrix: Matrix) -> dict[str, Any]:
 
 
 def _of_model(model: Model) -> Iterator[str]:
-    """The file of a model, and further ones that it is made of. The digest of a Python file has those that it imports."""
+    """The file of a model, and further ones that it is made of."""
     yield model.file
-    if source_of(model.file).name != "python":
+    with contextlib.suppress(ModelFileError):  # it is gone, which its own digest says
         yield from parts_of(model)[0]
+
+
+def commit(results: Path) -> str:
+    """The commit of the repository of a results folder whose rows were just made, with `-dirty` if files that they depend on differ
+    from it; "" if it is not known."""
+    name = checkout.commit(results.absolute())
+    clean = name.removesuffix("-dirty")
+    known = outputs.made_from(results / outputs.JSONL.name)
+    if clean == name or not known:
+        return name
+    of_models = [file for files in known["files"].values() for file in files]
+    asked = (known["asked"] or {}).get("files", [])
+    needed = {Path(file).resolve() for file in (*of_models, *asked)}
+    changed = checkout.changed_files(results.absolute())
+    is_needed = any(path in needed or _is_code(path) for path in changed)
+    return name if is_needed or not changed else clean
+
+
+_CODE = ("Snakefile", "config.yaml", "envs", "models", "scripts", "workflow")
+"""What of the checkout rows depend on."""
+
+
+def _is_code(path: Path) -> bool:
+    return path.is_relative_to(checkout.ROOT) and path.relative_to(checkout.ROOT).parts[0] in _CODE
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from scripts.sources import source
 from scripts.stages import check_expectations
 
 RESULTS = Path("results")
-MODEL = "def get_model(): return {}\ndef get_dummy_input(batch_size=1): pass\n"
+MODEL = "import beside\ndef get_model(): return {}\ndef get_dummy_input(batch_size=1): pass\n"
 CONFIG = """
 models:
   net: {file: net.py}
@@ -35,7 +35,7 @@ def records(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     at_hand.digest.cache_clear()
     source.file_digest.cache_clear()
-    for name, text in {"net.py": MODEL.format(1), "program.mlir": "func.func @f() { return }", "weights.irpa": "w", "gate.yaml": CONFIG, "doc.md": "d"}.items():  # fmt: skip
+    for name, text in {"net.py": MODEL.format(1), "program.mlir": "func.func @f() { return }", "weights.irpa": "w", "beside.py": "", "gate.yaml": CONFIG, "doc.md": "d"}.items():  # fmt: skip
         Path(name).write_text(text)
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "A"]):  # fmt: skip
         subprocess.run(["git", *words], check=True)
@@ -123,3 +123,14 @@ def test_every_verb_that_compares_refuses_them(records, monkeypatch, capsys, ver
     said = capsys.readouterr()
     assert (bool(ended.value.code), said.out) == (True, "")
     assert "are not of the files at hand" in said.err
+
+
+@pytest.mark.parametrize(
+    ("file", "is_dirty"),
+    [("doc.md", False), ("net.py", True), ("beside.py", True), ("weights.irpa", True), ("gate.yaml", True)],
+)  # fmt: skip
+def test_a_run_is_of_its_commit_if_no_file_that_it_depends_on_differs(records, file, is_dirty):
+    name = at_hand.commit(RESULTS)
+    assert "dirty" not in name
+    Path(file).write_text("other")
+    assert at_hand.commit(RESULTS) == (f"{name}-dirty" if is_dirty else name)

@@ -17,6 +17,7 @@ from scripts.features.compare import page_views
 from scripts.features.compare.history import store
 from scripts.features.compare.verbs import history
 from scripts.features.report.web.page_source import Source
+from scripts.records import at_hand
 from scripts.records.results_file import cell_of
 from scripts.stages import aggregate_results
 from tests import histories
@@ -30,6 +31,7 @@ FOLDER = Path("results/history")
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(store, "commit", lambda folder: "c0ffee")
+    monkeypatch.setattr(at_hand, "commit", lambda results: "c0ffee")
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def aggregate(results, monkeypatch):
 
 def test_the_same_rows_at_another_commit_are_of_both(aggregate, run, monkeypatch):
     aggregate()
-    monkeypatch.setattr(store, "commit", lambda folder: "beef")
+    monkeypatch.setattr(at_hand, "commit", lambda results: "beef")
     run("--keep")
     run("--keep")
     (kept,), wrong = store.read(FOLDER)

@@ -31,7 +31,7 @@ from scripts.features.compare.pairs import toolchain_of, versions_of
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.stage import STATUS
-from scripts.records import results_file
+from scripts.records import at_hand, results_file
 from scripts.records.results_file import BadRecords, cell_of
 from scripts.supervise import outcome
 
@@ -234,7 +234,7 @@ def keep(records: Path, kind: str) -> None:
             atomic.write_bytes(folder / f"{name}{PASSES}", packed)
         if about.exists():
             known = msgspec.json.decode(about.read_bytes(), type=Entry)
-            here = commit(records.absolute().parent)
+            here = at_hand.commit(records.parent)
             if here and here not in known.commits:
                 more = msgspec.structs.replace(known, commits=[*known.commits, here])
                 atomic.write_json(about, msgspec.to_builtins(more))
@@ -251,7 +251,7 @@ def _described(
     name: str, kind: str, records: Iterable[Mapping[str, Any]], records_of: Path
 ) -> Entry:
     """The description of an aggregate that is made now, on this machine. `records_of`: the folder with its file."""
-    here = commit(records_of.absolute().parent)
+    here = at_hand.commit(records_of)
     statuses: Counter[str] = Counter()
     versions: dict[str, dict[str, set[str]]] = {}
     started: list[float] = []
