@@ -208,7 +208,7 @@ def test_a_dry_run_ends_with_the_message_and_makes_nothing(tmp_path):
     assert rest == ""
     for place, text in zip(wrong, said, strict=True):
         assert f"\n{place}" in text
-        assert "Traceback" not in text
+        assert not any(noise in text for noise in ("Traceback", "WorkflowError", ".smk"))
         assert len(text) < 2000
     assert [path.name for path in folder.iterdir()] in ([], [".snakemake"])
 
