@@ -45,6 +45,8 @@ def _declared(name: str) -> str:
 def _package_problems(where: str, env: str, needed: tuple[str, ...]) -> Iterator[str]:
     """An error message if an environment lacks a package that an entry needs."""
     packages = _locked(cell.without_toolchain(env))
+    if not packages:  # the stage that makes the environment says what is wrong with its lock
+        return
     if missing := [name for name in needed if environments.package_name(name) not in packages]:
         suitable = [
             path.stem
@@ -56,7 +58,11 @@ def _package_problems(where: str, env: str, needed: tuple[str, ...]) -> Iterator
 
 @functools.cache
 def _locked(env: str) -> frozenset[str]:
-    return frozenset(environments.read_lock(environments.lock_file(environments.env_file(env))))
+    """The packages of an environment's lock; none if it cannot be read."""
+    try:
+        return frozenset(environments.read_lock(environments.lock_file(environments.env_file(env))))
+    except (OSError, environments.LockError):
+        return frozenset()
 
 
 def _option_problems(where: str, baseline: Baseline) -> Iterator[str]:

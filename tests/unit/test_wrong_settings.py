@@ -294,6 +294,16 @@ def test_what_is_like_it_and_means_something_is_taken(tmp_path, installed, confi
     assert refused(config, tmp_path) == ""
 
 
+def test_an_environment_without_a_lock_is_left_to_its_own_stage(tmp_path, monkeypatch):
+    (tmp_path / "bad.lock").write_text("no lock")
+    for lock in ("none.lock", "bad.lock"):
+        entry_checks._locked.cache_clear()
+        monkeypatch.setattr(environments, "lock_file", lambda _, lock=lock: tmp_path / lock)
+        problems = entry_checks._package_problems("baselines.eager", "mine", ("torch",))
+        assert [*problems] == []
+    entry_checks._locked.cache_clear()
+
+
 TEXTS_OF_YAML = [
     (b"measure: {budget_s: 1:30}", 'measure.budget_s: found "1:30", which should be a valid number'),
     (b"measure: {budget_s: 2024-01-01}", 'measure.budget_s: found "2024-01-01", which should be a valid number'),
