@@ -39,10 +39,12 @@ class Diagnosis:
     detail: str
 
 
+MISSING_PACKAGE = "missing-package"
 # (pattern over the quoted line, status, reason); the first that matches wins.
 _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), status, reason)
     for pattern, status, reason in (
+        (r"ModuleNotFoundError: No module named", "error", MISSING_PACKAGE),
         (r"NONDETERMINISTIC_EAGER_RUN", "error", "nondeterministic-eager"),
         (r"BUFFER_MUTATION", "unsupported", "buffer-mutation"),
         (r"bad_alloc|MemoryError\b|\bout of memory\b|can(no|')t allocate memory|RESOURCE_EXHAUSTED", "oom", "out-of-memory"),
@@ -118,7 +120,7 @@ def diagnose(returncode: int, log: str, model_file: str = "") -> Diagnosis:
     if returncode in exits.STATUS_OF:
         quoted, source, users = _own_words(lines) or quoted, "", ""
     status, reason = _classify(quoted)
-    if returncode in exits.STATUS_OF:
+    if returncode in exits.STATUS_OF and reason != MISSING_PACKAGE:
         status = exits.STATUS_OF[returncode]
         reason = {
             exits.WRONG_RESULT: "wrong-result",
@@ -129,6 +131,8 @@ def diagnose(returncode: int, log: str, model_file: str = "") -> Diagnosis:
             reason = "nondeterministic-eager"
         elif returncode == exits.UNAVAILABLE and quoted.startswith(exits.LACKS_PROFILE):
             reason = "device-profile"
+    elif status == "error" and not reason and _is_of_capture(lines):
+        status, reason = "unsupported", "capture"
     elif status == "error" and not reason:
         reason = _unclassified(lines, quoted) or f"exit-{returncode}"
     if not quoted:
@@ -137,6 +141,18 @@ def diagnose(returncode: int, log: str, model_file: str = "") -> Diagnosis:
             return Diagnosis("error", outcome.DISK_FULL, _clip(last))
         quoted = f"exit code {returncode}" + (f"; last line: {last}" if last else "; no output")
     return Diagnosis(status, reason, _clip(quoted + source, DETAIL_CHARS - len(users)) + users)
+
+
+# What torch.export or a decomposition of its program raised, whether by itself or in the model.
+_CAPTURING = re.compile(
+    r'^\s*File "/[^"]*/torch/export/(__init__|exported_program)\.py", line \d+, in (export|run_decompositions)$'
+)
+
+
+def _is_of_capture(lines: list[str]) -> bool:
+    """Whether the last exception was raised while a model was captured. The model has run eagerly before."""
+    start = max((n for n, line in enumerate(lines) if line.startswith("Traceback ")), default=0)
+    return any(_CAPTURING.match(line) for line in lines[start:])
 
 
 def _passing_above(lines: list[str]) -> Diagnosis | None:

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from scripts.core import extra, tensors
-from scripts.torch_model import convert, errors, footprint, work
+from scripts.torch_model import convert, errors, footprint, inputs, work
 from scripts.torch_model.errors import changes_buffer
 from scripts.torch_model.loading import LoadedModel, named_weights
 from scripts.torch_model.step import EvalStep, TrainStep
@@ -102,9 +102,15 @@ def calling(loaded: LoadedModel, file: Path) -> Iterator[None]:
     except errors.ModelError as error:
         raise errors.ModelError(f"{file}: {error}", error.reason or errors.Fault.OUTPUTS) from error
     except Exception as error:
+        unbound = ""
+        if isinstance(error, TypeError):
+            unbound = inputs.not_a_call(loaded.module, loaded.args, loaded.kwargs)
+        if unbound:
+            raise errors.ModelError(f"{file}: {unbound}", errors.Fault.INPUTS) from error
+        is_missing = isinstance(error, ModuleNotFoundError)
         raise errors.ModelError(
             f"{file}: its forward pass raised {errors.raised(error, file)}; {_seen(loaded)}",
-            errors.Fault.FORWARD,
+            errors.Fault.PACKAGE if is_missing else errors.Fault.FORWARD,
         ) from error
 
 
@@ -118,9 +124,9 @@ def _digests(module: torch.nn.Module) -> dict[str, bytes]:
 
 def _seen(loaded: LoadedModel) -> str:
     """The inputs of a forward pass and the dtypes of its weights, for messages."""
-    inputs = [f"{path} {t.dtype}{list(t.shape)}".strip() for path, t in loaded.inputs]
+    given = [f"{path} {t.dtype}{list(t.shape)}".strip() for path, t in loaded.inputs]
     kinds = sorted({str(weight.dtype) for weight in loaded.module.parameters()})
-    text = f"inputs {', '.join(inputs)}; weights {', '.join(kinds) or 'none'}"
+    text = f"inputs {', '.join(given)}; weights {', '.join(kinds) or 'none'}"
     return text.replace("torch.", "")
 
 

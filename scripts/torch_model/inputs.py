@@ -58,6 +58,23 @@ def argument_names(module: torch.nn.Module, args: tuple, kwargs: Mapping[str, An
     ]
 
 
+def not_a_call(module: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> str:
+    """Why forward() cannot be called with what get_dummy_input() returned, and what that may be; "" if it can be."""
+    try:
+        signature = inspect.signature(module.forward)
+    except (TypeError, ValueError):  # it is not written in Python
+        return ""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        named = f" and the keyword inputs {', '.join(kwargs)}" if kwargs else ""
+        return (
+            f"get_dummy_input() returned {described(args)}{named}, with which forward({', '.join(signature.parameters)}) cannot be "
+            f"called: {error}; expected {_EXPECTED_INPUT}"
+        )
+    return ""
+
+
 def check_inputs(where: str, tree: Any) -> None:
     """Raise ModelError for inputs that are not supported."""
     tensors = 0

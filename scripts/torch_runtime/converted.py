@@ -96,13 +96,13 @@ def require_float32(loaded: LoadedModel, runtime: str) -> None:
 
 @contextlib.contextmanager
 def rejected(tool: str, said: Callable[[BaseException], str] | None = None) -> Iterator[None]:
-    """Exit as unsupported if a tool raises anything but an error of the machine. Its log has the traceback.
+    """Exit as unsupported if a tool raises anything but an error of the machine or of its environment. Its log has the traceback.
 
     `said`: what is quoted of the exception; its cause if it is None.
     """
     try:
         yield
-    except (OSError, MemoryError):
+    except (OSError, MemoryError, ImportError):
         raise
     except Exception as error:
         traceback.print_exc()

@@ -70,7 +70,7 @@ class Comparison:
     """Verdict over all outputs together.
 
     `max_abs_error` is against golden, `rmse_vs_fp64` against the float64 reference; either is None if
-    it has no finite value. `detail` names the output that failed and by how much.
+    it is not finite: where only one of two values is finite, or NaN, the error is infinite. `detail` names the output that failed and by how much.
     """
 
     code: str
@@ -150,15 +150,14 @@ def compare(
 
 
 def rmse(actual: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> float | None:
-    """Root mean square error over all elements of all outputs where both are finite."""
+    """Root mean square error over all elements of all outputs, without those that are the same infinity or NaN in both; None if
+    it is not finite."""
     total = count = 0.0
     for got, want in zip(actual, reference, strict=True):
-        # Infinity minus infinity, or a square beyond float64's range (then the result is None).
-        with np.errstate(invalid="ignore", over="ignore"):
-            difference = np.asarray(got, np.float64) - np.asarray(want, np.float64)
-            finite = np.isfinite(difference)
-            total += float(np.square(difference[finite]).sum())
-        count += int(finite.sum())
+        difference, compared = _differences(got, want), np.isfinite(got) | np.isfinite(want)
+        with np.errstate(over="ignore"):
+            total += float(np.square(difference[compared]).sum())
+        count += int(compared.sum())
     return _finite(math.sqrt(total / count)) if count else None
 
 
@@ -368,11 +367,18 @@ def _of_scale(exponent: int) -> str:
 
 
 def _largest_error(got: np.ndarray, want: np.ndarray) -> float | None:
-    """Largest absolute error where both are finite; None where nothing is."""
+    """Largest absolute error; None if there are no values."""
+    return float(_differences(got, want).max()) if got.size else None
+
+
+def _differences(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """The absolute difference of each two values, in float64: 0 for the same infinity and for two NaNs, and infinite where only
+    one of the two is a NaN."""
+    first, second = np.asarray(got, np.float64), np.asarray(want, np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        first, second = got.astype(np.float64), want.astype(np.float64)
-        error = np.abs(first - second)[np.isfinite(first) & np.isfinite(second)]
-    return float(error.max()) if error.size else None
+        error = np.abs(first - second)
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
 
 
 def _finite(value: float) -> float | None:

@@ -149,12 +149,13 @@ def _judge(
 
     Errors of single elements and rows are bounded by `local_tol`, if it is given, where float64 shows eager's rounding.
     """
-    names = [kind.name for kind in expected.types]
+    given = [kind.name for kind in expected.types]
+    names = [name or f"output {number}" for number, name in enumerate(given)]
     problems, outputs, golden, fp64 = settle_special_values(
         actual, expected.golden, expected.fp64, names
     )
     dtypes = [kind.dtype for kind in expected.types]
-    scale = scaling.scale_of(names)
+    scale = scaling.scale_of(given)
     result = torch_same.compare(outputs, golden, fp64, allowed, dtypes, names, scale=scale)
     accepted = result.code == torch_same.PASS and not problems
     if accepted and fp64 is not None and local_tol is not None:
@@ -162,10 +163,13 @@ def _judge(
     if not problems:
         return result
     detail = "; ".join([*problems, *filter(None, [result.detail])][:3])
+    if any(_OTHER_SPECIAL in problem for problem in problems):  # these errors are infinite
+        result = dataclasses.replace(result, max_abs_error=None, rmse_vs_fp64=None)
     return dataclasses.replace(result, code=verification.FAIL, detail=detail)
 
 
 Arrays = list[np.ndarray]
+_OTHER_SPECIAL = "values are not the NaN or infinity of golden"
 
 
 def settle_special_values(
@@ -215,9 +219,7 @@ def _special(
     with np.errstate(over="ignore", invalid="ignore"):
         corrected = want if fp64 is None else fp64.astype(want.dtype)
     mended = special & ~alike & np.isfinite(corrected)
-    problem = _first(
-        special & ~alike & ~mended, plain, want, "values are not the NaN or infinity of golden"
-    )
+    problem = _first(special & ~alike & ~mended, plain, want, _OTHER_SPECIAL)
 
     def at_rest(array: np.ndarray) -> np.ndarray:
         return np.where(special & ~mended, np.zeros((), array.dtype), array)

@@ -125,6 +125,12 @@ BAD = {
     "numpy_inside": (LINEAR + inputs("(np.ones((2, 4), np.float32),)"), INPUT + r"a numpy array of float32 as \[0\]\[0\], expected a tensor; .*torch\.from_numpy"),
     "a_number": (LINEAR + inputs("3"), INPUT + "int, " + EXPECTED),
     "nothing": (LINEAR + inputs("()"), INPUT + "no tensor, " + EXPECTED),
+    "more_than_a_call": (
+        LINEAR + inputs("((torch.randn(2, 4),), {}, 'cpu')"),
+        INPUT + r"a tuple of \(tuple, dict, str\), with which forward\(input\) cannot be called: too many positional arguments; " + EXPECTED),
+    "another_keyword": (
+        LINEAR + inputs("{'x': torch.randn(2, 4)}"),
+        INPUT + r"a tuple of \(\) and the keyword inputs x, with which forward\(input\) cannot be called: missing a required argument: 'input'; " + EXPECTED),
     "numeric_key": (LINEAR + inputs("{1: torch.randn(2, 4)}"), INPUT + "keyword inputs with the key 1, expected names"),
     "elsewhere": (LINEAR + inputs("torch.randn(2, 4, device='meta')"), INPUT + r"\[0\]\[0\], which has no values \(device meta\)"),
     "complex": (LINEAR + inputs("torch.randn(2, 4, dtype=torch.complex64)"), INPUT + r"\[0\]\[0\], which has dtype complex64, which " + DTYPES),
@@ -151,7 +157,7 @@ BAD = {
 REASONS = {
     "model-return": "a_class a_function no_return model_and_more scripted",
     "model-weights": "float8_weight meta_weights lazy",
-    "model-inputs": "numpy numpy_inside a_number nothing numeric_key elsewhere complex sparse hidden_tensors",
+    "model-inputs": "numpy numpy_inside a_number nothing more_than_a_call another_keyword numeric_key elsewhere complex sparse hidden_tensors",
     "model-forward": "raises another_dtype",
     "model-outputs": "complex_out no_tensor_out no_samples zeros_out",
     "input-mutation": "changes_its_input",

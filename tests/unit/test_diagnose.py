@@ -31,6 +31,7 @@ TOOLS = [
 TRACEBACKS = [
     ("error", "KeyError", "KeyError: 'fp64.0'"),
     ("error", "AssertionError", "AssertionError"),
+    ("error", "missing-package", "torch._dynamo.exc.InternalTorchDynamoError: ModuleNotFoundError: No module named 'setuptools'"),
     ("unsupported", "not-implemented", "NotImplementedError: Could not run 'aten::foo'"),
     ("unsupported", "capture", "torch._dynamo.exc.Unsupported: Dynamic control flow is not supported"),
     ("unsupported", "capture", "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode: Could not guard on data-dependent expression Eq(u0, 1)"),
@@ -357,3 +358,38 @@ def test_no_detail_has_an_address_of_memory(said, expected):
     assert diagnose(exits.UNSUPPORTED, f"error: {said}\n").detail.startswith(
         expected.split(" (")[0]
     )
+
+
+CAPTURED = """\
+Traceback (most recent call last):
+  File "/w/scripts/lowering/capture.py", line 53, in capture
+    program = torch.export.export(
+  File "/e/lib/python3.11/site-packages/torch/export/__init__.py", line 311, in export
+    raise e
+  File "/m/var_neg.py", line 8, in forward
+    return torch.var(x, dim=1, correction=-1)
+ValueError: correction argument should be non-negative
+"""
+
+
+def test_what_is_raised_while_a_model_is_captured_is_unsupported_with_the_users_line():
+    found = diagnose(1, CAPTURED, "/m/var_neg.py")
+    assert (found.status, found.reason) == ("unsupported", "capture")
+    assert found.detail == (
+        "ValueError: correction argument should be non-negative "
+        "(var_neg.py:8: return torch.var(x, dim=1, correction=-1))"
+    )
+    other = CAPTURED.replace("torch/export/__init__.py", "torch_xla/stablehlo.py")
+    assert diagnose(1, other, "/m/var_neg.py").reason == "ValueError"
+    assert (
+        diagnose(1, CAPTURED + "Traceback (most recent call last):\nKeyError: 3\n").reason
+        == "KeyError"
+    )
+    memory = CAPTURED.replace("ValueError: correction", "MemoryError: correction")
+    assert diagnose(1, memory).status == "oom"
+
+
+def test_a_missing_package_of_an_environment_is_no_limit_of_a_lowering_path():
+    said = "error: torch.export: ModuleNotFoundError: No module named 'setuptools'\n"
+    found = diagnose(exits.UNSUPPORTED, said)
+    assert (found.status, found.reason) == ("error", "missing-package")

@@ -436,11 +436,19 @@ def test_the_first_three_problems_are_told():
 
 def test_the_largest_error_is_over_all_outputs_that_can_be_compared():
     golden = [np.zeros(2), np.zeros(3), np.array([1, 200], np.uint8)]
-    actual = [np.array([0.5, NAN]), np.zeros(4), np.array([1, 203], np.uint8)]
+    actual = [np.array([0.5, 0.0]), np.zeros(4), np.array([1, 203], np.uint8)]
     found = compare(actual, golden, golden, TOLERANCE)
     assert (found.max_abs_error, found.rmse_vs_fp64) == (3.0, None)
     assert compare(actual[::-1], golden[::-1], golden, TOLERANCE).max_abs_error == 3.0
-    assert judge([NAN], [1.0]).max_abs_error is None
+
+
+@pytest.mark.parametrize("wrong", [NAN, INF, -INF])
+def test_a_value_that_alone_is_not_finite_makes_the_errors_infinite(wrong):
+    found = judge([3.0, wrong], [1.0, 1.0])
+    assert (found.max_abs_error, found.rmse_vs_fp64) == (None, None)
+    found = judge([3.0, 1.0], [1.0, wrong])
+    assert (found.max_abs_error, found.rmse_vs_fp64) == (None, None)
+    assert judge([3.0, wrong], [1.0, wrong]).max_abs_error == 2.0
 
 
 def test_nan_is_worse_than_any_number():
@@ -462,10 +470,11 @@ def test_rmse_is_over_all_elements_of_all_outputs(pair, cut):
     assert rmse(*split) == pytest.approx(np.sqrt(np.mean((got - want) ** 2)))
 
 
-def test_rmse_leaves_out_what_is_not_finite_and_is_none_where_nothing_is():
-    got, want = np.array([NAN, 3.0, 1.0]), np.array([0.0, 1.0, 1.0])
+def test_rmse_leaves_out_what_is_the_same_nan_and_is_none_where_it_is_not_finite():
+    got, want = np.array([NAN, 3.0, 1.0]), np.array([NAN, 1.0, 1.0])
     assert rmse([got], [want]) == pytest.approx(np.sqrt(2.0))
     assert rmse([got[:1]], [want[:1]]) is None
+    assert rmse([got], [np.nan_to_num(want)]) is None
     assert rmse([np.array([1e200])], [np.zeros(1)]) is None
 
 

@@ -37,6 +37,18 @@ def test_a_wrong_value_fails_and_is_named():
     assert found.max_abs_error == pytest.approx(0.1, rel=1e-5)
 
 
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+def test_errors_beside_a_nan_or_infinity_of_one_alone_are_infinite_and_outputs_have_names(special):
+    wrong, golden = GOLDEN[0].copy(), GOLDEN[0].copy()
+    wrong[0, 0] = special
+    found = verify([wrong], expected([golden], [""]), {})
+    assert found.detail.startswith("output 0: 1 of 32 values beyond tol 0.001")
+    assert (found.code, found.max_abs_error, found.rmse_vs_fp64) == ("FAIL", None, None)
+    found = verify([golden], expected([wrong], [""]), {})
+    assert found.detail.startswith("output 0: 1 of 32 values are not the NaN or infinity of golden")
+    assert (found.code, found.max_abs_error, found.rmse_vs_fp64) == ("FAIL", None, None)
+
+
 @pytest.mark.parametrize(
     ("tolerance", "code"), [({}, "FAIL"), ({"tol": 0.2}, "PASS"), ({"cosine": True}, "PASS")]
 )
