@@ -37,6 +37,7 @@ REWRITES = {
     "gather-by-rows": ("stablehlo",),
     "scatter-reduce-by-columns": ("stablehlo",),
     "mask-index-at-full-length": ("stablehlo",),
+    "attention-of-masked-rows": ("stablehlo",),
     "scatter-from-memory": ("stablehlo",),
     "embedding-bag-as-sum": ("stablehlo",),
     "max-pool-indices-by-offsets": ("stablehlo",),

@@ -103,6 +103,9 @@ GOOD = {
     "float32_alone": (model("x", "assert x.dtype is torch.float32, x.dtype; return self.lin(x)") + X, 1, 1),
     "not_countable": (
         model("x", "assert torch.compiler.is_compiling() or not torch._C._len_torch_dispatch_stack(), 'a mode'; return self.lin(x)") + X, 1, 1),
+    "attention_with_a_masked_row": (
+        model("x, keep", "x = self.lin(x); return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=keep)")
+        + inputs("(torch.randn(2, 3, 5, 4), (torch.rand(2, 1, 5, 5) > 0.3) & (torch.arange(5) != 3)[:, None])"), 2, 1),
     "gru": (model("x", "return self.gru(x)", extra="self.gru = nn.GRU(4, 3, batch_first=True)") + inputs("torch.randn(2, 5, 4)"), 1, 2),
     "int8_by_pt2e": (INT8 + inputs("torch.randn(4, 32)"), 1, 1),
     "names_with_quotes": (QUOTING + X, 1, 1),

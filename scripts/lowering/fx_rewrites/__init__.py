@@ -38,6 +38,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "project-before-aggregation": products.project_before_aggregation,
     "scatter-reduce-by-columns": scatters.reduce_by_columns,
     "mask-index-at-full-length": masks.at_full_length,
+    "attention-of-masked-rows": masks.masked_rows_as_zeros,
     "scatter-reduce-as-comparison": scatters.reduce_as_comparison,
     "scatter-from-memory": scatters.from_memory,
     "embedding-bag-as-sum": operators.embedding_bag_as_sum,

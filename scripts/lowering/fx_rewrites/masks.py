@@ -19,6 +19,7 @@ from scripts.lowering.fx_rewrites.edit import (
     Builder,
     argument,
     aten,
+    each,
     has_open_size,
     is_symbolic,
     operands,
@@ -61,6 +62,34 @@ def at_full_length(program: ExportedProgram) -> bool:
         replace(node, source)
     settle(program)
     return True
+
+
+@each(aten.scaled_dot_product_attention.default)
+def masked_rows_as_zeros(node: fx.Node) -> fx.Node | None:
+    """A row of attention whose boolean mask leaves it no key is 0, as in PyTorch since 2.5; PyTorch/XLA 2.9 makes NaN of it.
+
+    Only of masks that depend on an input: others are the same in every call.
+    """
+    mask = argument(node, "attn_mask")
+    if not isinstance(mask, fx.Node) or value(mask).dtype is not torch.bool:
+        return None
+    if not _depends_on_input(mask):
+        return None
+    build = Builder(node)
+    attention = build(node.target, *node.args, **node.kwargs)
+    return build.where(build(aten.any.dim, mask, -1, True), attention, 0.0)
+
+
+def _depends_on_input(node: fx.Node) -> bool:
+    """Whether an argument of the program is among what a node is computed from."""
+    seen, todo = set[fx.Node](), [node]
+    while todo:
+        current = todo.pop()
+        if current.op == "placeholder":
+            return True
+        todo += [source for source in current.all_input_nodes if source not in seen]
+        seen.update(todo)
+    return False
 
 
 _FILLED = (
