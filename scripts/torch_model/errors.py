@@ -92,4 +92,5 @@ def raised(error: BaseException, path: str | Path) -> str:
     resolved = str(Path(path).expanduser().resolve())
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == resolved]
     where = f" ({Path(path).name}:{frames[-1].lineno}: {frames[-1].line})" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"
+    said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"{said}{where}"
