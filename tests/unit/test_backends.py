@@ -37,12 +37,7 @@ def made_up(monkeypatch, tmp_path) -> Backend:
 
 def test_a_backend_is_added_in_one_place(made_up, monkeypatch):
     monkeypatch.setattr(sections, "CONFIGURATION", TypeAdapter(sections.Configuration))
-    config = CONFIG | {
-        "targets": {"mac": {"backend": made_up.name}},
-        "expect": {},
-        "kernels": {},
-        "tune": {},
-    }
+    config = CONFIG | {"targets": {"mac": {"backend": made_up.name}}, "expect": {}}
     declared, selections = settings.load(config, [])
     target = expansion.expand(declared, selections, schemas.ROOT).targets["mac"]
     assert (target.arch, target.opt_level, target.device) == ("m2", "O1", "metal://0")

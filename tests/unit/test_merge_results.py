@@ -77,7 +77,7 @@ def test_speed_ups_are_over_baselines_of_other_files(whole, merge):
 
 def test_different_rows_of_a_cell_are_named_and_nothing_is_written(whole, merge, capsys):
     changed = of(whole, CONV)
-    changed[0]["latency"] |= {"values_ms": [7.0, 8.0, 9.0], "ms": 8.0}
+    changed[0]["latency"] |= {"values_ms": [7.0, 8.0, 9.0, 8.0, 8.0], "ms": 8.0}
     files = write("a", whole), write("b", changed)
     with pytest.raises(SystemExit):
         merge(*files, "-o", "merged")

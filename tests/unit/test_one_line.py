@@ -166,7 +166,7 @@ def test_a_quick_run_is_short_on_the_cpu_and_beside_eager(home):
     assert {(b.runtime, b.device) for b in found.baselines.values()} == {("eager", "cpu")}
     assert list(found.frontends) == list(expand(home, file="mine.py").frontends)
     rule = Plan(found, frozenset(), with_conda=False).groups.rule("mine")
-    assert (rule.generations, rule.budget_s) == (4, 3)
+    assert (rule.generations, rule.budget_s) == (6, 5)
 
 
 @pytest.mark.parametrize("quick", [True, "true"])
@@ -175,7 +175,7 @@ def test_the_command_line_wins_over_a_quick_run(home, quick):
     found = expand(home, quick=quick, targets="cuda", baselines="inductor", measure=measure)
     assert (list(found.targets), list(found.baselines)) == (["cuda"], ["inductor"])
     rule = Plan(found, frozenset(), with_conda=False).groups.rule("conv")
-    assert (rule.generations, rule.budget_s) == (7, 3)
+    assert (rule.generations, rule.budget_s) == (7, 5)
 
 
 def test_a_run_that_is_not_quick_measures_again(home):

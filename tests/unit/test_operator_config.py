@@ -65,8 +65,7 @@ def test_a_selection_of_the_command_line_is_one_for_operators_too():
 
 def test_a_configuration_without_operators_or_the_preferred_entries_takes_those_of_the_models():
     declared, _ = settings.load({}, [SHIPPED], ROOT)
-    for name in ("operators", "kernels", "tune"):
-        del declared[name]
+    del declared["operators"]
     declared["targets"] = {"mac": declared["targets"]["cuda"]}
     declared["expect"] = {}
     settings.check(declared)

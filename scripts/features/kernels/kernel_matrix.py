@@ -98,7 +98,12 @@ def _shapes(kernel: Kernel, entry: Mapping[str, Any], dtype: str) -> list[str]:
     return [s for s in kernel.shapes if kernel.memory_bytes(s, dtype) <= at_most]
 
 
-KINDS = ("frontends", "targets", "baselines")
+DEFAULTS = {
+    "frontends": ("torchmlir-torch", "torchmlir-stablehlo", "torchxla-stablehlo"),
+    "targets": ("llvm-cpu",),
+    "baselines": ("eager", "inductor"),
+}
+"""What kernels are measured by, as far as a configuration has these entries, where its `kernels` does not say."""
 
 
 def read(draft: Draft, matrix: Matrix) -> Matrix | None:
@@ -108,9 +113,10 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
     if section is None or not declared:
         return None
     chosen: dict[str, Any] = {}
-    for kind in KINDS:
-        globs, singular = section.get(kind, ["*"]), kind.removesuffix("s")
-        draft.problems += checks.selection_problems(f"kernels.{kind}", singular, globs, known[kind])
+    for kind, default in DEFAULTS.items():
+        globs, singular = section.get(kind, default), kind.removesuffix("s")
+        if kind in section:
+            draft.problems += checks.selection_problems(f"kernels.{kind}", singular, globs, known[kind])  # fmt: skip
         names = [name for name in known[kind] if cell.selects(globs, name)]
         if kind in selections:
             names = reading.select(kind.removesuffix("s"), list(known[kind]), selections[kind])

@@ -35,6 +35,10 @@ class Tuning:
     specs: float = 0.3
 
 
+DEFAULT_TARGETS = ("llvm-cpu",)
+"""What is tuned for, if a configuration has it, where its `tune` does not say."""
+
+
 def part(matrix: Matrix) -> Tuning:
     """What is tuned of a matrix."""
     return matrix.parts.get("variants") or Tuning()
@@ -43,11 +47,13 @@ def part(matrix: Matrix) -> Tuning:
 def read(draft: Draft, matrix: Matrix) -> Tuning:
     """Return what is tuned: for the targets that the command line selects, or those of `tune.targets`."""
     section = dict(draft.config.get("tune") or {})
-    globs = section.pop("targets", ["*"])
+    declared = section.pop("targets", None)
     targets = draft.chosen["targets"]
     if "targets" not in draft.selections:
         known = draft.known["targets"].items()
-        draft.problems += checks.selection_problems("tune.targets", "target", globs, dict(known))
+        if declared is not None:
+            draft.problems += checks.selection_problems("tune.targets", "target", declared, dict(known))  # fmt: skip
+        globs = DEFAULT_TARGETS if declared is None else declared
         targets = {name: target for name, target in known if cell.selects(globs, name)}
     return Tuning(targets=targets, **section)
 
