@@ -156,11 +156,11 @@ def absent_devices(matrix: Matrix) -> Iterator[str]:
         count = sum(row.target in names for row in rows)
         if count and not backend.may_have_device():
             signs = " or ".join(backend.signs)
-            yield f"this machine has no device for {', '.join(names)} (no {signs}): {_rows(count)} compiled, and end as unavailable"
+            yield f"No device on this machine for {', '.join(names)} (no {signs}): {_rows(count)} compiled, and end as unavailable"
     kinds = {backend.torch_device for backend in BACKENDS.values() if backend.may_have_device()}
     absent = [b.name for b in matrix.baselines.values() if not b.on_cpu and b.device not in kinds]
     if count := sum(row.baseline in absent for row in rows):
-        yield f"this machine has no device for {', '.join(absent)}: {_rows(count)} unavailable"
+        yield f"No device on this machine for {', '.join(absent)}: {_rows(count)} unavailable"
 
 
 def _rows(count: int) -> str:

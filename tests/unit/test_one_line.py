@@ -201,11 +201,11 @@ def test_what_quick_may_be_is_said():
     ("there", "said"),
     [
         ([], [
-            "this machine has no device for cuda (no /dev/nvidia[0-9]*): 2 rows are compiled, and end as unavailable",
-            "this machine has no device for on-gpu: 1 row is unavailable",
+            "No device on this machine for cuda (no /dev/nvidia[0-9]*): 2 rows are compiled, and end as unavailable",
+            "No device on this machine for on-gpu: 1 row is unavailable",
         ]),
         (["/dev/nvidia[0-9]*"], []),
-        (["/dev/kfd"], ["this machine has no device for cuda (no /dev/nvidia[0-9]*): 2 rows are compiled, and end as unavailable"]),
+        (["/dev/kfd"], ["No device on this machine for cuda (no /dev/nvidia[0-9]*): 2 rows are compiled, and end as unavailable"]),
     ],
 )  # fmt: skip
 def test_what_cannot_run_here_is_said_before_the_work(home, monkeypatch, there, said):
