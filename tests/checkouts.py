@@ -89,9 +89,9 @@ def as_made(path: Path) -> None:
     atomic.write_json(outcome.usage_path(path), asdict(replace(usage, artifacts=made)))
 
 
-def is_compared(row: dict[str, str], base: str = "eager") -> bool:
-    """Whether a row of a CSV has a ratio to a baseline, or the reason why it is not known: it was timed once, or the machine was busy."""
-    ratio = row[f"speedup_vs_{base}"]
+def is_compared(row: dict[str, str], column: str = "speedup_vs_eager") -> bool:
+    """Whether a row of a CSV has a ratio to another row, or the reason why it is not known: it was timed once, or the machine was busy."""
+    ratio = row[column]
     return float(ratio) > 0 if ratio else bool(row["doubt"])
 
 

@@ -58,6 +58,8 @@ DYNAMIC = True
 
 ENTRY = "forward"
 _REFUSED = "failed to legalize operation '"
+_VALUES = ("torch.constant.", "torch.vtensor.literal")
+"""Operations that are only what an operator takes: torch-mlir names the first one that is left."""
 # What a program computes with; the rest of the dialect are constants and lists of them.
 _OPERATORS = (
     *("torch.aten.", "torch.prims.", "torch.operator", "torch.torchvision."),
@@ -240,8 +242,7 @@ def lower(graph: fx.Graph, dialect: str, seconds: dict[str, float]) -> str:
             compiler_utils.lower_mlir_module(False, compiler_utils.OutputType.get(dialect), module)
         except compiler_utils.TorchMlirCompilerError as error:
             refused = said[0].partition(_REFUSED)[2] if said else ""
-            is_named = refused.startswith(_OPERATORS) and not refused.startswith((*_CONTROL_FLOW,))
-            if refused and not is_named and (left := _not_lowered(module)):
+            if refused.startswith((*_VALUES, *_CONTROL_FLOW)) and (left := _not_lowered(module)):
                 raise capture.UnsupportedProgram(left) from error
             raise
         finally:

@@ -79,23 +79,33 @@ def follow(
         try:
             by_name = dict(zip(output_names, results, strict=True))
             differs = _mismatch(by_name, step, expected, tol, noise)
-            by_name["input_ids"] = np.asarray(expected.tokens)[:, step : step + 1]
-            current = [
-                old + 1 if name == "position" else np.asarray(by_name.get(name, old))
-                for name, old in zip(names, current, strict=True)
-            ]
+            if step + 1 < expected.steps:
+                by_name["input_ids"] = np.asarray(expected.tokens)[:, step : step + 1]
+                current = _next_inputs(by_name, inputs, names, current)
         except (LookupError, StopIteration, TypeError, ValueError) as error:
             what = f"after step {step + 1} of {expected.steps}: {type(error).__name__}: {error}"
             raise NotFollowed(what) from error
-        for kind, array in zip(inputs, current, strict=True):
-            if array.shape != kind.shape:
-                raise NotFollowed(
-                    f"after step {step + 1} of {expected.steps}: {kind.name} would have the shape {list(array.shape)}, "
-                    f"expected {list(kind.shape)}"
-                )
         matched += not differs
         problem = problem or (differs and f"greedy token {step + 1} of {expected.steps}: {differs}")
     return matched, problem
+
+
+def _next_inputs(
+    results: Mapping[str, np.ndarray],
+    inputs: Sequence[TensorType],
+    names: Sequence[str],
+    current: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """The inputs of the next step: those that are results of this one, and the next position. Raises ValueError if they are of
+    other shapes."""
+    made = [
+        old + 1 if name == "position" else np.asarray(results.get(name, old))
+        for name, old in zip(names, current, strict=True)
+    ]
+    for kind, array in zip(inputs, made, strict=True):
+        if array.shape != kind.shape:
+            raise ValueError(f"{kind.name} would have the shape {[*array.shape]}, expected {[*kind.shape]}")  # fmt: skip
+    return made
 
 
 def _mismatch(

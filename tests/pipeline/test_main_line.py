@@ -529,7 +529,7 @@ def remedy_without(flag: str, path: Path) -> str:
 def test_a_module_by_a_remedy_is_measured_once_and_its_first_error_stays(ran):
     bad = BAD_FLAG
     target = {"backend": "llvm-cpu", "flags": [bad], "remedies": [remedy_without(bad, ran.path)]}
-    ran.configure(targets={"remedied": target}, expect={"conv/*/remedied": "ok"})
+    ran.configure(targets={"remedied": target}, kernels=None, expect={"conv/*/remedied": "ok"})
     only = ("--config", "models=conv", "frontends=torchmlir-torch", "baselines=eager")
     said = ran.snakemake("--cores", "8", "results/latency.csv", *only).stdout
     assert "compiled for remedied: 0 as asked, 1 by remedy, 0 not at all" in said
@@ -544,7 +544,9 @@ def test_a_module_by_a_remedy_is_measured_once_and_its_first_error_stays(ran):
 
 def test_what_tuning_finds_is_verified_and_used_where_a_target_asks_for_it(ran):
     target = {"backend": "llvm-cpu", "opt_level": "O1"}
-    ran.configure(targets={"cpu": target}, tune={"budget_s": 8}, expect={"conv/*/cpu": "ok"})
+    ran.configure(
+        targets={"cpu": target}, kernels=None, tune={"budget_s": 8}, expect={"conv/*/cpu": "ok"}
+    )
     only = ("--config", "models=conv", "frontends=torchmlir-torch", "baselines=eager")
     said = ran.snakemake("--cores", "8", "results/tuned.csv", *only).stdout
     assert "conv on cpu: default" in said

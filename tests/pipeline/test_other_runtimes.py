@@ -98,7 +98,7 @@ def test_conv_is_verified_and_timed_in_turns_and_every_row_compared_with_it(ran,
     for one in rows.values():
         assert one["threads"] == row["threads"]
         ratio = float(one["latency_ms"]) / float(row["latency_ms"])
-        assert is_compared(one, runtime)
+        assert is_compared(one, f"speedup_vs_{runtime}")
         if one[f"speedup_vs_{runtime}"]:
             assert float(one[f"speedup_vs_{runtime}"]) == pytest.approx(1 / ratio, rel=0.2)
     assert float(row[f"speedup_vs_{runtime}"]) == 1

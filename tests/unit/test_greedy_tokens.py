@@ -55,6 +55,17 @@ def test_a_program_that_generates_the_expected_tokens_matches_at_every_step(step
     assert follow(program, expected(steps)) == (steps, "")
 
 
+def test_after_the_last_token_nothing_is_followed():
+    """A prompt (prefill) has several tokens, and gives one."""
+    prompt = [TensorType("[1]['input_ids']", (2, 4), "int64")]
+    wanted = expected(1)
+    logits = [program(START)[0]]
+    followed = greedy_tokens.follow(
+        lambda _: logits, [np.zeros((2, 4), np.int64)], prompt, OUTPUTS[:1], wanted, 1e-3
+    )
+    assert followed == (1, "")
+
+
 @given(st.integers(0, 5))
 def test_the_first_wrong_token_is_named_and_the_others_still_count(wrong):
     wanted = expected(6)

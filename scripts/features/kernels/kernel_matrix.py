@@ -103,7 +103,7 @@ DEFAULTS = {
     "targets": ("llvm-cpu",),
     "baselines": ("eager", "inductor"),
 }
-"""What kernels are measured by, as far as a configuration has these entries, where its `kernels` does not say."""
+"""What kernels are measured by where `kernels` does not say: those of these entries that a configuration has, or all if it has none."""
 
 
 def read(draft: Draft, matrix: Matrix) -> Matrix | None:
@@ -114,12 +114,15 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
         return None
     chosen: dict[str, Any] = {}
     for kind, default in DEFAULTS.items():
-        globs, singular = section.get(kind, default), kind.removesuffix("s")
+        singular = kind.removesuffix("s")
         if kind in section:
+            globs = section[kind]
             draft.problems += checks.selection_problems(f"kernels.{kind}", singular, globs, known[kind])  # fmt: skip
+        else:
+            globs = [name for name in default if name in known[kind]] or ["*"]
         names = [name for name in known[kind] if cell.selects(globs, name)]
         if kind in selections:
-            names = reading.select(kind.removesuffix("s"), list(known[kind]), selections[kind])
+            names = reading.select(singular, list(known[kind]), selections[kind])
         chosen[kind] = {name: known[kind][name] for name in names}
     programs = entries.programs(chosen["baselines"].values(), declared.values(), known["frontends"])
     draft.problems += checks.entry_problems(chosen, programs, draft.root, False, known["frontends"])

@@ -36,7 +36,7 @@ class Tuning:
 
 
 DEFAULT_TARGETS = ("llvm-cpu",)
-"""What is tuned for, if a configuration has it, where its `tune` does not say."""
+"""What is tuned for where `tune` does not say; all targets of a configuration that has none of these."""
 
 
 def part(matrix: Matrix) -> Tuning:
@@ -53,7 +53,7 @@ def read(draft: Draft, matrix: Matrix) -> Tuning:
         known = draft.known["targets"].items()
         if declared is not None:
             draft.problems += checks.selection_problems("tune.targets", "target", declared, dict(known))  # fmt: skip
-        globs = DEFAULT_TARGETS if declared is None else declared
+        globs = declared or [name for name in DEFAULT_TARGETS if name in dict(known)] or ["*"]
         targets = {name: target for name, target in known if cell.selects(globs, name)}
     return Tuning(targets=targets, **section)
 
