@@ -496,8 +496,10 @@ def test_a_local_build_is_a_toolchain_and_what_it_compiled_is_made_again_with_it
     command = [sys.executable, "-m", "scripts.command", "compare", "--toolchain", "pinned", "build", "--format", "json"]  # fmt: skip
     said = subprocess.run(command, cwd=ran.path, capture_output=True, text=True)
     compared = json.loads(said.stdout or pytest.fail(said.stderr))
-    assert (compared["cells"], compared["outcomes"], compared["not_compared"]) == (1, [], [])
-    assert [one["basis"] for one in compared["latencies"]] == ["in turns"]
+    assert (compared["cells"], compared["outcomes"]) == (1, [])
+    # On a busy machine there may be too few generations.
+    is_compared = [one["basis"] for one in compared["latencies"]] == ["in turns"]
+    assert is_compared or "an interval needs" in str(compared["not_compared"])
 
     # Built again: another file of the same content.
     program = used.read_bytes()
