@@ -144,7 +144,10 @@ def test_what_is_computed_from_weights_that_change_is_part_of_a_training_step(ra
 
 
 def test_a_rewrite_stands_in_the_row_and_can_be_switched_off(ran):
-    assert row_of(ran, "bert-tiny", "torchxla-stablehlo")["rewrites"] == "attention-of-masked-rows; mhlo.erf to chlo.erf"
+    assert (
+        row_of(ran, "bert-tiny", "torchxla-stablehlo")["rewrites"]
+        == "attention-of-masked-rows; mhlo.erf to chlo.erf"
+    )
     bare = row_of(ran, "bert-tiny", "torchxla-bare")
     assert not bare["rewrites"]
     assert (bare["status"], bare["stage"]) != ("ok", "verify")
