@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from scripts.core import process
 from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import Compilation
 from scripts.iree.backends import BACKENDS, compile_flags, unused_plugins
 from scripts.iree.tools import program
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import ProblemEnd
-from tests.checkouts import in_environment
+from tests.checkouts import end_forks, in_environment
 
 TIMES = """\
 module {{
@@ -86,6 +87,9 @@ def normalised(iree) -> list[str]:
 @pytest.fixture(scope="module")
 def compiled(iree, normalised, tmp_path_factory) -> dict[str, ProblemEnd]:
     """Of eight programs in one module, only the wrong one is refused."""
+    # The limits count all processes below this one: also those that a run of an earlier test has left to end.
+    end_forks()
+    process.kill_descendants()
     folder = tmp_path_factory.mktemp("batch")
     texts = {f"times{number}": normalised[0].replace("2.000000e+00", f"{number}.000000e+00") for number in range(3, 9)}  # fmt: skip
     texts |= {"refused": normalised[3], "doubled": normalised[4]}
