@@ -145,6 +145,17 @@ def load_npz(path: str | Path, prefix: str = "") -> dict[str, np.ndarray]:
         return {key: archive[key] for key in archive.files if key.startswith(prefix)}
 
 
+def save_results(path: str | Path, results: Iterable[np.ndarray]) -> None:
+    """Write results of a program, in their order, of any type of DTYPES."""
+    save_npz(path, {str(place): array for place, array in enumerate(results)})
+
+
+def load_results(path: str | Path) -> list[np.ndarray]:
+    """Read what `save_results` has written. numpy does not have bfloat16, and stores two bytes without a type."""
+    results = load_npz(path).values()
+    return [a.view(native("bfloat16")) if a.dtype.kind == "V" else a for a in results]
+
+
 def as_native(array: np.ndarray, dtype: str) -> np.ndarray:
     """The array converted to a torch dtype."""
     import numpy as np

@@ -17,9 +17,8 @@ from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImporter
 
-from scripts.core import extra
 from scripts.core.tensors import TensorType
-from scripts.lowering import capture, fx_rewrites, locations
+from scripts.lowering import capture, fx_rewrites
 from scripts.lowering.capture import timed
 from scripts.lowering.link import Input, Lowered
 from scripts.lowering.stablehlo import changing_positions, for_iree
@@ -116,12 +115,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
             text, names = for_iree(text, changing_positions(arguments, changing))
         rewrites += tuple(names)
     left_out: dict[str, str] = {}
-    origins = extra.or_left_out(
-        extra.LOCATIONS,
-        lambda: locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX),
-        left_out,
-        locations.UNKNOWN,
-    )
+    origins = capture.origins(program, left_out)
     lowered = Lowered(
         text=text,
         entry=ENTRY,

@@ -18,9 +18,8 @@ import torch
 from torch._decomp import decomposition_table
 from torch_xla import stablehlo
 
-from scripts.core import extra
 from scripts.core.tensors import TensorType
-from scripts.lowering import capture, fx_rewrites, locations, xla_text
+from scripts.lowering import capture, fx_rewrites, xla_text
 from scripts.lowering.capture import timed
 from scripts.lowering.link import Argument, Constant, Input, Lowered
 from scripts.lowering.stablehlo import changing_positions, for_iree
@@ -106,12 +105,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
             speed = fx_rewrites.SPEED if options["rewrites"] == "all" else ()
             rewrites += fx_rewrites.apply(program, (*REWRITES, *speed))
     left_out: dict[str, str] = {}
-    origins = extra.or_left_out(
-        extra.LOCATIONS,
-        lambda: locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX),
-        left_out,
-        locations.UNKNOWN,
-    )
+    origins = capture.origins(program, left_out)
     with timed(seconds, "lower"):
         bundle = _bundle(program)
     arguments = _arguments(capture.arguments(captured, program), bundle)

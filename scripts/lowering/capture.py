@@ -22,9 +22,10 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import _pytree as fx_pytree
 from torch.fx.graph import _PyTreeCodeGen
 
-from scripts.core import dimensions
-from scripts.lowering import train_step
+from scripts.core import dimensions, extra
+from scripts.lowering import locations, train_step
 from scripts.lowering.link import Argument, Constant, Input, Parameter, UnsupportedProgram
+from scripts.lowering.locations import Origins
 from scripts.torch_model import convert, errors
 from scripts.torch_model.loading import (
     FLAT_PREFIX,
@@ -122,6 +123,16 @@ def functional(captured: Captured, decompositions: Mapping[Any, Callable]) -> Ex
     if captured.loaded.training is None:
         return program
     return train_step.completed(program, captured.loaded.module, captured.loaded.training)
+
+
+def origins(program: ExportedProgram, left_out: dict[str, str]) -> Origins:
+    """What the names in the locations of a program stand for; if that fails, `left_out` says why."""
+    return extra.or_left_out(
+        extra.LOCATIONS,
+        lambda: locations.of_nodes(program.graph.nodes, FLAT_PREFIX),
+        left_out,
+        locations.UNKNOWN,
+    )
 
 
 BY_TORCH = "decompose-by-torch"

@@ -68,9 +68,9 @@ class Graph:
         """A model of these nodes alone: what they use is its input, what others use its result. None if the type of an input, or of
         all results, is not known."""
         chosen = sorted(numbers)
-        made = dict.fromkeys(name for at in chosen for name in self.nodes[at].output if name)
+        computed = dict.fromkeys(name for at in chosen for name in self.nodes[at].output if name)
         used = dict.fromkeys(name for at in chosen for name in self.used(at))
-        given = [name for name in used if name not in made and name not in self._literals]
+        given = [name for name in used if name not in computed and name not in self._literals]
         outside = {value.name for value in self.model.graph.output}
         outside |= {name for at in range(len(self.nodes)) if at not in numbers for name in self.used(at)}  # fmt: skip
         results = [name for at in chosen for name in self.nodes[at].output if name in outside]
@@ -83,7 +83,7 @@ class Graph:
             [onnx.ValueInfoProto(name=name, type=self.types[name]) for name in given],
             [onnx.ValueInfoProto(name=name, type=self.types[name]) for name in results],
         )
-        inner = (name for name in made if name in self.types and name not in results)
+        inner = (name for name in computed if name in self.types and name not in results)
         graph.value_info.extend(onnx.ValueInfoProto(name=name, type=self.types[name]) for name in inner)  # fmt: skip
         for name in used:
             if name in self._literals:

@@ -28,7 +28,7 @@ from scripts.sources.registry import source_of
 from scripts.sources.source import file_digest
 from scripts.torch_model.errors import ModelFileError
 
-ASKED = Path("logs/asked.json")
+COMMAND_LINE = Path("logs/command_line.json")
 """In the results folder: the command line of the last run that was started, as far as it is about the configuration."""
 SHOWN = 5
 """Differences that a message names."""
@@ -36,10 +36,10 @@ SHOWN = 5
 
 def made_from(matrix: Matrix, results: Path) -> dict[str, Any]:
     """What the rows of a matrix, which are aggregated now, are made from. `results`: their folder."""
-    asked = results / ASKED
+    file = results / COMMAND_LINE
     return {
         "commit": checkout.commit(results.absolute()),
-        "asked": atomic.read_json(asked) if asked.is_file() else None,
+        "command_line": atomic.read_json(file) if file.is_file() else None,
         "configuration": _configuration(matrix),
         **_files(matrix),
     }
@@ -77,8 +77,8 @@ def commit(results: Path) -> str:
     if clean == name or not known:
         return name
     of_models = [file for files in known["files"].values() for file in files]
-    asked = (known["asked"] or {}).get("files", [])
-    needed = {Path(file).resolve() for file in (*of_models, *asked)}
+    configfiles = (known["command_line"] or {}).get("files", [])
+    needed = {Path(file).resolve() for file in (*of_models, *configfiles)}
     changed = checkout.changed_files(results.absolute())
     is_needed = any(path in needed or _is_code(path) for path in changed)
     return name if is_needed or not changed else clean
@@ -109,7 +109,7 @@ def _configuration(matrix: Matrix) -> str:
 
 
 @dataclass
-class _Asked:
+class _CommandLine:
     """The command line of a run as far as it is about the configuration (matrix.settings.Asked)."""
 
     config: Mapping[str, Any] | None
@@ -140,15 +140,15 @@ def check(results: Path, records: Collection[Mapping[str, Any]]) -> None:
     raise BadRecords(
         f"{file}: its rows were made at {of} and are not of the files at hand"
         + (f" ({here})" if here else "")
-        + f": {shown}{more}. Run `{_run_command(known.get('asked'))}` first, or name the file itself to use its rows as they are"
+        + f": {shown}{more}. Run `{_run_command(known.get('command_line'))}` first, or pass the path {file} to use its rows as they are"
     )
 
 
-def _run_command(asked: Mapping[str, Any] | None) -> str:
+def _run_command(command_line: Mapping[str, Any] | None) -> str:
     """The command that makes the rows again."""
-    given = (asked or {}).get("config", {}).items()
+    given = (command_line or {}).get("config", {}).items()
     words = [f"{key}={value if isinstance(value, str) else compact(value)}" for key, value in given]
-    files = (asked or {}).get("files")
+    files = (command_line or {}).get("files")
     options = f"--configfile {shlex.join(files)}" if files else ""
     return checkout.run_command(str(outputs.CSV), shlex.join(words), options)
 
@@ -176,12 +176,12 @@ def _of_made_from(known: Mapping[str, Any], models: Iterable[str], results: Path
             if recorded:
                 yield from _file(file, recorded)
     try:
-        matrix = _matrix(known["asked"], results)
+        matrix = _matrix(known["command_line"], results)
     except ConfigError as error:
         yield f"the configuration cannot be used any more ({error})"
         return
     if _configuration(matrix) != known["configuration"]:
-        files = [checkout.path("config.yaml"), *(known["asked"] or {}).get("files", [])]
+        files = [checkout.path("config.yaml"), *(known["command_line"] or {}).get("files", [])]
         yield f"the configuration has changed ({', '.join(files)})"
     now = _files(matrix)
     for env, recorded in known["pins"].items():
@@ -191,17 +191,17 @@ def _of_made_from(known: Mapping[str, Any], models: Iterable[str], results: Path
         yield "the code of vmfbench that verifies and times has changed"
 
 
-def _matrix(asked: Mapping[str, Any] | None, results: Path) -> Matrix:
+def _matrix(command_line: Mapping[str, Any] | None, results: Path) -> Matrix:
     """The matrix of a run with this command line, if it was started now. That of a Snakefile that imports this workflow is taken as
     its last run had it. Raises ConfigError."""
-    if asked is None:
+    if command_line is None:
         return Matrix.from_json(atomic.read_json(results / "logs" / "matrix.json"))
     # The environments of Snakemake's own jobs have no pydantic, and only aggregate.
     from scripts.matrix import settings
     from scripts.run import starting
 
-    files = [Path(file).absolute() for file in asked["files"]]
-    line = _Asked(asked["config"], files, asked["replace"])
-    folder = Path(asked["folder"]).absolute()
+    files = [Path(file).absolute() for file in command_line["files"]]
+    line = _CommandLine(command_line["config"], files, command_line["replace"])
+    folder = Path(command_line["folder"]).absolute()
     given = settings.read(line, checkout.path("config.yaml"), folder)
     return starting.of_configuration(*given, with_conda=False).matrix

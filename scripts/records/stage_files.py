@@ -311,8 +311,8 @@ def latency_doubt(
     part = timing.parts[own.part]
     causes = _causes(timing, part)
     if (count := len(own.values_ms)) < ratios.LEAST:
-        taken = f"{_counted(count, 'generation')}, {_counted(own.turns, 'turn')} in the budget"
-        return "; ".join((f"{taken}; an interval needs {ratios.LEAST} generations", *causes))
+        counts = f"{_counted(count, 'generation')}, {_counted(own.turns, 'turn')} in the budget"
+        return "; ".join((f"{counts}; an interval needs {ratios.LEAST} generations", *causes))
     if control and (control.low > 1 or control.high < 1):
         return f"two processes of {part.control} differ by a factor of {control.ratio:.3f}: the machine was too noisy"
     latency = ratios.of_logs([math.log(value) for value in own.values_ms])

@@ -77,8 +77,8 @@ class RunLog:
         began, at = self._began
         return began + time.monotonic() - at
 
-    def start(self, matrix: Matrix, asked: Mapping[str, Any] | None = None) -> None:
-        """Take the lock on results/, and write the matrix and `asked`: the command line, as far as it is about the configuration;
+    def start(self, matrix: Matrix, command_line: Mapping[str, Any] | None = None) -> None:
+        """Take the lock on results/, and write the matrix and the command line, as far as it is about the configuration;
         None if that is not known. Raises OtherRunError."""
         self._lock = lock = take_lock()
         temporary.clear()
@@ -90,7 +90,7 @@ class RunLog:
         lock.flush()
         self.started = True
         atomic.write_json(LOGS / "matrix.json", matrix.to_json())
-        atomic.write_json(LOGS / "asked.json", asked)
+        atomic.write_json(LOGS / "command_line.json", command_line)
         self._began = journal.begin(JOURNAL), time.monotonic()
 
 

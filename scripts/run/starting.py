@@ -180,8 +180,8 @@ def problems(run: Run, may_submit: bool) -> list[str]:
         return [
             f"targets.{tuned[0]}.tuned: auto is for runs on one machine; leave it out where jobs may go to a cluster"
         ]
-    if found := [*entry_checks.problems(run.matrix)]:
-        return list(dict.fromkeys(found))
+    if unusable := [*entry_checks.problems(run.matrix)]:
+        return list(dict.fromkeys(unusable))
     if run.plan.with_conda:
         return []
     return [problem for check in feature.hooks("problems") for problem in check(run.matrix)]

@@ -212,11 +212,13 @@ def _strip_sharding(path: Path, operation: Any, jaxlib_ir: Any) -> None:
         del attributes[key]
     for key in ("arg_attrs", "res_attrs"):
         if key in attributes:
-            each = [
+            without_shardings = [
                 {k: entry[k] for k in _keys(entry) if not k.startswith(_SDY)}
                 for entry in map(jaxlib_ir.DictAttr, attributes[key])
             ]
-            attributes[key] = jaxlib_ir.ArrayAttr.get(list(map(jaxlib_ir.DictAttr.get, each)))
+            attributes[key] = jaxlib_ir.ArrayAttr.get(
+                list(map(jaxlib_ir.DictAttr.get, without_shardings))
+            )
 
 
 def _keys(attributes: Any) -> list[str]:
@@ -401,17 +403,13 @@ def _on_iree(program: Program, weights: dict[str, torch.Tensor], reason: str) ->
             faulthandler.disable()  # it would show the Python code that makes the call
             archive = file("weights.irpa") if weights else None
             module = Module(file("module.vmfb"), archive, "local-sync", program.function)
-            results = Session(module, 1).call(arrays)[0]
-            numbered = {str(place): array for place, array in enumerate(results)}
-            tensors.save_npz(file("results.npz"), numbered)
+            tensors.save_results(file("results.npz"), Session(module, 1).call(arrays)[0])
             return b""
 
         _say(mlir_file.CALLS)
         if code := process.forked(work)[0]:
             _end_like(code, f"{mlir_file.CALLS} ({reason})")
-        results = tensors.load_npz(file("results.npz")).values()
-        # numpy does not have bfloat16, and stores two bytes without a type.
-        return [array.view(tensors.native("bfloat16")) if array.dtype.kind == "V" else array for array in results]  # fmt: skip
+        return tensors.load_results(file("results.npz"))
 
     return call
 

@@ -126,13 +126,13 @@ def _advice(path: Path, choice: ModelChoice, module: OnnxModule) -> str:
         return True
 
     sizes = onnx_sizes.proposed(names, onnx_sizes.candidates(path, module.model), runs)
-    taken = f"the size 1 was taken for {', '.join(names)}"
+    assumed = f"the size 1 was taken for {', '.join(names)}"
     wanted: Mapping[str, object] = sizes or dict.fromkeys(names, "<size>")
     shown = {**given, **wanted}
     line = f"dims: {{{', '.join(f'{name}: {size}' for name, size in shown.items())}}}"
     if not sizes:
-        return f"{taken}, and no other that was tried runs; add the sizes to its entry: {line}"
-    return f"{taken}; ONNX Runtime runs it with this line in its entry: {line}"
+        return f"{assumed}, and no other that was tried runs; add the sizes to its entry: {line}"
+    return f"{assumed}; ONNX Runtime runs it with this line in its entry: {line}"
 
 
 def open_session(

@@ -6,7 +6,6 @@ If XLA computes golden from the StableHLO from which IREE computes something els
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -65,18 +64,20 @@ def main() -> None:
 
 def _forked(run: Callable[[], Results]) -> tuple[Results | None, str]:
     """The results of an executor in a process of its own, because it may crash; or why there are none."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "results.npz")
 
-    def work() -> bytes:
-        try:
-            return pickle.dumps((run(), ""))
-        except (Failed, UnlinkError, ImportError, RuntimeError, ValueError) as error:
-            return pickle.dumps((None, str(error).partition("\n")[0]))
+        def work() -> bytes:
+            try:
+                tensors.save_results(file, run())
+            except (Failed, UnlinkError, ImportError, RuntimeError, ValueError) as error:
+                return (str(error).partition("\n")[0] or type(error).__name__).encode()
+            return b""
 
-    code, answer = process.forked(work)
-    if code:
-        return None, f"it ended with {code}"
-    results, why = pickle.loads(answer)  # noqa: S301 – of a process that this one has forked
-    return results, why
+        code, why = process.forked(work)
+        if code or why:
+            return None, why.decode() or f"it ended with {code}"
+        return tensors.load_results(file), ""
 
 
 def _inputs(args: Options) -> list[np.ndarray]:

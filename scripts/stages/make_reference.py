@@ -8,12 +8,11 @@ from pathlib import Path
 import torch
 
 from scripts.core import commands, extra, tensors
-from scripts.core.tensors import TensorType
 from scripts.sources.load_model import load_model
 from scripts.sources.registry import source_of
-from scripts.torch_model import convert, errors, golden
+from scripts.torch_model import errors, golden
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.loading import LoadedModel, named_weights
+from scripts.torch_model.loading import store
 from scripts.torch_model.step import EvalStep
 from scripts.verify import greedy_tokens
 
@@ -87,19 +86,6 @@ def make_reference(model: ModelChoice, files: Options) -> None:
         work=observed.work,
         left_out=left_out | observed.left_out,
     ).write(files.out_signature)
-
-
-def store(
-    loaded: LoadedModel, weights_file: Path, inputs_file: Path
-) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...], dict[str, str]]:
-    """Write the weights and the inputs of a model; return the types of both, inputs first, and the further names of weights."""
-    weights, aliases = named_weights(loaded.module)
-    tensors.write_archive(weights_file, ((key, convert.to_bytes(w)) for key, w in weights.items()))
-    stored = {str(i): convert.to_numpy(t) for i, (_, t) in enumerate(loaded.inputs)}
-    tensors.save_npz(inputs_file, stored)
-    inputs = tuple(convert.tensor_type(name, t) for name, t in loaded.inputs)
-    parameters = tuple(convert.tensor_type(key, w) for key, w in weights.items())
-    return inputs, parameters, aliases
 
 
 _SIZES = ("num_hidden_layers", "vocab_size")

@@ -12,9 +12,9 @@ from scripts.core.tensors import Signature
 from scripts.exporters import as_it_is
 from scripts.lowering import link
 from scripts.sources.load_model import load_model
-from scripts.stages.make_reference import store
 from scripts.torch_model import errors
 from scripts.torch_model.arguments import ModelChoice
+from scripts.torch_model.loading import store
 
 
 @dataclass(frozen=True, kw_only=True)

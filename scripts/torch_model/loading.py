@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from scripts.core import checkout, exits, tensors
 from scripts.core.dimensions import Dimension
+from scripts.core.tensors import TensorType
 from scripts.torch_model import convert, footprint, source
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.convert import TORCH_DTYPE, cast_floats, flat_tensors
@@ -321,6 +322,19 @@ def set_weights(module: torch.nn.Module, path: Path) -> None:
         for key, weight in weights.items():
             data = torch.from_numpy(stored[key].copy()).view(weight.dtype).reshape(weight.shape)
             weight.copy_(data)
+
+
+def store(
+    loaded: LoadedModel, weights_file: Path, inputs_file: Path
+) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...], dict[str, str]]:
+    """Write the weights and the inputs of a model; return the types of both, inputs first, and the further names of weights."""
+    weights, aliases = named_weights(loaded.module)
+    tensors.write_archive(weights_file, ((key, convert.to_bytes(w)) for key, w in weights.items()))
+    arrays = {str(i): convert.to_numpy(t) for i, (_, t) in enumerate(loaded.inputs)}
+    tensors.save_npz(inputs_file, arrays)
+    inputs = tuple(convert.tensor_type(name, t) for name, t in loaded.inputs)
+    parameters = tuple(convert.tensor_type(key, w) for key, w in weights.items())
+    return inputs, parameters, aliases
 
 
 def with_inputs(loaded: LoadedModel, path: Path) -> LoadedModel:

@@ -39,19 +39,19 @@ def records(tmp_path, monkeypatch):
         Path(name).write_text(text)
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "A"]):  # fmt: skip
         subprocess.run(["git", *words], check=True)
-    asked = {
+    command_line = {
         "config": {"models": "net,program"},
         "files": ["gate.yaml"],
         "replace": False,
         "folder": ".",
     }
-    atomic.write_json(RESULTS / at_hand.ASKED, asked)
+    atomic.write_json(RESULTS / at_hand.COMMAND_LINE, command_line)
     rows = [
         {"model": {"name": name, "file": str(Path(file).absolute())}, "reference": {"digests": {"code": at_hand.digest(file)}}}
         for name, file in (("net", "net.py"), ("program", "program.mlir"))
     ]  # fmt: skip
     (RESULTS / "results.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    matrix = at_hand._matrix(asked, RESULTS)
+    matrix = at_hand._matrix(command_line, RESULTS)
     outputs.record("0", [RESULTS / "results.jsonl"], at_hand.made_from(matrix, RESULTS))
     at_hand.digest.cache_clear()
     source.file_digest.cache_clear()
@@ -85,7 +85,7 @@ def test_rows_of_other_files_are_refused_by_name(records, monkeypatch, change, s
     message = str(refused.value)
     assert message.startswith("results/results.jsonl: its rows were made at ")
     assert said.replace("config.yaml,", f"{at_hand.checkout.path('config.yaml')},") in message
-    assert message.endswith("results/latency.csv --configfile gate.yaml --config models=net,program` first, or name the file itself to use its rows as they are")  # fmt: skip
+    assert message.endswith("results/latency.csv --configfile gate.yaml --config models=net,program` first, or pass the path results/results.jsonl to use its rows as they are")  # fmt: skip
 
 
 def test_files_that_rows_do_not_depend_on_may_differ(records):

@@ -27,13 +27,13 @@ def profiled(
     a call without and with the profiler; `control_ms`, the former in each round and after the last one; `foreign` and `load`, as
     in GroupTiming.
     """
-    control_ms, taken = [], []
+    control_ms, profiles = [], []
     with load_watched() as load:
         for _ in range(ROUNDS):
             control_ms.append(plain_ms())
-            taken.append(take())
+            profiles.append(take())
         control_ms.append(plain_ms())
-    profile, profiled_ms = min(taken, key=lambda pair: pair[1])
+    profile, profiled_ms = min(profiles, key=lambda pair: pair[1])
     return profile, {
         "call_ms": min(control_ms),
         "profiled_ms": profiled_ms,

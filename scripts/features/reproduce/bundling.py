@@ -41,8 +41,8 @@ SPLAT = "0.01"
 def write(case: Case, folder: Path, with_weights: bool) -> None:
     """Write the folder of a case, which must not exist. `with_weights`: with the model's own weights, although their
     values do not matter. Raises NoCase."""
-    with tempfile.TemporaryDirectory(prefix="case-") as made:
-        _write(cases.with_files(case, Path(made)), folder, with_weights)
+    with tempfile.TemporaryDirectory(prefix="case-") as files:
+        _write(cases.with_files(case, Path(files)), folder, with_weights)
 
 
 def _write(case: Case, folder: Path, with_weights: bool) -> None:

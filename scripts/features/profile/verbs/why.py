@@ -61,6 +61,6 @@ def _check(results: Path, name: str) -> None:
     if not rows.is_file():
         return
     cell = Cell.parse(name, Kind.IREE)
-    made = [results.parent / stage.path(place, STATUS) for stage, place in stages.of_row(cell)]
-    if all(path.stat().st_mtime <= rows.stat().st_mtime for path in made if path.is_file()):
+    statuses = [results.parent / stage.path(place, STATUS) for stage, place in stages.of_row(cell)]
+    if all(path.stat().st_mtime <= rows.stat().st_mtime for path in statuses if path.is_file()):
         at_hand.check(results, [record.data for record in read(rows) if record["cell"] == name])
