@@ -202,7 +202,7 @@ def renamed(flags: Sequence[str], release: str) -> list[str]:
 def unused_plugins(flags: Sequence[str], program: str) -> list[str]:
     """Return the flags that disable the plugins of iree-compile that a program (its text) does not need.
 
-    The code and the diagnostics stay the same to the byte, but the compiler takes a seventh less time: for each of
+    The code and the diagnostics stay the same to the byte, but the compiler takes an eighth less time: for each of
     its many canonicalisations it goes through the operations of all dialects. A release ignores the name of a plugin
     that it does not have. `flags`: from compile_flags; [] is returned if they are for several targets, or choose
     plugins or the kind of the input themselves, or if the program names targets.
