@@ -35,6 +35,7 @@ def main() -> None:
         [
             compiler,
             *flags,
+            *args.faster_flags(flags),
             "--iree-scheduling-dump-statistics-format=json",
             f"--iree-scheduling-dump-statistics-file={statistics}",
             str(args.program),

@@ -46,6 +46,7 @@ def main() -> None:
     memory_mb = float(os.environ.get(exits.LIMIT_VARIABLE, math.inf))
     limits = Limits(SHARE * args.limit_s, SHARE * memory_mb)
     flags = args.compiler_flags()
+    flags += args.faster_flags(flags)
     before = outcome.read_or_damaged(args.compiled) if args.compiled else None
     reached = before if before and before.status in ("timeout", "oom") else None
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="compile-") as folder:

@@ -120,11 +120,18 @@ def test_the_plugins_of_other_targets_and_inputs_are_unused(name):
         "--iree-hal-target-device=cuda",
         "--iree-hal-local-target-device-backends=vmvx",
         "--iree-plugin=mine",
+        "--iree-load-plugin=mine.so",
+        "--iree-input-type=stablehlo",
     ],
 )
-def test_no_plugin_is_unused_if_the_flags_choose_targets_or_plugins(more):
+def test_no_plugin_is_unused_if_the_flags_choose_targets_plugins_or_the_input(more):
     flags = backends.compile_flags("llvm-cpu", None, None, (more,))
     assert backends.unused_plugins(flags, "") == []
+
+
+def test_no_plugin_is_unused_if_the_program_names_a_target():
+    flags = backends.compile_flags("llvm-cpu", None, None, ())
+    assert backends.unused_plugins(flags, 'module attributes {d = #hal.device.target<"x">}') == []
 
 
 @pytest.mark.parametrize(

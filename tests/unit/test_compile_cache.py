@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.core import exits, machine
-from scripts.iree import compile_cache
+from scripts.iree import compile_cache, tools
+from scripts.iree.backends import compile_flags
 from scripts.iree.compile_cache import CachedCompilation, CompileCache
 from scripts.run.fingerprint import ROOT
 from scripts.stages import compile_operators
@@ -33,6 +34,7 @@ import sys
 if "--version" in sys.argv:
     sys.exit(print("version 3.13.0"))
 open("{{counter}}", "a").write("x")
+open("{{counter}}.words", "w").write("\\n".join(sys.argv[1:]))
 file = next(w.partition("=")[2] for w in sys.argv if w.startswith("--iree-scheduling-dump-statistics-file="))
 text = open(sys.argv[-3]).read()
 if text.startswith("signal"):
@@ -86,6 +88,19 @@ def test_the_same_program_is_compiled_once_and_has_no_times_the_second_time(comp
     times = ("compile_s", "cpu_s", "instructions", "max_rss_mb")
     assert second == {k: v for k, v in first.items() if k not in times} | {"cached": True}
     assert str(tmp_path / "shared") in done.stderr
+
+
+def test_the_compiler_has_no_plugins_that_a_program_does_not_need_and_the_key_knows_nothing_of_that(compile_program, tmp_path):  # fmt: skip
+    compile_program("stablehlo.add")
+    words = (tmp_path / "counter.words").read_text().split("\n")
+    disabled = {word.partition("=-")[2] for word in words if word.startswith("--iree-plugin=")}
+    assert {"input_torch", "input_tosa", "hal_target_cuda"} <= disabled
+    assert disabled.isdisjoint(("input_stablehlo", "hal_target_llvm_cpu"))
+    compiler = tools.identity(tmp_path / "iree-compile")
+    key = compile_cache.key(
+        tmp_path / "p.mlir", compile_flags("llvm-cpu", None, None, ()), compiler
+    )
+    assert [path.stem for path in (tmp_path / "shared").rglob("*.vmfb")] == [key]
 
 
 @pytest.mark.parametrize(
