@@ -17,6 +17,7 @@ import pytest
 import yaml
 from snakemake.cli import get_argument_parser, parse_config
 
+from benchmarks import latency_table
 from scripts.command import verbs
 from scripts.core import python_source
 from scripts.matrix import expansion, reading, settings
@@ -277,15 +278,18 @@ def test_the_cells_of_the_readme_are_in_the_shipped_matrix():
     assert set(named) <= cells
 
 
-def test_the_table_of_the_readme_has_the_shipped_models():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = re.search(r"^\| model \|.*\n(?:\|.*\n)+", text, re.MULTILINE)
-    models = [line.split("|")[1].strip().strip("`") for line in table[0].splitlines()[2:]]
-    assert sorted(models) == sorted(expansion.expand(shipped(), {}, ROOT).models)
+def test_the_tables_of_the_default_run_have_the_shipped_models():
+    text = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    tables = latency_table.TABLES.findall(text)
+    models = sorted(expansion.expand(shipped(), {}, ROOT).models)
+    assert tables
+    for machine, table in tables:
+        named = re.findall(r"^\| ([\w-]+) \| [\d*]", table, re.MULTILINE)
+        assert sorted(named) == models, machine
 
 
 def test_the_readme_names_the_pages_and_the_models():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [page.name for page in PAGES if page.parent.name == "docs" and f"docs/{page.name}" not in text] == []  # fmt: skip
+    assert [page.name for page in PAGES if page.parent == ROOT / "docs" and f"docs/{page.name}" not in text] == []  # fmt: skip
     files = [path.stem for path in (ROOT / "models").glob("[!_]*.py")]
     assert [name for name in files if f"`{name}`" not in text] == []
