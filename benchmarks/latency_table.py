@@ -61,7 +61,7 @@ def main() -> None:
             rows = list(csv.DictReader(file))
         day = re.search(r"^Measured (\S+)", page, re.MULTILINE)
         versions = ", ".join(f"{name} {_version(rows, *where)}" for name, *where in VERSIONS)
-        said = f"A default run of {day[1] if day else '?'} on {args.machine}: {versions}. In brackets: 99 % intervals."
+        said = f"A default run of {day[1] if day else '?'} on {args.machine}: {versions}."
         text = with_table(text, args.machine, f"\n{table(page, rows)}\n{said}\n\n")
         atomic.write_text(PAGE, text)
     draw({found[1]: speedups(found[2]) for found in TABLES.finditer(text)}, PICTURE)
