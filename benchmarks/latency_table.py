@@ -64,7 +64,12 @@ def main() -> None:
         said = f"A default run of {day[1] if day else '?'} on {args.machine}: {versions}."
         text = with_table(text, args.machine, f"\n{table(page, rows)}\n{said}\n\n")
         atomic.write_text(PAGE, text)
-    draw({found[1]: speedups(found[2]) for found in TABLES.finditer(text)}, PICTURE)
+    ratios = {found[1]: speedups(found[2]) for found in TABLES.finditer(text)}
+    if empty := [machine for machine, of_models in ratios.items() if not of_models]:
+        exits.fail(
+            f"{PAGE}: no model in the table of {empty[0]} has a latency of IREE and of eager or inductor"
+        )
+    draw(ratios, PICTURE)
 
 
 def with_table(text: str, machine: str, body: str) -> str:
@@ -165,7 +170,12 @@ def _ways(rows: list[dict[str, str]]) -> dict[tuple[str, str], str]:
 
 def _version(rows: list[dict[str, str]], column: str, frontend: str) -> str:
     """The version in a column of the first row that has one and whose lowering path begins so."""
-    return next(row[column] for row in rows if row[column] and row["frontend"].startswith(frontend))
+    for row in rows:
+        if row[column] and row["frontend"].startswith(frontend):
+            return row[column]
+    exits.fail(
+        f"latency.csv: no row of the lowering paths {frontend}* has the column {column}; expected a default run"
+    )
 
 
 def _cells(line: str) -> list[str]:

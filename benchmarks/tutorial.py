@@ -2,7 +2,7 @@
 
 python -m benchmarks.tutorial
 
-They run in a new clone of the last commit, which shares the environments of this one. Run it while nothing else runs.
+They run in a copy of this checkout, with its environments. Run it while nothing else runs.
 
 A step is an `sh` block that a `text` block with its output follows. A `python` or `yaml` block whose first line is `# <name>` is
 the file of this name. In the output, a line `…` stands for lines that are left out. What follows it begins at the line of the
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,14 +47,35 @@ class StepError(Exception):
 def main() -> None:
     argparse.ArgumentParser(prog="python -m benchmarks.tutorial", description=__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["git", "clone", "--quiet", checkout.ROOT, folder], check=True)
-        os.symlink((checkout.ROOT / ".venvs").resolve(), Path(folder, ".venvs"))
+        copy_checkout(Path(folder))
         for name in PAGES:
             page = checkout.ROOT / name
             try:
                 atomic.write_text(page, rerun(page.read_text(encoding="utf-8"), Path(folder)))
             except StepError as problem:
                 sys.exit(f"error: {name}: {problem}")
+
+
+def copy_checkout(folder: Path) -> None:
+    """Copy the files of this checkout, without results, and link to the environments that it has made."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=checkout.ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    made = [path.parent for path in checkout.ROOT.glob("results/env/*/status.json")]
+    files = [checkout.ROOT / name for name in listed.stdout.split("\0") if name]
+    files += [path for env in made for path in env.rglob("*")]
+    for file in (path for path in files if path.is_file() or path.is_symlink()):
+        copied = folder / file.relative_to(checkout.ROOT)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        # Times come along: an environment that is older than its file would be made again.
+        shutil.copy2(file, copied, follow_symlinks=False)
+    (folder / ".venvs").mkdir()
+    for env in made:
+        (folder / ".venvs" / env.name).symlink_to((checkout.ROOT / ".venvs" / env.name).resolve())
 
 
 def rerun(page: str, folder: Path, environment: dict[str, str] | None = None) -> str:
