@@ -6,8 +6,8 @@ They run in a copy of this checkout, with its environments. Run it while nothing
 
 A step is an `sh` block that a `text` block with its output follows. A `python` or `yaml` block whose first line is `# <name>` is
 the file of this name. In the output, a line `…` stands for lines that are left out. What follows it begins at the line of the
-output that is like the first line shown and ends with the one that is like the last line shown: their words are the same, their
-numbers may differ. A part that a line `…` does not end goes to the end of the output.
+output that is like the first line shown and ends with the one that is like the last line shown: their first three words are the
+same, without numbers. A part that a line `…` does not end goes to the end of the output.
 """
 
 from __future__ import annotations
@@ -149,19 +149,14 @@ def _like(shown: str, lines: list[str], start: int) -> int:
         if shape(lines[number]) == shape(shown):
             return number
     raise StepError(
-        f"the output has no line like {shown!r} (its words, in this order). Show another line there. The output:\n"
+        f"the output has no line that begins like {shown!r}. Show another line there. The output:\n"
         + "\n".join(lines)
     )
 
 
-def shape(line: str) -> str:
-    """Return what stays of a line from run to run: its words, without numbers, marks and spaces between columns."""
-    return (
-        re.sub(r"[\d.,]+|[†*?±%─]|\s+", " ", line)
-        .replace("unknown", " ")
-        .strip()
-        .replace("  ", " ")
-    )
+def shape(line: str) -> list[str]:
+    """Return what stays of a line from run to run: its first three words, without numbers and marks."""
+    return re.sub(r"[\d.,]+|[†*?±%─]|\bunknown\b", " ", line).split()[:3]
 
 
 if __name__ == "__main__":

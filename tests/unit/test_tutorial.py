@@ -20,6 +20,12 @@ def test_an_excerpt_begins_and_ends_where_the_page_does_with_new_numbers():
     )
 
 
+def test_a_line_may_go_on_in_another_way():
+    assert excerpt(
+        "now\nmine: ms per call: 3.4, limit 2\n", "…\nmine: ms per call: 5; load 3\n"
+    ) == ("…\nmine: ms per call: 3.4, limit 2\n")
+
+
 def test_a_page_that_shows_all_shows_all_again():
     assert excerpt(PRINTED, PRINTED) == PRINTED
     assert excerpt(PRINTED, "first\n") == PRINTED
@@ -34,7 +40,9 @@ def test_any_excerpt_of_an_output_is_found_in_it_again_with_other_numbers(lines,
 
 
 def test_a_line_that_is_not_there_is_named_with_the_output():
-    with pytest.raises(StepError, match=r"no line like 'Latency of a call'(.|\n)*results: here"):
+    with pytest.raises(
+        StepError, match=r"no line that begins like 'Latency of a call'(.|\n)*results: here"
+    ):
         excerpt(PRINTED, "…\nLatency of a call\n")
 
 
