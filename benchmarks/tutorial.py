@@ -65,7 +65,12 @@ def copy_checkout(folder: Path) -> None:
         check=True,
         text=True,
     )
-    made = [path.parent for path in checkout.ROOT.glob("results/env/*/status.json")]
+    environments = checkout.ROOT / ".venvs"
+    made = [
+        path.parent
+        for path in checkout.ROOT.glob("results/env/*/status.json")
+        if (environments / path.parent.name / "versions.json").exists()
+    ]
     files = [checkout.ROOT / name for name in listed.stdout.split("\0") if name]
     files += [path for env in made for path in env.rglob("*")]
     for file in (path for path in files if path.is_file() or path.is_symlink()):
@@ -75,7 +80,7 @@ def copy_checkout(folder: Path) -> None:
         shutil.copy2(file, copied, follow_symlinks=False)
     (folder / ".venvs").mkdir()
     for env in made:
-        (folder / ".venvs" / env.name).symlink_to((checkout.ROOT / ".venvs" / env.name).resolve())
+        (folder / ".venvs" / env.name).symlink_to((environments / env.name).resolve())
 
 
 def rerun(page: str, folder: Path, environment: dict[str, str] | None = None) -> str:
