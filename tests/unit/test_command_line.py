@@ -148,7 +148,7 @@ def test_the_workflow_is_lint_clean():
     assert "Congratulations" in done.stdout
 
 
-def test_the_graph_of_the_readme_is_that_of_the_default_run(tmp_path):
+def test_the_graph_of_the_architecture_is_that_of_the_default_run(tmp_path):
     folder = ("--directory", str(tmp_path))  # where nothing is made yet
     shown = snakemake("--rulegraph", "mermaid-js", *folder, "results/latency.csv").stdout
     names = dict(re.findall(r"(id\d+)\[(\w+)\]", shown))
@@ -160,7 +160,12 @@ def test_the_graph_of_the_readme_is_that_of_the_default_run(tmp_path):
         return needs[rule].union(*map(before, needs[rule]))
 
     direct = {(first, rule) for rule in needs for first in needs[rule] if not any(first in before(other) for other in needs[rule])}  # fmt: skip
-    graph = (ROOT / "README.md").read_text().partition("flowchart LR\n")[2].partition("```")[0]
+    graph = (
+        (ROOT / "docs/architecture.md")
+        .read_text()
+        .partition("flowchart LR\n")[2]
+        .partition("```")[0]
+    )
     chains = [line.split(" --> ") for line in graph.strip().splitlines()]
     drawn = {pair for chain in chains for pair in itertools.pairwise(map(str.strip, chain))}
     assert drawn == direct

@@ -17,7 +17,8 @@ import pytest
 import yaml
 from snakemake.cli import get_argument_parser, parse_config
 
-from scripts.command import verbs
+from benchmarks import latency_table
+from scripts.command import run, verbs
 from scripts.core import python_source
 from scripts.matrix import expansion, reading, settings
 from tests import programs
@@ -73,7 +74,14 @@ def commands(page: Path) -> Iterator[str]:
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 COMMANDS = sorted({(page.name, command) for page in PAGES for command in commands(page)})
+RUNS = [
+    found
+    for found in COMMANDS
+    if re.match(r"vmfbench run\b(?!.* --batches)", found[1])  # with --batches: several commands
+]
 SNAKEMAKE = [found for found in COMMANDS if found[1].startswith("snakemake ")]
+SHOWN = re.compile(r"^ *(vmfbench .*?)(?: (?:#|&&) .*)?\n *# runs: (snakemake .*)$", re.MULTILINE)
+"""A command of `vmfbench` on a page, and the one that it is said to run."""
 MODULES = [
     found
     for found in COMMANDS
@@ -146,8 +154,8 @@ def with_braces(word: str) -> list[str]:
 
 @pytest.fixture
 def as_a_user(tmp_path, monkeypatch) -> Path:
-    """A home with the model files that the examples name, and a folder with their configurations."""
-    for name in ("mine.py", "models/mine.py"):
+    """A home with the model files that the examples name, in which they are typed."""
+    for name in ("mine.py", "x.py", "models/mine.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(USER_MODEL, encoding="utf-8")
     (tmp_path / "files/conv").mkdir(parents=True)
@@ -161,16 +169,29 @@ def as_a_user(tmp_path, monkeypatch) -> Path:
         onnx.save(onnx.helper.make_model(graph), tmp_path / name)
     (tmp_path / "programs").mkdir()
     (tmp_path / "programs/mine.mlir").write_text("func.func @main() { return }", encoding="utf-8")
+    for file in (ROOT / "models").glob("*.py"):
+        (tmp_path / "models" / file.name).symlink_to(file)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.mark.parametrize(("page", "command"), SNAKEMAKE)
-def test_every_snakemake_command_is_one_that_runs(page, command, as_a_user):
+def started(command: str, monkeypatch) -> list[str]:
+    """The words of the snakemake command that `vmfbench run` or `vmfbench report` runs."""
+    said: list[list[str]] = []
+    words = shlex.split(command)
+    monkeypatch.setattr(run, "snakemake", said.append)
+    monkeypatch.setattr("sys.argv", words[1:])
+    {"run": run.main, "report": run.report}[words[1]]()
+    return ["snakemake", *said[0]]
+
+
+@pytest.mark.parametrize(("page", "command"), SNAKEMAKE + RUNS)
+def test_every_command_that_runs_the_workflow_is_one_that_runs(page, command, as_a_user, monkeypatch):  # fmt: skip
     # Replace variables, and the name that a user may have given the checkout.
     here = command.replace('"$models"', "'timm-*'").replace("~/vmfbench/", "")
     here = here.replace("$D", f"{onnx.__path__[0]}/backend/test/data")
-    words = shlex.split(here)
+    words = started(here, monkeypatch) if here.startswith("vmfbench") else shlex.split(here)
     # Snakemake's parser exits if an option is unknown.
     args = get_argument_parser().parse_args([w for word in words[1:] for w in with_braces(word)])
     assert [word for word in args.targets if not is_target(word)] == []
@@ -183,9 +204,15 @@ def test_every_snakemake_command_is_one_that_runs(page, command, as_a_user):
     asked = SimpleNamespace(
         config=parse_config(args.config), configfiles=files, replace_workflow_config=False
     )
-    declared, selections = settings.read(asked, ROOT / "config.yaml")
+    declared, selections = settings.read(asked, ROOT / "config.yaml", as_a_user)
     matrix = expansion.expand(declared, selections, ROOT)
     assert list(matrix.rows())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_command_that_a_page_shows_beside_vmfbench_is_the_one_that_it_runs(page, monkeypatch):
+    for command, shown in SHOWN.findall(page.read_text(encoding="utf-8")):
+        assert shlex.split(shown) == started(command, monkeypatch), command
 
 
 def file_of(page: str, name: Path, folder: Path) -> Path:
@@ -277,15 +304,18 @@ def test_the_cells_of_the_readme_are_in_the_shipped_matrix():
     assert set(named) <= cells
 
 
-def test_the_table_of_the_readme_has_the_shipped_models():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = re.search(r"^\| model \|.*\n(?:\|.*\n)+", text, re.MULTILINE)
-    models = [line.split("|")[1].strip().strip("`") for line in table[0].splitlines()[2:]]
-    assert sorted(models) == sorted(expansion.expand(shipped(), {}, ROOT).models)
+def test_the_tables_of_the_default_run_have_the_shipped_models():
+    text = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    tables = latency_table.TABLES.findall(text)
+    models = sorted(expansion.expand(shipped(), {}, ROOT).models)
+    assert tables
+    for machine, table in tables:
+        named = re.findall(r"^\| ([\w-]+) \| [\d*]", table, re.MULTILINE)
+        assert sorted(named) == models, machine
 
 
 def test_the_readme_names_the_pages_and_the_models():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [page.name for page in PAGES if page.parent.name == "docs" and f"docs/{page.name}" not in text] == []  # fmt: skip
+    assert [page.name for page in PAGES if page.parent == ROOT / "docs" and f"docs/{page.name}" not in text] == []  # fmt: skip
     files = [path.stem for path in (ROOT / "models").glob("[!_]*.py")]
     assert [name for name in files if f"`{name}`" not in text] == []
