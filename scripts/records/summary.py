@@ -43,6 +43,15 @@ def show(path: Path, now: float, before: outputs.Versions) -> None:
                 console.print(line, soft_wrap=True)
 
 
+def show_cpu() -> None:
+    """Print the table of the rows on the CPU, which are there before those on other devices."""
+    csv, _, jsonl = outputs.CPU_FILES
+    [declared] = [known for known in row_set.loaded() if known.name == row_set.OF_MODELS]
+    console = Console(stderr=True, highlight=False)
+    console.print(declared.screen(row_set.Stored(jsonl)), "")
+    console.print(f"the rows on the CPU: {csv}; those on other devices follow", soft_wrap=True)
+
+
 def pointers(rows: list[dict[str, str]], table: Path = outputs.CSV) -> Iterator[str]:
     """Yield the paths of the results, and commands for failed and stale rows."""
     yield f"results: {table}, {table.with_suffix('.md')}"

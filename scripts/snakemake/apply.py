@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import snakemake.api  # its other modules cannot be imported before this one
@@ -98,6 +98,11 @@ class Patches:
             )
             return
         self._logger.addHandler(scheduler.Stopping(self._workflow.scheduler, problem))
+
+    def hold_back(self, is_later: Callable[[str, Mapping[str, str]], bool]) -> None:
+        """Start jobs for which `is_later` holds after all others. Call it after `start`."""
+        if not self._problem:
+            scheduler.hold_back(self._workflow.scheduler, is_later)
 
     def end(self) -> None:
         """Clean up after the last job of a run."""
