@@ -143,7 +143,7 @@ class Patches:
             self._said = True
             self._logger.warning(
                 f"switched off: no limit on job starts ({self._problem}). Without it, after some hundred jobs the "
-                "scheduler uses up to a quarter of a core during measurements."
+                "scheduler uses up to a quarter of a core during measurements, and rows on the CPU do not come first."
             )
 
 
