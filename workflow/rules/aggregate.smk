@@ -1,15 +1,12 @@
 """The rows of all cells: results/latency.csv, latency.md and results.jsonl."""
 
 
-CPU_FIRST = list(outputs.CPU_FILES[:1]) if RUN_HAS_CPU_FIRST else []
-
-
 rule aggregate_results:
     """results/latency.csv and results/results.jsonl: a row per cell and per baseline."""
     input:
         PLAN.aggregation.results(),
         imported=outputs.imported(),
-        cpu=CPU_FIRST,
+        cpu="results/cpu/latency.csv" if RUN_HAS_CPU_FIRST else [],
     output:
         csv=report(
             "results/latency.csv",
@@ -44,9 +41,9 @@ rule aggregate_cpu:
     input:
         PLAN.aggregation.of_rows(MATRIX.on_cpu().rows()),
     output:
-        csv=outputs.CPU_FILES[0],
-        md=outputs.CPU_FILES[1],
-        jsonl=outputs.CPU_FILES[2],
+        csv="results/cpu/latency.csv",
+        jsonl="results/cpu/results.jsonl",
+        md="results/cpu/latency.md",
     log:
         "results/logs/aggregate_cpu.txt",
     localrule: True
