@@ -31,7 +31,9 @@ def main() -> None:
     problems = fork_server.preload((*fork_server.PACKAGES, *fork_server.ON_DEMAND))
     for problem in problems:
         print(f"note: {problem}")
-    print(f"bytecode: {copied} files are those of other environments; what stages import is compiled")
+    print(
+        f"bytecode: {copied} files are those of other environments; what stages import is compiled"
+    )
     fork_server.leave(0)
 
 

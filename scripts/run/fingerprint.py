@@ -196,7 +196,9 @@ def _codes() -> dict[str, Code]:
 
 def write_codes() -> None:
     """Write the codes that this process knows to CODES, for the supervisors of its run. Raises OSError."""
-    atomic.write_json(CODES, atomic.sealed({modules: asdict(known) for modules, known in _codes().items()}))
+    atomic.write_json(
+        CODES, atomic.sealed({modules: asdict(known) for modules, known in _codes().items()})
+    )
 
 
 def _version(file: Path) -> list[int]:

@@ -184,7 +184,9 @@ def add(prefix: Path, packages: Sequence[str]) -> None:
     # PYTHONDONTWRITEBYTECODE is set or the folder is read-only, no process would write bytecode.
     done = process.run_tool(bytecode.command(prefix, made_beside(prefix)))
     if done.returncode != 0:
-        print(f"note: importing the packages ended with exit code {done.returncode}; they are imported without bytecode")
+        print(
+            f"note: importing the packages ended with exit code {done.returncode}; they are imported without bytecode"
+        )
 
 
 def made_beside(prefix: Path) -> list[Path]:

@@ -56,10 +56,17 @@ def test_what_stages_import_is_compiled_and_nothing_else(tmp_path):
     )
     unset = {"PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=os.environ | unset
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | unset,
     )
     assert "note: numpy: ImportError: broken" in done.stdout
-    made = {path.relative_to(packages).parent.parent / path.name.partition(".")[0] for path in packages.rglob("*.pyc")}
+    made = {
+        path.relative_to(packages).parent.parent / path.name.partition(".")[0]
+        for path in packages.rglob("*.pyc")
+    }
     assert made == {Path("torchao/__init__"), Path("torchao/used"), Path("numpy/__init__")}
 
 

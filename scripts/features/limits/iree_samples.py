@@ -79,7 +79,10 @@ def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Pro
     for arch in backend.limit_archs:
         texts = list(_texts(backend.device_kind, threads))
         names = ["-".join(filter(None, (*map(str, text[:3]), arch))) for text in texts]
-        commands = [_command(backend, arch, folder / name, text[3]) for name, text in zip(names, texts, strict=True)]
+        commands = [
+            _command(backend, arch, folder / name, text[3])
+            for name, text in zip(names, texts, strict=True)
+        ]
         # Nothing else runs on the machine meanwhile.
         with ThreadPoolExecutor(threads) as pool:
             compiled = list(pool.map(_succeeds, commands))
