@@ -58,6 +58,15 @@ class Matrix:
         """The matrices whose rows are models': this one, and those that are parts of it."""
         return (self, *(part for part in self.parts.values() if isinstance(part, Matrix)))
 
+    def on_cpu(self) -> Matrix:
+        """The matrix of the rows that run on the CPU."""
+        return dataclasses.replace(
+            self,
+            targets={name: target for name, target in self.targets.items() if target.on_cpu},
+            baselines={name: entry for name, entry in self.baselines.items() if entry.on_cpu},
+            parts={},
+        )
+
     def every(self) -> Matrix:
         """A matrix with the entries of all matrices, to look entries up by name. Its rows mean nothing."""
         united: dict[str, Any] = {

@@ -5,9 +5,11 @@ The same rows give the same page, byte for byte.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from scripts.matrix.matrix import Matrix
 from scripts.records import columns, imported, markdown, record, wording
 from scripts.records.markdown import text
 from scripts.records.results_table import ModelRows, Table
@@ -101,6 +103,16 @@ def _means(table: Table) -> str:
     return f"{MEANS}\n{markdown.table(head, rows, right=range(1, len(head)))}"
 
 
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cpu", action="store_true", help="only the rows that run on the CPU")
+
+
+def _of_matrix(matrix: Matrix, args: argparse.Namespace) -> Content:
+    if args.cpu:
+        return content(record.records(matrix.on_cpu()))
+    return content(record.records(matrix, further=imported.rows()))
+
+
 ROW_SET = RowSet(
     name="latency",
     jsonl=outputs.JSONL,
@@ -109,6 +121,7 @@ ROW_SET = RowSet(
     fields=columns.FIELDS,
     columns=columns.COLUMNS,
     described=columns.FIELDS,
-    content=lambda matrix, _: content(record.records(matrix, further=imported.rows())),
+    content=_of_matrix,
+    add_options=_add_options,
     screen=lambda records: Screen(Table.of_records(records)),
 )

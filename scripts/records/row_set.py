@@ -177,7 +177,8 @@ def aggregate(description: str | None) -> None:
         condemn_damaged(records)
     except OSError as error:
         exits.fail(f"{error}; the next run makes {args.out_csv} again")
-    for module in () if row_set.alike else feature.modules("keep"):
+    in_history = not row_set.alike and args.out_csv not in outputs.CPU_FILES
+    for module in feature.modules("keep") if in_history else ():
         module.keep(args.out_jsonl, row_set.name)
 
 

@@ -53,18 +53,19 @@ STYLES = (
 
 @dataclass(frozen=True)
 class Screen:
-    """The table at the end of a run.
+    """The table at the end of a run. `page`: the file with all of it.
 
     If the terminal is too narrow for the last style, the last columns are left out.
     """
 
     table: Table
+    page: str = PAGE
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = self.table
         yield from compiled(table)
         yield from heading("Latency in ms per call", table)
-        yield from _fitting(table, console, options)
+        yield from _fitting(table, self.page, console, options)
         if table.means:
             yield Text()
             yield Text("Geometric mean of the speed-up", style="bold")
@@ -112,7 +113,7 @@ def plain_table(*head: str, gap: int = 2) -> RichTable:
     return table
 
 
-def _legend(table: Table) -> Iterator[str]:
+def _legend(table: Table, page: str) -> Iterator[str]:
     if table.has_intervals:
         yield f"±: 99 % interval, its wider side; {wording.UNKNOWN}: wider than ±50 %; {wording.NO_INTERVAL}: none"
         yield f"{FASTEST}: the fastest on its device, and what cannot be told from it; none where a ratio is not known to 25 %"
@@ -121,12 +122,14 @@ def _legend(table: Table) -> Iterator[str]:
     if unknown := wording.unknown(table):
         yield unknown
     if table.doubts:
-        yield f"{wording.DOUBTFUL}: its ratios are doubtful; {PAGE} says why"
+        yield f"{wording.DOUBTFUL}: its ratios are doubtful; {page} says why"
     if leaks := wording.leaks(table):
         yield f"leaks: {'; '.join(leaks)}"
 
 
-def _fitting(table: Table, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+def _fitting(
+    table: Table, page: str, console: Console, options: ConsoleOptions
+) -> Iterator[RenderableType]:
     """Yield the table of latencies, and notes about the models and columns that are not shown."""
 
     def fits(grid: RichTable) -> bool:
@@ -143,12 +146,12 @@ def _fitting(table: Table, console: Console, options: ConsoleOptions) -> Iterato
         grid = _grid(table, columns, style)
     yield grid
     yield Text()
-    yield from (Text(line, style="dim") for line in _legend(table))
+    yield from (Text(line, style="dim") for line in _legend(table, page))
     if left := len(table.rows) - grid.row_count:
-        yield Text(f"{left} more models: {PAGE}", style="dim")
+        yield Text(f"{left} more models: {page}", style="dim")
     if missing := table.columns[len(columns) :]:
         names = ", ".join(map(wording.path, missing))
-        yield Text(f"no room for {names}: {PAGE}", style="dim")
+        yield Text(f"no room for {names}: {page}", style="dim")
 
 
 def _grid(table: Table, columns: Sequence[Column], style: Style) -> RichTable:

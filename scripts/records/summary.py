@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Group
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from scripts.core.console import Console
 from scripts.matrix import stages
-from scripts.records import row_set
+from scripts.records import row_set, screen
+from scripts.records.results_table import Table
 from scripts.records.screen import plain_table
 from scripts.run import outputs
 from scripts.supervise import journal, outcome
@@ -41,6 +42,15 @@ def show(path: Path, now: float, before: outputs.Versions) -> None:
             console.print(counted(rows), "", shown, "")
             for line in pointers(rows, declared.csv):
                 console.print(line, soft_wrap=True)
+
+
+def show_cpu() -> None:
+    """Print the table of the rows on the CPU, which are there before those on other devices."""
+    csv, page, jsonl = outputs.CPU_FILES
+    console = Console(stderr=True, highlight=False)
+    table = Table.of_records(row_set.Stored(jsonl))
+    console.print(screen.Screen(table, str(page)), "")
+    console.print(f"the rows on the CPU: {csv}; those on other devices follow", soft_wrap=True)
 
 
 def pointers(rows: list[dict[str, str]], table: Path = outputs.CSV) -> Iterator[str]:
@@ -85,7 +95,7 @@ def counted(rows: list[dict[str, str]]) -> Group:
     return Group(Text(title, style="bold"), "", table(rows))
 
 
-def table(rows: list[dict[str, str]]) -> Table:
+def table(rows: list[dict[str, str]]) -> RichTable:
     """Return the number of rows per status (down) and per stage that decided it (across)."""
     counts = Counter((row["status"], row["stage"]) for row in rows)
     deciding = [s for s in stages.folders() if any(stage == s for _, stage in counts)]

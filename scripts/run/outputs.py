@@ -23,6 +23,8 @@ from scripts.verify import verification
 CSV = Path("results/latency.csv")
 JSONL = CSV.with_name("results.jsonl")
 FILES = (CSV, CSV.with_name("latency.md"), JSONL)
+CPU_FILES = tuple(file.parent / "cpu" / file.name for file in FILES)
+"""Those of the rows on the CPU, which a run writes before it compiles for other devices."""
 
 Versions = dict[Path, tuple[int, ...]]
 

@@ -52,6 +52,12 @@ class Aggregation:
         """Every file that the aggregation reads: those of the rows, and the limits of their devices."""
         return [*self.of_rows(self.matrix.rows()), *self.machine_limits(self.matrix.devices())]
 
+    def has_cpu_first(self) -> bool:
+        """Whether a run on one machine has rows on the CPU and on other devices, so that those on the CPU are made, written
+        and shown first."""
+        on_cpu = sum(1 for _ in self.matrix.on_cpu().rows())
+        return 0 < on_cpu < sum(1 for _ in self.matrix.rows())
+
     def machine_limits(self, devices: Iterable[str]) -> list[str]:
         """The files with the limits of these devices (timing/machine_limits.py); none without the feature that makes
         them."""
@@ -80,9 +86,10 @@ class Aggregation:
         }
         return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest()[:12]
 
-    def digest(self) -> str:
-        """A hash of everything that the aggregation reads from the matrix."""
-        return digest_of(dataclasses.replace(self.matrix, parts={}).to_json())
+    def digest(self, on_cpu: bool = False) -> str:
+        """A hash of everything that the aggregation reads from the matrix, or from that of the rows on the CPU."""
+        matrix = self.matrix.on_cpu() if on_cpu else dataclasses.replace(self.matrix, parts={})
+        return digest_of(matrix.to_json())
 
 
 def digest_of(values: Any) -> str:
@@ -243,6 +250,18 @@ class Plan:
         """The names of the CPU as a device: one for each number of threads."""
         listed = thread_numbers(self.matrix.measure)
         return [with_threads("cpu", number) for number in listed or (None,)]
+
+    def is_after_cpu(self, rule: str, wildcards: Mapping[str, str]) -> bool:
+        """Whether a job is of a row on another device than the CPU, or of what a device can do at most, for which the table
+        of the CPU need not wait."""
+        limits = STAGES.get("machine_limits")
+        if limits and rule == limits.rule:
+            return True
+        if target := wildcards.get("target"):
+            return not self.matrix.target_of(target).on_cpu
+        if baseline := wildcards.get("baseline"):
+            return not self._baselines[baseline].on_cpu
+        return wildcards.get("device", "cpu").partition("+")[0] != "cpu"
 
     def one_env(self, stage: str) -> str | None:
         """The environment of all cells of a stage; None if cells may have different ones."""

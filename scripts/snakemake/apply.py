@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import snakemake.api  # its other modules cannot be imported before this one
@@ -99,6 +99,11 @@ class Patches:
             return
         self._logger.addHandler(scheduler.Stopping(self._workflow.scheduler, problem))
 
+    def hold_back(self, is_later: Callable[[str, Mapping[str, str]], bool]) -> None:
+        """Start jobs for which `is_later` holds after all others. Call it after `start`."""
+        if not self._problem:
+            scheduler.hold_back(self._workflow.scheduler, is_later)
+
     def end(self) -> None:
         """Clean up after the last job of a run."""
         self._notes.end()
@@ -138,7 +143,7 @@ class Patches:
             self._said = True
             self._logger.warning(
                 f"switched off: no limit on job starts ({self._problem}). Without it, after some hundred jobs the "
-                "scheduler uses up to a quarter of a core during measurements."
+                "scheduler uses up to a quarter of a core during measurements, and rows on the CPU do not come first."
             )
 
 

@@ -1,4 +1,4 @@
-"""Patches of Snakemake's scheduler: job starts without a busy loop, and an end of the run after a row.
+"""Patches of Snakemake's scheduler: job starts without a busy loop, an order of two parts, and an end of the run after a row.
 
 Snakemake 9.27 starts a timer in each pass of its scheduler for its limit on job starts
 (`--max-jobs-per-timespan`), and each timer causes another pass. Every job that ends adds a timer (the loop of
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -48,6 +48,26 @@ def calm(scheduler: Any) -> None:
             timer.start()
 
     scheduler._schedule_reevalutation = reevaluate
+
+
+def hold_back(scheduler: Any, is_later: Callable[[str, Mapping[str, str]], bool]) -> None:
+    """Start the jobs for which `is_later` holds (the name of their rule, their wildcards) while no other job is ready or runs.
+
+    A priority cannot do that: a job that needs all cores is chosen only when nothing else runs, and jobs with a lower
+    priority would take each core that becomes free.
+    """
+    select = scheduler._job_selector
+
+    def waits(job: Any) -> bool:
+        return is_later(job.rule.name, dict(job.wildcards.items()))
+
+    def select_of_first_part(jobs: Iterable[Any], *others: Any) -> Any:
+        first = [job for job in jobs if not waits(job)]
+        if first or not all(map(waits, scheduler.running)):
+            return select(first, *others) if first else []
+        return select(jobs, *others)
+
+    scheduler._job_selector = select_of_first_part
 
 
 class Stopping(logging.Handler):

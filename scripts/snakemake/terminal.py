@@ -12,7 +12,7 @@ command `snakemake` does not, and rejects the option. So the package would have 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from snakemake.logging import logger
@@ -55,6 +55,8 @@ class Jobs(logging.Handler):
         self._shown = shown
         self._follows = False
         self._finished: list[int] = []
+        self._after: dict[str, Callable[[], object]] = {}
+        self._called_after: dict[int, Callable[[], object]] = {}
         self._terminals = [
             handler
             for handler in logger.handlers
@@ -76,6 +78,10 @@ class Jobs(logging.Handler):
             terminal.setLevel(logging.WARNING)
             terminal.addFilter(self._make_room)
 
+    def after(self, rule: str, call: Callable[[], object]) -> None:
+        """Call a function after each job of a rule has finished and is shown."""
+        self._after[rule] = call
+
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._tell(vars(record))
@@ -91,6 +97,8 @@ class Jobs(logging.Handler):
         elif event == LogEvent.JOB_INFO:
             outputs = [str(output) for output in values["output"] or ()]
             self._shown.begun(values["jobid"], values["rule_name"], outputs)
+            if call := self._after.get(values["rule_name"]):
+                self._called_after[values["jobid"]] = call
         elif event == LogEvent.JOB_ERROR:
             self._shown.stopped(values["jobid"])
         elif event == LogEvent.JOB_FINISHED:
@@ -99,6 +107,8 @@ class Jobs(logging.Handler):
             finished, self._finished = self._finished, []
             for job in finished:
                 self._shown.finished(job, values["done"], values["total"])
+                if call := self._called_after.pop(job, None):
+                    call()
 
     def _make_room(self, _: logging.LogRecord) -> bool:
         """Clear the live line before the terminal's handler prints (a filter of that handler)."""

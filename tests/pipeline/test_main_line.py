@@ -88,6 +88,25 @@ def test_every_cell_and_baseline_has_exactly_one_row(ran):
     assert len(cells) == len(set(cells)) == ROWS
 
 
+def test_the_rows_on_the_cpu_are_timed_and_written_before_other_devices_are_compiled_for(ran):
+    lines = map(json.loads, (ran.path / "results/logs/journal.jsonl").read_text().splitlines())
+    stages = [line for line in lines if "cell" in line]
+    groups = ("conv/cpu/eval", "bert-tiny/cpu/eval")
+    timed = [s["end"] for s in stages if s["stage"] == "time" and s["cell"] in groups]
+    others = [s["start"] for s in stages if s["stage"] == "compile" and "llvm-cpu" not in s["cell"]]
+    assert len(timed) == len(groups)
+    assert max(timed) < min(others)
+
+    names = ("model", "runtime", "frontend", "target", "status", "latency_ms")
+    with (ran.path / "results/cpu/latency.csv").open(newline="") as file:
+        first = [[row[name] for name in names] for row in csv.DictReader(file)]
+    assert first == [[row[name] for name in names] for row in ran.rows() if row["device"] == "cpu"]
+    written = (ran.path / "results/cpu/latency.csv").stat().st_mtime
+    assert max(timed) < written < min(s["end"] for s in stages if s["stage"] == "machine_limits")
+    shown = ran.output.index("the rows on the CPU: results/cpu/latency.csv")
+    assert ran.output.count("Latency in ms per call", 0, shown) == 1
+
+
 @pytest.mark.parametrize(("model", "frontend"), CPU_CELLS)
 def test_the_cpu_cells_are_verified_and_timed(ran, model, frontend):
     row = ran.row(model, frontend, "llvm-cpu")

@@ -40,6 +40,18 @@ def aggregate(results, monkeypatch):
     return run
 
 
+def test_the_rows_on_the_cpu_are_those_of_the_whole_table(results, aggregate, monkeypatch):
+    rows, _ = aggregate()
+    files = dict(zip(("--out-csv", "--out-md", "--out-jsonl"), run_outputs.CPU_FILES, strict=True))
+    outputs = [str(word) for pair in files.items() for word in pair]
+    monkeypatch.setattr(sys, "argv", ["x", "--cpu", "--matrix", "matrix.json", *outputs])
+    aggregate_results.main()
+    on_cpu = list(run_outputs.rows(files["--out-csv"]))
+    assert on_cpu == [row for row in rows if row["device"] == "cpu"]
+    assert 0 < len(on_cpu) < len(rows)
+    assert not Path("results/history").exists()
+
+
 def test_a_run_with_another_baseline_has_columns_of_the_speedups_over_it(results, aggregate):
     openvino = Baseline("openvino", "openvino", "cpu", "openvino")
     baselines = {**results.matrix.baselines, "openvino": openvino}

@@ -40,17 +40,34 @@ def test_only_whole_bytecode_of_the_same_file_is_copied(tmp_path):
     assert bytecode.copy(ours, theirs) == 0, "what is there is left alone"
 
 
-def test_all_but_the_tests_of_packages_is_compiled(tmp_path):
-    for name in ("package/inner.py", "package/tests/test_inner.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("VALUE = 1\n")
+def test_what_stages_import_is_compiled_and_nothing_else(tmp_path):
+    packages = tmp_path / "packages"
+    for name in ("torchao/__init__.py", "torchao/used.py", "torchao/unused.py", "other.py"):
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).write_text("")
+    (packages / "torchao/__init__.py").write_text("from torchao import used\n")
+    (packages / "numpy").mkdir()
+    (packages / "numpy/__init__.py").write_text("raise ImportError('broken')\n")
     code = (
-        "import sys, sysconfig; from scripts.run import bytecode; "
-        f"sys.argv, sys.prefix = ['bytecode'], {os.fspath(tmp_path.parent)!r}; "
-        f"sysconfig.get_path = lambda _: {os.fspath(tmp_path)!r}; bytecode.main()"
+        f"import sys, sysconfig; sys.path.insert(0, {os.fspath(packages)!r}); "
+        "from scripts.run import bytecode; "
+        f"sys.argv, sys.prefix = ['bytecode'], {os.fspath(tmp_path)!r}; "
+        f"sysconfig.get_path = lambda _: {os.fspath(packages)!r}; bytecode.main()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert [*tmp_path.rglob("*.pyc")] == [compiled(tmp_path / "package/inner.py")]
+    unset = {"PYTHONDONTWRITEBYTECODE": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | unset,
+    )
+    assert "note: numpy: ImportError: broken" in done.stdout
+    made = {
+        path.relative_to(packages).parent.parent / path.name.partition(".")[0]
+        for path in packages.rglob("*.pyc")
+    }
+    assert made == {Path("torchao/__init__"), Path("torchao/used"), Path("numpy/__init__")}
 
 
 def test_the_other_environments_are_found_in_a_checkout_and_in_a_shared_folder(tmp_path):

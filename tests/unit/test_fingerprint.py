@@ -85,6 +85,52 @@ def test_a_stage_that_wants_a_device_is_due_again_when_one_appears(monkeypatch, 
 
 
 @pytest.fixture
+def code_of(root, monkeypatch):
+    """A function that answers code_of_stage as a new process in this folder does; with the modules that it read."""
+    read = []
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(fingerprint, "ROOT", root)
+    computed = fingerprint.of_modules
+
+    def reading(modules, below=root):
+        read.append(modules)
+        return computed(modules, below)
+
+    monkeypatch.setattr(fingerprint, "of_modules", reading)
+
+    def ask(*modules: str) -> tuple[str, int]:
+        fingerprint.code_of_stage.cache_clear()
+        fingerprint._codes.cache_clear()
+        read.clear()
+        return fingerprint.code_of_stage(modules), len(read)
+
+    yield ask
+    fingerprint.code_of_stage.cache_clear()
+    fingerprint._codes.cache_clear()
+
+
+def test_sources_are_read_again_only_if_they_have_changed_since_the_run_began(code_of, root):
+    before, _ = code_of("scripts.stage")
+    fingerprint.write_codes()
+    assert code_of("scripts.stage") == (before, 0)
+    assert code_of("scripts.exporters.chosen")[1] == 1, "it was not asked for then"
+    (root / "scripts/lib/deepest.py").write_text("VALUE = 2\n")
+    after, read = code_of("scripts.stage")
+    assert after != before
+    assert read == 1
+    (root / "scripts/lib/deepest.py").unlink()
+    assert code_of("scripts.stage")[0] not in (before, after)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"scripts.stage": 1}', '{"scripts.stage": {"code": "x"}}'])  # fmt: skip
+def test_damaged_codes_count_as_none(code_of, text):
+    before, _ = code_of("scripts.stage")
+    fingerprint.CODES.parent.mkdir(parents=True)
+    fingerprint.CODES.write_text(text)
+    assert code_of("scripts.stage") == (before, 1)
+
+
+@pytest.fixture
 def recorded(tmp_path):
     """Record an outcome and return the path of its status file."""
 

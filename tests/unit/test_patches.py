@@ -32,7 +32,7 @@ METHODS = {
 }
 """Undocumented methods that the patches replace or call."""
 ATTRIBUTES = {
-    JobScheduler: ["job_rate_limiter", "_open_jobs", "_user_kill"],
+    JobScheduler: ["job_rate_limiter", "_open_jobs", "_user_kill", "_job_selector", "running"],
     JobRateLimiter: ["_jobs"],
     Workflow: ["remote_exec", "parent_groupids", "global_resources"],
     Plugin: ["executor", "common_settings"],

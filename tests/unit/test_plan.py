@@ -58,6 +58,35 @@ def iree_cell(model: str = "conv", target: str = "vulkan") -> Cell:
     return of_axes(model=model, frontend="mlir", target=target)
 
 
+@pytest.mark.parametrize(
+    ("rule", "wildcards", "is_later"),
+    [
+        ("compile_iree", {"model": "conv", "frontend": "mlir", "target": "vulkan"}, True),
+        ("export_program", {"model": "conv", "frontend": "mlir"}, False),
+        ("verify_baseline", {"model": "conv", "baseline": "eager", "test": "eval"}, False),
+        ("time_group", {"model": "conv", "device": "cpu", "test": "eval"}, False),
+        ("time_group", {"model": "conv", "device": "cpu+2-threads", "test": "eval"}, False),
+        ("time_group", {"model": "conv", "device": "vulkan", "test": "eval"}, True),
+        ("measure_machine_limits", {"device": "cpu"}, True),
+        ("aggregate_cpu", {}, False),
+    ],
+)
+def test_jobs_of_other_devices_and_of_limits_come_after_those_of_the_cpu(
+    plan, rule, wildcards, is_later
+):
+    assert plan.is_after_cpu(rule, wildcards) == is_later
+
+
+def test_the_cpu_comes_first_where_rows_are_on_it_and_elsewhere(plan):
+    assert plan.aggregation.has_cpu_first()
+    of_cpu = Plan(plan.matrix.on_cpu(), frozenset(), with_conda=False)
+    assert not of_cpu.aggregation.has_cpu_first()
+    elsewhere = dataclasses.replace(plan.matrix, baselines={})
+    rest = {name: target for name, target in elsewhere.targets.items() if not target.on_cpu}
+    of_others = Plan(dataclasses.replace(elsewhere, targets=rest), frozenset(), with_conda=False)
+    assert not of_others.aggregation.has_cpu_first()
+
+
 @pytest.mark.parametrize(("status", "well"), [("ok", True), ("timeout", False), (None, False)])
 def test_a_cell_ended_well_only_if_that_is_on_record(plan, status, well):
     if status:

@@ -74,3 +74,30 @@ def test_a_scheduler_without_a_limit_stays_as_it_is(scheduler):
     before = scheduler._schedule_reevalutation
     patches.calm(scheduler)
     assert scheduler._schedule_reevalutation == before
+
+
+def job(name: str, **wildcards: str) -> SimpleNamespace:
+    """A job of a rule."""
+    return SimpleNamespace(rule=SimpleNamespace(name=name), wildcards=wildcards)
+
+
+def test_later_jobs_start_when_no_other_job_is_ready_or_runs():
+    build, timed, later = job("compile"), job("time", device="cpu"), job("compile", device="cuda")
+    asked = []
+
+    def select(jobs, *others):
+        asked.append((list(jobs), others))
+        return jobs[:1]
+
+    scheduler = SimpleNamespace(_job_selector=select, running=[])
+    patches.hold_back(scheduler, lambda _, wildcards: wildcards.get("device") == "cuda")
+    choose = scheduler._job_selector
+    assert choose([build, later], "remaining", "cores") == [build]
+    assert asked.pop() == ([build], ("remaining", "cores"))
+    scheduler.running = [build]
+    assert choose([later], "remaining", "cores") == [], "the timing is not ready yet"
+    assert choose([timed, later], "remaining", "cores") == [timed]
+    scheduler.running = [later]
+    assert choose([later], "remaining", "cores") == [later]
+    scheduler.running = []
+    assert choose([later], "remaining", "cores") == [later]

@@ -59,6 +59,16 @@ def test_jobs_are_told_of_and_the_file_keeps_the_rest(logger):
     assert logger.kept.getvalue() == "stats\nrule\nfinished\nNone\nlook\n"
 
 
+def test_what_follows_a_job_is_called_once_it_is_shown(logger):
+    jobs = Jobs(logger, shown := Shown())
+    jobs.after("compile_iree", lambda: shown.told.append("called"))
+    jobs.follow()
+    finish(logger, "verify_iree")
+    assert "called" not in shown.told
+    finish(logger)
+    assert shown.told[-2:] == [("finished", 3, 2, 10), "called"]
+
+
 def test_before_it_follows_only_the_plan_is_told_of_as_in_a_dry_run(logger):
     Jobs(logger, shown := Shown())
     plan(logger)

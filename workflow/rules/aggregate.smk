@@ -6,6 +6,7 @@ rule aggregate_results:
     input:
         PLAN.aggregation.results(),
         imported=outputs.imported(),
+        cpu="results/cpu/latency.csv" if RUN_HAS_CPU_FIRST else [],
     output:
         csv=report(
             "results/latency.csv",
@@ -30,6 +31,32 @@ rule aggregate_results:
     shell:
         f"{PREFIX}"
         "{params.python} -m scripts.stages.aggregate_results --matrix results/logs/matrix.json"
+        " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
+        " --due {params.due}"
+        " 2>&1 | tee {log:q}"
+
+
+rule aggregate_cpu:
+    """The rows on the CPU in results/cpu/, as soon as they are there, in a run that has other rows too."""
+    input:
+        PLAN.aggregation.of_rows(MATRIX.on_cpu().rows()),
+    output:
+        csv="results/cpu/latency.csv",
+        jsonl="results/cpu/results.jsonl",
+        md="results/cpu/latency.md",
+    log:
+        "results/logs/aggregate_cpu.txt",
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    params:
+        python=PLAN.report_python(),
+        matrix=PLAN.aggregation.digest(on_cpu=True),
+        code=PLAN.aggregation.measuring_code(),
+        due=outputs.due(outputs.CPU_FILES),
+    shell:
+        f"{PREFIX}"
+        "{params.python} -m scripts.stages.aggregate_results --cpu --matrix results/logs/matrix.json"
         " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
         " --due {params.due}"
         " 2>&1 | tee {log:q}"

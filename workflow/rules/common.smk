@@ -72,6 +72,8 @@ resource_scopes:
 # In one submission, a few builds run at a time, and one measurement.
 patches.side_by_side(building=jobs.BUILDING, measuring=1)
 JOBS = jobs.Jobs(PLAN, patches, workflow.cores, ancient)
+# On a cluster, jobs for all devices run at a time.
+RUN_HAS_CPU_FIRST = JOBS.all_here and PLAN.aggregation.has_cpu_first()
 
 # The words before `python -m scripts.…` in a folder that is not the checkout.
 PREFIX = job_arguments.prefix()
@@ -102,10 +104,21 @@ def start_run():
     except OSError as problem:
         raise WorkflowError(f"nothing was run: {problem}; results/ has to be writable")
     watched.start()
+    job_events.after("aggregate_cpu", show_cpu)
     job_events.follow()
     patches.start()
+    if RUN_HAS_CPU_FIRST:
+        patches.hold_back(PLAN.is_after_cpu)
     if GATE.wanted:
         patches.stop_after(GATE.finished)
+
+
+def show_cpu():
+    """Print the table of the CPU, while the run goes on."""
+    from scripts.records import summary
+
+    watched.aside()
+    summary.show_cpu()
 
 
 def end_run():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,21 +72,25 @@ class Program:
 
 
 def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Program]:
-    """Compile all programs for the architectures of a backend that a device has; `path`: the device, by the driver's
-    name. A program that does not compile is left out, with a note, and so are larger ones of its dtype."""
+    """Compile all programs for the architectures of a backend that a device has, on `threads` cores; `path`: the device, by
+    the driver's name. A program that does not compile is left out, with a note, and so are larger ones of its dtype."""
     programs: list[Program] = []
     refused: set[tuple[str, str, str]] = set()
     for arch in backend.limit_archs:
-        opt_level, extra = BEST.get(backend.device_kind, (None, ()))
-        flags = compile_flags(backend.name, arch, opt_level, extra)
-        for what, dtype, size, text in _texts(backend.device_kind, threads):
+        texts = list(_texts(backend.device_kind, threads))
+        names = ["-".join(filter(None, (*map(str, text[:3]), arch))) for text in texts]
+        commands = [
+            _command(backend, arch, folder / name, text[3])
+            for name, text in zip(names, texts, strict=True)
+        ]
+        # Nothing else runs on the machine meanwhile.
+        with ThreadPoolExecutor(threads) as pool:
+            compiled = list(pool.map(_succeeds, commands))
+        for (what, dtype, size, _), name, is_made in zip(texts, names, compiled, strict=True):
+            vmfb = folder / f"{name}.vmfb"
             if (what, dtype, arch) in refused:
                 continue
-            name = "-".join(filter(None, (what, dtype, str(size), arch)))
-            program, vmfb = folder / f"{name}.mlir", folder / f"{name}.vmfb"
-            program.write_text(text, encoding="utf-8")
-            command = [tool("iree-compile"), *flags, str(program), "-o", str(vmfb)]
-            if process.run_tool(command).returncode != 0:
+            if not is_made:
                 print(f"note: IREE does not compile {name}; it is left out", flush=True)
                 refused.add((what, dtype, arch))
                 continue
@@ -94,6 +99,19 @@ def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Pro
                 break
             programs.append(Program(Module(vmfb, None, backend.device), what, dtype, size))
     return programs
+
+
+def _command(backend: Backend, arch: str, file: Path, text: str) -> list[str]:
+    """The command that compiles the text of a program to `file`.vmfb."""
+    opt_level, extra = BEST.get(backend.device_kind, (None, ()))
+    flags = compile_flags(backend.name, arch, opt_level, extra)
+    program = Path(f"{file}.mlir")
+    program.write_text(text, encoding="utf-8")
+    return [tool("iree-compile"), *flags, str(program), "-o", f"{file}.vmfb"]
+
+
+def _succeeds(command: list[str]) -> bool:
+    return process.run_tool(command).returncode == 0
 
 
 def _texts(kind: str, threads: int) -> Iterator[tuple[str, str, int, str]]:
