@@ -46,7 +46,9 @@ def main() -> None:
     )
     for key in SELECTED:
         parser.add_argument(f"--{key}", metavar="NAMES", help="names or globs, with commas")
-    parser.add_argument("--quick", action="store_true", help="one lowering path on the CPU and eager, timed shortly")
+    parser.add_argument(
+        "--quick", action="store_true", help="one lowering path on the CPU and eager, timed shortly"
+    )
     parser.add_argument("--cores", default="all", help="default: all")
     parser.add_argument(
         "--make", nargs="+", default=[MAIN], metavar="FILE", help=f"default: {MAIN}"

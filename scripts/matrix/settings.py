@@ -346,7 +346,10 @@ def _first_of_each_kind(entries: Mapping[str, Mapping], root: Path) -> list[str]
     for name in _by_default(entries, {}):
         try:
             kinds = plugins.exporter(entries[name]["exporter"], root).sources
-        except (plugins.DeclarationError, OSError):  # the expansion of the entries says what is wrong
+        except (
+            plugins.DeclarationError,
+            OSError,
+        ):  # the expansion of the entries says what is wrong
             continue
         for kind in kinds:
             first.setdefault(kind, name)

@@ -50,7 +50,10 @@ class Aggregation:
 
     def results(self) -> list[str]:
         """Every file that the aggregation reads: those of the rows, and the limits of their devices."""
-        return [*self.of_rows(self.matrix.rows()), *self.machine_limits(self.matrix.limited_devices())]
+        return [
+            *self.of_rows(self.matrix.rows()),
+            *self.machine_limits(self.matrix.limited_devices()),
+        ]
 
     def machine_limits(self, devices: Iterable[str]) -> list[str]:
         """The files with the limits of these devices (timing/machine_limits.py); none without the feature that makes
