@@ -1,13 +1,13 @@
 """Replays the journal of a run, and compares the time that its progress line would have said with the time that was left.
 
-python -m benchmarks.time_left [results/logs/journal.jsonl]
+python -m benchmarks.time_left [--journal results/logs/journal.jsonl] [--budget-s 20]
 
-The last run of the journal is taken. Jobs that ran no stage are not in it, so the time of the run is that until its last stage ended.
+--budget-s is the budget of a group in that run: 5 for a quick one. The last run of the journal is taken. Jobs that ran no stage are not in it, so the time of the run is that until its last stage ended.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from pathlib import Path
 from scripts.run.progress import JOURNAL
 from scripts.run.time_left import TimeLeft
 from scripts.supervise import journal
+from scripts.timing.turns import Rule
 
 SHARES = (0.1, 0.25, 0.5, 0.75)
 
@@ -78,11 +79,18 @@ def replayed(
 
 
 def main() -> None:
-    path = Path(sys.argv[1] if len(sys.argv) > 1 else JOURNAL)
-    jobs = jobs_of(path)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--journal", type=Path, default=JOURNAL)
+    parser.add_argument("--budget-s", type=float, default=Rule.budget_s)
+    args = parser.parse_args()
+    jobs = jobs_of(args.journal)
     if not jobs:
-        sys.exit(f"{path}: the last run has no stage; expected the journal of a run")
-    for said in replayed(jobs):
+        parser.error(
+            f"{args.journal}: found no stage in its last run; expected the journal of a run"
+        )
+    for said in replayed(jobs, budget_s=args.budget_s):
         print(
             f"after {said.share:4.0%}: said {said.said_s:5.0f} s, left {said.left_s:5.0f} s, {said.error:+.0%}"
         )
