@@ -4,7 +4,8 @@ vmfbench run                              results/latency.csv of the whole matri
 vmfbench run ~/mine.py --quick            one model file, timed shortly
 vmfbench run exported.pt2 resnet.onnx      an exported program, an ONNX file (docs/sources.md)
 vmfbench run resnet 'gpt2*' --targets llvm-cpu --config tests=eval,train
-vmfbench run --make results/report.html -- --profile workflow/profiles/slurm
+vmfbench run results/tuned.csv resnet       another table, or any file below results/
+vmfbench run --make dumps -- --profile workflow/profiles/slurm    a rule; options of Snakemake
 vmfbench run --batches 10 --config suites='timm/*' -- --profile workflow/profiles/slurm
 
 With --batches, the models are run in so many runs, one after the other (docs/scale.md). All rows are then in
@@ -27,8 +28,16 @@ from scripts.core import atomic, checkout, exits
 from scripts.matrix import reading
 from scripts.sources.registry import model_file
 
-SELECTED = ("targets", "frontends", "baselines", "tests", "toolchains")
-"""Keys of `--config` that are options here."""
+SELECTED = ("targets", "frontends", "baselines", "tests", "toolchains", "suites")
+"""Keys of `--config` that are options here, of names or globs."""
+FURTHER = {
+    "filter": "regular expression of models",
+    "exclude": "regular expression of models",
+    "retry": "statuses of rows to repeat, with commas; all; stale",
+    "stop_on": "statuses or codes that end the run",
+}
+"""Other keys of `--config` that are options here, with what they are."""
+RESULTS = "results/"
 MAIN = "results/latency.csv"
 ROWS = (Path(MAIN), Path("results/results.jsonl"))
 BATCHES = Path("results/batches")
@@ -42,14 +51,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "what", nargs="*", metavar="file|model", help="files or folders of models, names or globs"
+        "what",
+        nargs="*",
+        metavar="file|model|results/…",
+        help="files or folders of models, names or globs; results to make",
     )
     for key in SELECTED:
         parser.add_argument(f"--{key}", metavar="NAMES", help="names or globs, with commas")
-    parser.add_argument("--quick", action="store_true", help="one target and eager, timed shortly")
+    for key, meaning in FURTHER.items():
+        parser.add_argument(f"--{key.replace('_', '-')}", metavar="TEXT", help=meaning)
+    parser.add_argument(
+        "--quick", action="store_true", help="one lowering path on the CPU and eager, timed shortly"
+    )
     parser.add_argument("--cores", default="all", help="default: all")
     parser.add_argument(
-        "--make", nargs="+", default=[MAIN], metavar="FILE", help=f"default: {MAIN}"
+        "--make", nargs="+", default=[], metavar="FILE|RULE", help=f"default: {MAIN}"
     )
     parser.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument(
@@ -58,6 +74,9 @@ def main() -> None:
     parser.add_argument("-n", "--dry-run", action="store_true", help="only show what would run")
     own, further = _split(sys.argv[1:])
     args = parser.parse_args(own)
+    named = [word for word in args.what if word.startswith(RESULTS)]
+    args.what = [word for word in args.what if word not in named]
+    args.make = [*named, *args.make] or [MAIN]
     if args.batches is None:
         snakemake([*words(args), *further])
     elif args.batches < 1 or args.make != [MAIN]:
@@ -99,7 +118,7 @@ def words(args: argparse.Namespace) -> list[str]:
     ]
     models = [word for word in args.what if word not in files]
     config = {"file": ",".join(files), "models": ",".join(models)}
-    config |= {key: getattr(args, key) for key in SELECTED}
+    config |= {key: getattr(args, key) for key in (*SELECTED, *FURTHER)}
     config["quick"] = "true" if args.quick else ""
     said = [*(f"{key}={value}" for key, value in config.items() if value), *args.config]
     return [

@@ -86,6 +86,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         dumps=dict(config.get("dumps", {})),
         nodes={kind: asked or {} for kind, asked in config.get("nodes", {}).items()},
         toolchains=toolchains,
+        with_limits=not config.get("quick"),
     )
     for extend in feature.hooks("extend"):
         matrix = extend(draft, matrix)

@@ -31,7 +31,8 @@ class Matrix:
     those of other sizes run.
     `toolchains`: those that are selected. `frontends` and `targets` have the entries of each. `targets` and
     `baselines` have an entry for each number of threads, where `measure` lists several.
-    `parts`: those of features (Feature.part), by the name of the feature.
+    `parts`: those of features (Feature.part), by the name of the feature. `with_limits`: whether the limits of the devices are measured
+    for the rows.
     """
 
     models: dict[str, Model]
@@ -52,6 +53,7 @@ class Matrix:
     remedied_by: tuple[str, ...] = ()
     toolchains: dict[str, Toolchain] = field(default_factory=pinned_toolchain)
     parts: dict[str, Any] = field(default_factory=dict)
+    with_limits: bool = True
 
     @property
     def matrices(self) -> tuple[Matrix, ...]:
@@ -155,6 +157,10 @@ class Matrix:
         """The kinds of devices that rows run on, each with the first entry that does so. A CPU has limits for each
         number of threads: `cpu+2-threads`."""
         return devices_of(self.baselines.values(), self.targets.values())
+
+    def limited_devices(self) -> dict[str, Target | Baseline]:
+        """Those of `devices` whose limits the rows are compared with."""
+        return self.devices() if self.with_limits else {}
 
     def attempts(self, frontend: str, target: Target) -> list[Attempt]:
         """What is tried, in order, where the program of a frontend does not compile for a target (which

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
-from scripts.matrix import cell, models, reading
+from scripts.matrix import cell, models, plugins, reading
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.sections import SELECTABLE, check
 from scripts.sources import registry
@@ -131,7 +131,7 @@ def load(
         given = _add_files(declared, paths, root, typed_in or root)
         selections["models"] = _with_files(selections.get("models", ""), given, declared["models"])
     if declared.get("quick"):
-        selections = _quick_selections(declared) | selections
+        selections = _quick_selections(declared, root) | selections
     return declared, selections
 
 
@@ -320,11 +320,11 @@ def _named(name: str, file: Path) -> str:
     return f"--config models='{{{name}: {{file: {file}}}}}' filter='^{name}$'"
 
 
-def _quick_selections(declared: Mapping[str, Any]) -> dict[str, str]:
+def _quick_selections(declared: Mapping[str, Any], root: Path) -> dict[str, str]:
     """Return the selections of a quick run, as comma-separated lists, and leave out baselines of `declared`, in place.
 
-    What stays are the CPU targets, PyTorch's eager mode, and the baselines that are for some kinds of models by default. `declared`: a checked configuration. Raises
-    ConfigError if there is no such target.
+    What stays are the CPU targets, the first lowering path of each kind of models, PyTorch's eager mode, and the baselines that are for some kinds of
+    models by default. `declared`: a checked configuration. Raises ConfigError if there is no such target.
     """
     targets = _by_default(declared["targets"], {"backend": QUICK_BACKEND})
     if not targets:
@@ -336,7 +336,24 @@ def _quick_selections(declared: Mapping[str, Any]) -> dict[str, str]:
     for name, entry in declared["baselines"].items() if eager else ():
         if name not in eager and not isinstance(entry.get("default"), list):
             entry["default"] = False
-    return {"targets": ",".join(targets)}
+    paths = _first_of_each_kind(declared["frontends"], root)
+    return {"targets": ",".join(targets)} | ({"frontends": ",".join(paths)} if paths else {})
+
+
+def _first_of_each_kind(entries: Mapping[str, Mapping], root: Path) -> list[str]:
+    """Return the names of the first lowering path by default for each kind of models (sources/source.py)."""
+    first: dict[str, str] = {}
+    for name in _by_default(entries, {}):
+        try:
+            kinds = plugins.exporter(entries[name]["exporter"], root).sources
+        except (
+            plugins.DeclarationError,
+            OSError,
+        ):  # the expansion of the entries says what is wrong
+            continue
+        for kind in kinds:
+            first.setdefault(kind, name)
+    return list(dict.fromkeys(first.values()))
 
 
 def _by_default(entries: Mapping[str, Mapping], wanted: Mapping[str, str]) -> list[str]:

@@ -61,16 +61,21 @@ def page(table: Table) -> str:
     }
     parts = [wording.head("Latencies", table), _latencies(table)]
     if unknown := wording.unknown(table):
-        parts.append(f"{unknown[0].upper()}{unknown[1:]}.\n")
-    if doubts := markdown.bullets(wording.doubts(table)):
-        parts.append(f"{wording.DOUBTFUL}: the ratios of this latency are doubtful:\n\n{doubts}")
+        parts.append(f"{_upper_first(unknown)}.\n")
+    if doubtful := wording.doubtful(table):
+        parts.append(f"{_upper_first(doubtful)}:\n\n{markdown.bullets(wording.doubts(table))}")
     return "\n".join([*parts, *markdown.sections(bodies)])
+
+
+def _upper_first(sentence: str) -> str:
+    """Return a sentence with a capital letter at its start."""
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _latencies(table: Table) -> str:
     head = ["model", *(text(wording.path(column)) for column in table.columns)]
     lines = [
-        [text(line.label), *(_cell(line, column) for column in table.columns)]
+        [text(line.label), *(_cell(line, column, table) for column in table.columns)]
         for line in table.rows
     ]
     shown = markdown.table(head, lines, right=range(1, len(head)))
@@ -78,14 +83,14 @@ def _latencies(table: Table) -> str:
     return f"{said}{wording.NOT_IN_MATRIX}: not in the matrix.\n\n{shown}"
 
 
-def _cell(line: ModelRows, column: Column) -> str:
+def _cell(line: ModelRows, column: Column, table: Table) -> str:
     row = line.entries.get(column)
     if row is None:
         return wording.NOT_IN_MATRIX
     if row.timing is None:
         return text(row.why)
     ends = row.timing.ends_ms
-    shown = wording.milliseconds_of(row.timing)
+    shown = wording.milliseconds_of(row.timing, table)
     if not row.timing.is_unknown:
         within = map(wording.milliseconds, ends) if ends else [wording.NO_INTERVAL]
         shown += f" ({' to '.join(within)})"

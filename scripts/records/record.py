@@ -50,7 +50,7 @@ def records(matrix: Matrix, root: Path = Path(), further: Iterable[dict] = ()) -
     all_records = [iree_record(root, matrix, *cell) for cell in matrix.cells()]
     all_records += [baseline_record(root, matrix, *cell) for cell in matrix.baseline_cells()]
     all_records += further
-    compare(all_records, matrix.devices(), root)
+    compare(all_records, matrix.limited_devices(), root)
     return all_records
 
 

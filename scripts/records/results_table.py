@@ -8,6 +8,7 @@ all numbers, marks and reasons from here.
 from __future__ import annotations
 
 import datetime
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -253,6 +254,12 @@ class Table:
     def has_intervals(self) -> bool:
         rows = (row for line in self.rows for row in line.entries.values())
         return any(row.timing and row.timing.ends_ms for row in rows)
+
+    @functools.cached_property
+    def all_doubtful(self) -> bool:
+        """Whether there is a doubt about every latency, so that a mark would not tell one from another."""
+        rows = (row for line in self.rows for row in line.entries.values())
+        return all(row.timing.doubt for row in rows if row.timing)
 
     @property
     def doubts(self) -> dict[tuple[str, str], list[Column]]:

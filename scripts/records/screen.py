@@ -121,8 +121,8 @@ def _legend(table: Table, page: str) -> Iterator[str]:
         yield f"{wording.NO_INTERVAL}: no interval, which needs {LEAST} generations; so nothing is called the fastest"
     if unknown := wording.unknown(table):
         yield unknown
-    if table.doubts:
-        yield f"{wording.DOUBTFUL}: its ratios are doubtful; {page} says why"
+    if doubtful := wording.doubtful(table):
+        yield f"{doubtful}; {page} says why"
     if leaks := wording.leaks(table):
         yield f"leaks: {'; '.join(leaks)}"
 
@@ -164,7 +164,7 @@ def _grid(table: Table, columns: Sequence[Column], style: Style) -> RichTable:
         grid.add_column("", no_wrap=True, style="dim")
         cells.append([Text(line.size) for line in lines])
     for column in columns:
-        head, *own = _column(column, lines, style)
+        head, *own = _column(column, lines, style, table)
         grid.add_column(head, no_wrap=True)
         cells.append(own)
     for row in zip(*cells, strict=True):
@@ -172,11 +172,13 @@ def _grid(table: Table, columns: Sequence[Column], style: Style) -> RichTable:
     return grid
 
 
-def _column(column: Column, lines: Sequence[ModelRows], style: Style) -> Iterator[Text]:
+def _column(
+    column: Column, lines: Sequence[ModelRows], style: Style, table: Table
+) -> Iterator[Text]:
     """Yield the heading of a column and its cells, all of the same width."""
     rows = [line.entries.get(column) for line in lines]
     timings = [row.timing for row in rows if row and row.timing]
-    number = max((len(wording.milliseconds_of(timing)) for timing in timings), default=0)
+    number = max((len(wording.milliseconds_of(timing, table)) for timing in timings), default=0)
     interval = max((len(_interval(timing)) for timing in timings), default=0)
     names = list(filter(None, (column.name, column.target)))
     # What must not be broken over lines.
@@ -202,7 +204,7 @@ def _column(column: Column, lines: Sequence[ModelRows], style: Style) -> Iterato
             yield right(*(Text(part, style=color) for part in _wrapped(row.why, width)))
         else:
             is_fastest = column in line.fastest
-            ms = (FASTEST if is_fastest else "") + wording.milliseconds_of(row.timing)
+            ms = (FASTEST if is_fastest else "") + wording.milliseconds_of(row.timing, table)
             parts = [Text(ms, style="bold green" if is_fastest else "")]
             if interval:
                 parts.append(Text(_interval(row.timing).rjust(interval), style="dim"))

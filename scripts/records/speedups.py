@@ -261,7 +261,9 @@ def _no_limits(record: Record, limits: Sequence[MachineLimits]) -> str:
     if not measured:
         device = cell.with_threads(kind, number)
         status = stages.status_path("machine_limits", device)
-        return f"the limits of {where} were not measured ({status})"
+        return (
+            f"the limits of {where} were not measured (`snakemake machine_limits` does; {status})"
+        )
     nearest = measured[0]
     with_threads = f" with {nearest.threads} threads" if nearest.threads else ""
     return f"measured on {where}, but the limits are those of {nearest.device_name}{with_threads}"

@@ -44,10 +44,10 @@ def means_head(table: Table) -> list[str]:
     return ["verified", *(f"over {BASE_NAMES[n]}" for n in table.bases)]
 
 
-def milliseconds_of(timing: Timing) -> str:
-    """Return a latency, marked if there is a doubt about it; UNKNOWN if its interval is too wide."""
+def milliseconds_of(timing: Timing, table: Table) -> str:
+    """Return a latency, marked if there is a doubt about it and not about all of the table; UNKNOWN if its interval is too wide."""
     shown = UNKNOWN if timing.is_unknown else milliseconds(timing.ms)
-    return (DOUBTFUL if timing.doubt else "") + shown
+    return (DOUBTFUL if timing.doubt and not table.all_doubtful else "") + shown
 
 
 def unknown(table: Table) -> str:
@@ -64,11 +64,20 @@ def unknown(table: Table) -> str:
 
 
 def doubts(table: Table) -> list[str]:
-    """Return a sentence about each row with doubts: `conv: eager, inductor: processes of this program differ`."""
-    return [
-        f"{label}: {', '.join(map(path, columns))}: {doubt}"
-        for (label, doubt), columns in table.doubts.items()
-    ]
+    """Return a sentence about each doubt: `conv: eager, inductor; gcn: eager: processes of this program differ`."""
+    rows_of: dict[str, list[str]] = {}
+    for (label, doubt), columns in table.doubts.items():
+        rows_of.setdefault(doubt, []).append(f"{label}: {', '.join(map(path, columns))}")
+    return [f"{'; '.join(rows)}: {doubt}" for doubt, rows in rows_of.items()]
+
+
+def doubtful(table: Table) -> str:
+    """Return what DOUBTFUL means, or that all latencies have a doubt; "" if none has one."""
+    if not table.doubts:
+        return ""
+    if table.all_doubtful:
+        return "the ratios of all latencies are doubtful"
+    return f"{DOUBTFUL}: the ratios of this latency are doubtful"
 
 
 def leaks(table: Table) -> list[str]:

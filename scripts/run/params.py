@@ -180,8 +180,11 @@ class Groups:
 
     def rule(self, model: str) -> Rule:
         """How a model is timed: the defaults, replaced by the values of `measure:`."""
-        measure = self.matrix.matrix_of(model).measure
-        return Rule(**{key: measure[key] for key in RULE_KEYS if key in measure})
+        return _rule(self.matrix.matrix_of(model).measure)
+
+    def budget_s(self) -> float:
+        """Seconds of turns that a group of the configured models may take."""
+        return _rule(self.matrix.measure).most_s
 
     def rule_of(self, group: Cell) -> Rule:
         return self.rule(group.model)
@@ -216,3 +219,7 @@ def _pairs(rows: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def _verified(row: Cell, file: str = "") -> str:
     return stages.STAGES[stages.LAST[row.kind]].path(row, file)
+
+
+def _rule(measure: Mapping[str, Any]) -> Rule:
+    return Rule(**{key: measure[key] for key in RULE_KEYS if key in measure})

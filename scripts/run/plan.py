@@ -50,7 +50,10 @@ class Aggregation:
 
     def results(self) -> list[str]:
         """Every file that the aggregation reads: those of the rows, and the limits of their devices."""
-        return [*self.of_rows(self.matrix.rows()), *self.machine_limits(self.matrix.devices())]
+        return [
+            *self.of_rows(self.matrix.rows()),
+            *self.machine_limits(self.matrix.limited_devices()),
+        ]
 
     def has_cpu_first(self) -> bool:
         """Whether a run on one machine has rows on the CPU and on other devices, so that those on the CPU are made, written

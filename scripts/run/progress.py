@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,9 +30,11 @@ from scripts.core import atomic, temporary
 from scripts.core.console import Console
 from scripts.matrix import stages
 from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import STATUS, TIMING
+from scripts.matrix.stage import STATUS
 from scripts.run import fingerprint, outputs
+from scripts.run.time_left import TIMED, TimeLeft
 from scripts.supervise import journal, outcome
+from scripts.supervise.outcome import Outcome
 
 LOGS = Path("results/logs")
 JOURNAL = LOGS / "journal.jsonl"
@@ -97,14 +99,34 @@ class RunLog:
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished job: its line in a log, and its shorter failure line ("" if it did not fail)."""
+    """A finished job: its line in a log, and its shorter failure line ("" if it did not fail). `outcome`: None if it has none
+    or it cannot be read; `seconds`: None if they are not known."""
 
     line: str
     failure: str = ""
+    outcome: Outcome | None = None
+    seconds: float | None = None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the job had nothing to do."""
+        return (
+            self.outcome is not None
+            and self.outcome.status in (outcome.OK, outcome.SKIPPED)
+            and self.seconds is not None
+            and self.seconds < LEAST_S
+        )
 
 
-def finished(rule: str, outputs: Sequence[str], done: int, total: int) -> Finished:
-    """Return the lines of a finished job: outcome, seconds, and the reason of a failure.
+def finished(
+    rule: str,
+    outputs: Sequence[str],
+    done: int,
+    total: int,
+    may_make_good: Callable[[str, str], bool] = lambda *_: False,
+) -> Finished:
+    """Return the lines of a finished job: outcome, seconds, and the reason of a failure. `may_make_good`: whether a failed stage of
+    a cell (its folder, the cell's name) may be made good; then it has failed when nothing has made it good.
 
     If a file of the stage is missing or cannot be read, the line says so.
     """
@@ -116,25 +138,34 @@ def finished(rule: str, outputs: Sequence[str], done: int, total: int) -> Finish
         ended = outcome.read(status)
     except (OSError, ValueError) as error:
         return Finished(_one_line(f"{counter} {rule}  {error}"), _one_line(f"{rule}: {error}"))
-    seconds, broken = "?", ""
+    seconds, broken = None, ""
     try:
         if usage := outcome.read_usage(status):
-            seconds = f"{usage.seconds:.1f}"
+            seconds = usage.seconds
         else:
             broken = f"  {outcome.usage_path(status)} is missing"
     except (OSError, ValueError) as error:
         broken = f"  {error}"
-    said = f"{counter} {ended.stage:14} {ended.cell:44} {ended.status:11} {seconds:>6} s"
+    shown = "?" if seconds is None else f"{seconds:.1f}"
+    said = f"{counter} {ended.stage:14} {ended.cell:44} {ended.status:11} {shown:>6} s"
     if ended.status == outcome.SKIPPED and ended.blocked_by:
         said += f"  blocked by {ended.blocked_by}"
     elif ended.status != outcome.OK:
         said += f"  {ended.reason}: {ended.detail}"
     if len(said) > (width := max(100, _width())):
         said = said[: width - 1] + "…"
+    failed = ended
+    asked = stages.made_good_by(ended.stage)
+    if asked and ended.status == outcome.SKIPPED and may_make_good(asked.folder, ended.cell):
+        failed = outcome.read_or_damaged(Path(asked.path(ended.cell, STATUS)))
+    elif may_make_good(ended.stage, ended.cell):
+        failed = replace(ended, status=outcome.OK)
     failure = ""
-    if ended.status in outcome.FAILED:
-        failure = f"{ended.stage} {ended.cell}: {ended.status} ({ended.reason}): {ended.detail}"
-    return Finished(_one_line(said + broken), _one_line(failure or broken.strip()))
+    if failed.status in outcome.FAILED:
+        failure = (
+            f"{failed.stage} {failed.cell}: {failed.status} ({failed.reason}): {failed.detail}"
+        )
+    return Finished(_one_line(said + broken), _one_line(failure or broken.strip()), ended, seconds)
 
 
 def _one_line(text: str) -> str:
@@ -151,49 +182,31 @@ LOG_S = 60.0
 """Minimum seconds between two progress lines in a log."""
 LONG_S = 10.0
 """The time of a job is shown once it has run for this many seconds."""
-
-TYPICAL_S = {
-    "env": 20.0,
-    "reference": 6.0,
-    "export": 3.5,
-    "compile": 3.0,
-    "remedy": 0.5,
-    "tune": 200.0,
-    "baseline": 5.0,
-    "verify": 1.0,
-    "time": 40.0,
-    "time_tuned": 40.0,
-    "trace": 6.0,
-    "operator_reference": 6.0,
-    "operator_export": 8.0,
-    "operator_compile": 10.0,
-    "operator_verify": 8.0,
-    "operator_baseline": 8.0,
-    "operator_time": 80.0,
-}
-"""Seconds of a job of each stage, in the default run on two cores. While n jobs run, each of them gets 1/n of the time
-that passes, so the times of all jobs add up to the wall time."""
-OTHER_S = 5.0
-DOUBT_S = 30.0
-"""Weight, in seconds, of the assumption that this machine and its models are as fast as those."""
+LEAST_S = 0.05
+"""A job that took less, 0.0 s, and did not fail had nothing to do, and has no line in a log."""
 
 STAGE_OF_RULE = {stage.rule: stage.folder for stage in stages.STAGES.values()}
-TIMED = frozenset(stage.folder for stage in stages.STAGES.values() if TIMING in stage.aggregated)
-"""Folders of the stages that time latencies."""
 _CLEAR = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 class Live:
-    """Follows the jobs of a run; the caller reports Snakemake's events with `begun` and so on."""
+    """Follows the jobs of a run; the caller reports Snakemake's events with `begun` and so on. `may_make_good`: see `finished`.
+    `budget_s`: see TimeLeft."""
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+        may_make_good: Callable[[str, str], bool] = lambda *_: False,
+        budget_s: float | None = None,
+    ) -> None:
         self._console, self._clock = console, clock
+        self._may_make_good = may_make_good
+        self._left = TimeLeft(budget_s)
+        self._absent: set[tuple[str, str]] = set()
         self._draws = (
             console.is_terminal and not console.is_dumb_terminal and not os.environ.get("CI")
         )
-        self._to_come: Counter[str] = Counter()
-        self._ended: Counter[str] = Counter()
-        self._started = self._last_ended = clock()
         self._running: dict[int, tuple[str, list[str], float]] = {}
         self._done, self._total, self._failed = 0, 0, 0
         self._is_drawn, self._logged = False, clock()
@@ -207,18 +220,18 @@ class Live:
     def planned(self, jobs: Mapping[str, int]) -> None:
         """Set the number of jobs to run: per rule, and `total`."""
         counts = {rule: count for rule, count in jobs.items() if rule != "total"}
-        self._to_come = Counter()
+        of_stages: Counter[str] = Counter()
         for rule, count in counts.items():
-            self._to_come[_stage(rule)] += count
+            of_stages[_stage(rule)] += count
+        self._left.planned(of_stages)
         self._total = jobs.get("total", sum(counts.values()))
-        self._started = self._last_ended = self._clock()
 
     def begun(self, job: int, rule: str, outputs: Sequence[str]) -> None:
         """Report that a job of a rule has started."""
         with self._lock:
             now = self._clock()
             self._running[job] = rule, list(outputs), now
-            self._to_come[_stage(rule)] -= 1
+            self._left.begun(job, _stage(rule), now)
             if self._draws:
                 self._draw()
             elif rule == stages.STAGES["env"].rule:  # minutes, the first time
@@ -228,25 +241,34 @@ class Live:
         """Report that a job has ended without an outcome; it may be started again."""
         with self._lock:
             if job in self._running:
-                rule, _, _ = self._running.pop(job)
-                self._to_come[_stage(rule)] += 1
+                del self._running[job]
+                self._left.stopped(job, self._clock())
 
     def finished(self, job: int, done: int, total: int) -> None:
         """Report that a job has finished; `done` of `total` jobs have finished by now."""
         with self._lock:
             rule, outputs, _ = self._running.pop(job, ("", [], 0.0))
-            self._ended[_stage(rule)] += 1
-            self._last_ended = self._clock()
+            self._left.ended(job, self._clock())
             self._done, self._total = done, total
-            ended = finished(rule, outputs, done, total)
+            ended = finished(rule, outputs, done, total, self._may_make_good)
             self._failed += bool(ended.failure)
             if not self._draws:
-                self._print(ended.line)
+                if not ended.is_nothing and not self._is_known_absence(ended.outcome):
+                    self._print(ended.line)
                 self._log()
             elif ended.failure:
                 self._print(Text.assemble(("✗ ", "red"), ended.failure), crop=True)
             if self._draws:
                 self._draw()
+
+    def _is_known_absence(self, ended: Outcome | None) -> bool:
+        """Whether another job has said already that this device is missing."""
+        if ended is None or ended.status != outcome.UNAVAILABLE:
+            return False
+        missing = ended.reason, ended.detail
+        is_known = missing in self._absent
+        self._absent.add(missing)
+        return is_known
 
     def aside(self) -> None:
         """Clear the line, before something else is printed in its place."""
@@ -284,12 +306,7 @@ class Live:
     def _line(self) -> Text:
         """Return `47/361 · about 12 min left · 2 failed · compile bert/torch/rocm 72 s`."""
         now = self._clock()
-        left = left_s(
-            self._ended,
-            Counter(_stage(rule) for rule, _, _ in self._running.values()),
-            +self._to_come,
-            elapsed_s=self._last_ended - self._started,
-        )
+        left = self._left.seconds(now)
         parts = [
             Text(f"{self._done}/{self._total}", style="bold"),
             Text(f"about {words(left)} left"),
@@ -308,25 +325,6 @@ class Live:
         if crop:
             text.truncate(self._console.width, overflow="ellipsis")
         self._console.print(text, soft_wrap=True)
-
-
-def left_s(
-    ended: Mapping[str, int],
-    running: Mapping[str, int],
-    to_come: Mapping[str, int],
-    elapsed_s: float,
-) -> float:
-    """Return the seconds until the jobs that run and those to come have ended; each is a number of jobs by stage.
-
-    They are assumed to be slower or faster than typical ones by the same factor as those that have ended, which took
-    `elapsed_s`. A job that runs counts half.
-    """
-    slower = (DOUBT_S + elapsed_s) / (DOUBT_S + _typical_s(ended))
-    return slower * (_typical_s(running) / 2 + _typical_s(to_come))
-
-
-def _typical_s(jobs: Mapping[str, int]) -> float:
-    return sum(TYPICAL_S.get(stage, OTHER_S) * count for stage, count in jobs.items())
 
 
 def words(seconds: float) -> str:

@@ -56,10 +56,25 @@ def test_a_page_of_a_busy_machine_says_so_once_and_has_no_ratio():
         row["latency"] |= {"foreign": 0.95, "load": 25.4}
     speedups.add_speedups(rows)
     page = latency_page.page(Table.of_records(rows))
-    assert "| m | †5,431 (?) | †27.3 (?) |" in page
+    assert "| m | 5,431 (?) | 27.3 (?) |" in page
+    assert "\nThe ratios of all latencies are doubtful:\n\n- m: eager, torch on cpu: why\n" in page
+    assert "†" not in page
     assert page.count("\nToo noisy: load 25; 1 of 1 ratios are not known to 50 %.\n") == 1
     assert "| torch on cpu | 1 of 1 | ? |" in page
     assert "199" not in page
+
+
+def test_equal_doubts_are_one_line_that_names_the_rows():
+    rows = [
+        record(EAGER, steady(9), doubt="why"),
+        record(TORCH, steady(5), doubt="why"),
+        record(EAGER, steady(9), model="n", doubt="why"),
+        record(TORCH, steady(5), model="n"),
+        record(EAGER, steady(9), model="o", doubt="other"),
+    ]
+    page = latency_page.page(Table.of_records(rows))
+    assert "\n- m: eager, torch on cpu; n: eager: why\n- o: eager: other\n" in page
+    assert "\n†: the ratios of this latency are doubtful:\n" in page
 
 
 def test_a_latency_with_too_wide_an_interval_is_unknown():
@@ -68,7 +83,7 @@ def test_a_latency_with_too_wide_an_interval_is_unknown():
     speedups.add_speedups(rows)
     table = Table.of_records(rows)
     page = latency_page.page(table)
-    assert "| m | †unknown | **†5.00 (" in page or "| m | †unknown | †5.00 (" in page
+    assert "| m | unknown | **5.00 (" in page or "| m | unknown | 5.00 (" in page
     assert "1,466" not in page
     assert "Too few or too unlike generations; 1 of 1 ratios are not known to 50 %." in page
     assert (table.provenance.ratios, table.provenance.decided, table.provenance.unknown) == (

@@ -102,7 +102,7 @@ def test_limits_of_another_machine_are_not_used(change, why):
 def test_without_limits_or_counts_the_row_says_so():
     found = speedups.work_section(row(), WORK, [])
     assert found["no_limit_share"] == (
-        "the limits of A CPU with 4 threads were not measured (results/machine_limits/cpu/status.json)"
+        "the limits of A CPU with 4 threads were not measured (`snakemake machine_limits` does; results/machine_limits/cpu/status.json)"
     )
     assert found["gb_per_s"] == pytest.approx(5)
     assert speedups.work_section(row(), None, [LIMITS])["no_limit_share"] == speedups.NOT_COUNTED

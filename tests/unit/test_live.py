@@ -200,23 +200,58 @@ def test_every_stage_is_known_by_the_rule_that_runs_it():
     assert {stage.rule for stage in stages.STAGES.values()} <= named
 
 
-@pytest.fixture
-def typical(monkeypatch):
-    monkeypatch.setattr(progress, "TYPICAL_S", {"compile": 10, "measure": 4})
+REMEDY = "results/remedy/conv/mlir/vulkan/status.json"
+MISSING = "results/verify/conv/linalg/vulkan/status.json"
 
 
-@pytest.mark.usefixtures("typical")
-def test_the_time_left_is_that_of_the_jobs_to_come_and_half_of_that_of_those_that_run():
-    assert progress.left_s({}, {"compile": 1}, {"measure": 5, "compile": 1}, 0) == 5 + 5 * 4 + 10
+def logged(clock, may_make_good=lambda *_: True) -> progress.Live:
+    console = Console(file=io.StringIO(), width=160, color_system=None)
+    return progress.Live(console, clock, may_make_good)
 
 
-@pytest.mark.usefixtures("typical")
-def test_a_stage_that_nothing_is_known_of_takes_what_is_assumed():
-    assert progress.left_s({}, {}, {"compile": 1, "no-stage": 1}, 0) == 10 + progress.OTHER_S
+def test_a_failure_that_a_remedy_repairs_is_not_counted(clock):
+    shown = logged(clock)
+    shown.begun(1, "compile_iree", [COMPILED])
+    finish(shown, 1, "error", COMPILED, 1)
+    shown.begun(2, "compile_iree_by_remedy", [REMEDY])
+    finish(shown, 2, "ok", REMEDY, 2)
+    assert shown._failed == 0
 
 
-@pytest.mark.usefixtures("typical")
-@pytest.mark.parametrize("factor", [0.1, 1, 3])
-def test_a_machine_that_is_slower_or_faster_than_typical_is_so_for_jobs_to_come(factor):
-    found = progress.left_s({"compile": 10}, {}, {"measure": 10}, 100 * factor)
-    assert found == pytest.approx(40 * (100 * factor + 30) / (100 + 30))
+def test_a_failure_that_no_remedy_repairs_is_counted_once(clock):
+    shown = logged(clock)
+    shown.begun(1, "compile_iree", [COMPILED])
+    finish(shown, 1, "error", COMPILED, 1)
+    shown.begun(2, "compile_iree_by_remedy", [REMEDY])
+    finish(shown, 2, "skipped", REMEDY, 2)
+    assert shown._failed == 1
+
+
+def test_a_failure_for_which_there_is_no_remedy_is_counted_once_and_at_once(clock):
+    shown = logged(clock, lambda *_: False)
+    shown.begun(1, "compile_iree", [COMPILED])
+    finish(shown, 1, "error", COMPILED, 1)
+    assert shown._failed == 1
+    shown.begun(2, "compile_iree_by_remedy", [REMEDY])
+    finish(shown, 2, "skipped", REMEDY, 2)
+    assert shown._failed == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds", "lines"),
+    [("ok", 0.01, 0), ("skipped", 0.01, 0), ("error", 0.01, 1), ("ok", 1.5, 1)],
+)
+def test_a_job_that_had_nothing_to_do_has_no_line(clock, status, seconds, lines):
+    shown = logged(clock)
+    shown.begun(1, "verify_iree", [MEASURED])
+    outcome.write(MEASURED, Outcome(status, "verify", "conv/mlir/vulkan"), Usage(seconds, 1))
+    shown.finished(1, 1, 6)
+    assert len(text(shown).splitlines()) == lines
+
+
+def test_a_missing_device_is_said_once(clock):
+    shown = logged(clock)
+    for job, path in enumerate((MEASURED, MISSING)):
+        shown.begun(job, "verify_iree", [path])
+        finish(shown, job, "unavailable", path, job + 1)
+    assert text(shown).count("unavailable") == 1

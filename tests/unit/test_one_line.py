@@ -164,15 +164,36 @@ def test_a_quick_run_is_short_on_the_cpu_and_beside_eager(home):
     found = expand(home, file="mine.py", quick="true")
     assert {target.backend for target in found.targets.values()} == {"llvm-cpu"}
     assert {(b.runtime, b.device) for b in found.baselines.values()} == {("eager", "cpu")}
-    assert list(found.frontends) == list(expand(home, file="mine.py").frontends)
+    assert list(found.frontends) == ["torchmlir-torch"]
     rule = Plan(found, frozenset(), with_conda=False).groups.rule("mine")
     assert (rule.generations, rule.budget_s) == (6, 5)
+
+
+def test_a_quick_run_measures_no_limits_of_the_machine_and_needs_no_environment_of_xla(home):
+    def asked(**given):
+        plan = Plan(expand(home, file="mine.py", **given), frozenset(), with_conda=False)
+        needed = {plan.frontend(row).env for row in plan.matrix.rows() if row.frontend}
+        limits = [path for path in plan.aggregation.results() if "machine_limits" in path]
+        return needed, bool(limits)
+
+    assert asked() == ({"torch-mlir", "torch-xla"}, True)
+    assert asked(quick=True) == ({"torch-mlir"}, False)
+
+
+@pytest.mark.parametrize(
+    ("file", "path"), [("net.onnx", "onnx-torch"), ("net.mlir", "mlir"), ("net.pt2", "torchmlir-torch")]
+)  # fmt: skip
+def test_a_quick_run_takes_the_first_lowering_path_of_each_kind_of_file(home, file, path):
+    (home / file).write_text("module {}")
+    assert list(expand(home, file=file, quick=True).frontends) == [path]
 
 
 @pytest.mark.parametrize("quick", [True, "true"])
 def test_the_command_line_wins_over_a_quick_run(home, quick):
     measure = {"generations": "7"}
-    found = expand(home, quick=quick, targets="cuda", baselines="inductor", measure=measure)
+    asked = {"targets": "cuda", "frontends": "torchxla-stablehlo", "baselines": "inductor"}
+    found = expand(home, quick=quick, measure=measure, **asked)
+    assert list(found.frontends) == ["torchxla-stablehlo"]
     assert (list(found.targets), list(found.baselines)) == (["cuda"], ["inductor"])
     rule = Plan(found, frozenset(), with_conda=False).groups.rule("conv")
     assert (rule.generations, rule.budget_s) == (7, 5)

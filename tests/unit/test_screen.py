@@ -54,6 +54,13 @@ def test_the_fastest_has_a_star_and_a_doubt_a_dagger():
     assert "*9.00" not in text
 
 
+def test_a_doubt_about_all_latencies_is_a_sentence_and_no_dagger():
+    rows = [record(EAGER, steady(9), doubt="why"), record(TORCH, steady(5), doubt="why")]
+    text = shown(Table.of_records(rows), 100)
+    assert "the ratios of all latencies are doubtful; results/latency.md says why" in text
+    assert "†" not in text
+
+
 def test_nothing_has_a_star_where_a_ratio_is_hardly_known():
     rows = [record(EAGER, unsteady(4, 1)), record(TORCH, unsteady(5, 2))]
     text = shown(Table.of_records(rows), 100)

@@ -40,6 +40,10 @@ def snakemake(tmp_path, monkeypatch):
         (["--quick", "--targets", "a,b"], ["results/latency.csv", "--config", "targets=a,b", "quick=true"]),
         (["--make", "x", "--config", "tests=eval", "-n"], ["x", "--dry-run", "--config", "tests=eval"]),
         (["--", "--profile", "p"], ["results/latency.csv", "--profile", "p"]),
+        (["results/tuned.csv", "resnet"], ["results/tuned.csv", "--config", "models=resnet"]),
+        (["results/report.html", "--make", "dumps"], ["results/report.html", "dumps"]),
+        (["--filter", "^r", "--stop-on", "FAIL"], ["results/latency.csv", "--config", "filter=^r", "stop_on=FAIL"]),
+        (["--retry", "stale", "--suites", "timm/*"], ["results/latency.csv", "--config", "suites=timm/*", "retry=stale"]),
     ],
 )  # fmt: skip
 def test_the_words_of_a_run_are_those_of_snakemake(snakemake, given, words):
