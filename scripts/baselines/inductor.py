@@ -1,26 +1,26 @@
 """torch.compile with the inductor backend; in default mode with static shapes, unless its entry says otherwise.
 
 Its caches are cold: TORCHINDUCTOR_CACHE_DIR is a folder of this verification alone, so that the
-first call and compile_s mean the same in every run. There is one exception. For every new cache,
-inductor asks the compiler which vector instructions the machine has (about seven seconds). This
-question is answered beforehand, from the cache of the machine.
+first call and compile_s mean the same in every run. What is the same for all models on a machine is made before
+(scripts/torch_runtime/inductor_machine.py).
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import os
-import tempfile
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 import torch._dynamo.utils
 import torch._inductor.async_compile
-import torch._inductor.cpu_vec_isa
 
-from scripts.core import temporary
 from scripts.torch_model.loading import LoadedModel
+from scripts.torch_runtime import inductor_machine
 from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
 from scripts.torch_runtime.torch_session import TorchSession, eager_in_precision
@@ -49,48 +49,62 @@ DEFAULTS = {"dynamic": False, "fullgraph": False}
 
 def prepare(loaded: LoadedModel, arguments: Mapping[str, Any] = DEFAULTS) -> torch.nn.Module:
     """The callable to measure, compiled in its first call with these arguments of torch.compile."""
-    _know_vector_instructions()
     return torch.compile(loaded.module, backend="inductor", **arguments)
 
 
-def _know_vector_instructions() -> None:
-    """Let torch find out what the CPU has, by its cache of the machine: the TMPDIR of a stage is its own, and empty at first.
-    In a sandbox it has to use that, for precompiled headers too."""
-    if not os.access(temporary.machine(), os.W_OK):
-        codecache = torch._inductor.codecache
-        headers = os.path.join(codecache.default_cache_dir(), "precompiled_headers")
-        codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR = headers, os.path.join(headers, "locks")
-        torch._inductor.cpu_vec_isa.valid_vec_isa_list()
-        return
-    own, own_tempdir = os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None), tempfile.tempdir
-    tempfile.tempdir = temporary.machine()
-    try:
-        torch._inductor.cpu_vec_isa.valid_vec_isa_list()  # kept by torch for this process
-    finally:
-        tempfile.tempdir = own_tempdir
-        if own is not None:
-            os.environ["TORCHINDUCTOR_CACHE_DIR"] = own
-
-
 class _Compiled(BaseException):
-    """What a call has compiled would be executed now."""
+    """All that a call compiles is compiled, and would be executed now."""
 
 
 def compile_ahead(session: TorchSession) -> None:
-    """Compile what the first call compiles, and do not execute it: it would start threads, which a fork loses."""
+    """Compile what the first call compiles, without starting a thread, which a fork would lose.
+
+    Graphs are executed only if dynamo has broken the model into several, as the next one is compiled after the one before; in training,
+    only the first one is compiled.
+    """
     graph = torch._inductor.output_code.CompiledFxGraph
+    execute = graph.__call__
 
-    def stop(*_: Any) -> None:
-        raise _Compiled
+    def execute_if_more_follow(*arguments: Any) -> Any:
+        if torch.is_grad_enabled() or not torch._dynamo.utils.counters["graph_break"]:
+            raise _Compiled
+        stay_alone()
+        return execute(*arguments)
 
-    execute, graph.__call__ = graph.__call__, stop
+    graph.__call__ = execute_if_more_follow
     try:
-        with torch._inductor.config.patch(compile_threads=1):
+        with _no_further_threads() as stay_alone, torch._inductor.config.patch(compile_threads=1):
             session()
     except _Compiled:
         return
     finally:
         graph.__call__ = execute
+
+
+@contextlib.contextmanager
+def _no_further_threads() -> Iterator[Callable[[], None]]:
+    """Let parallel regions have this thread alone, by omp_set_max_active_levels(0) (OpenMP 5.2, 18.2.16): generated code asks for a number of
+    threads of its own. Yields a function that does the same for libraries of OpenMP that were loaded meanwhile."""
+    before: dict[str, int] = {}
+
+    def stay_alone() -> None:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
+            paths = {line.split(maxsplit=5)[-1].rstrip("\n") for line in lines}
+        for path in paths - before.keys():
+            if _OPENMP.match(os.path.basename(path)):
+                library = ctypes.CDLL(path)
+                before[path] = library.omp_get_max_active_levels()
+                library.omp_set_max_active_levels(0)
+
+    stay_alone()
+    try:
+        yield stay_alone
+    finally:
+        for path, levels in before.items():
+            ctypes.CDLL(path).omp_set_max_active_levels(levels)
+
+
+_OPENMP = re.compile(r"lib(g|i)?omp\d*[-.]")
 
 
 def settle() -> None:
@@ -118,5 +132,6 @@ _COMPILATIONS = ("_compile.compile_inner", "backward._backward_impl")
 
 def open_session(work: Work, device: Device) -> TorchSession:
     """The cell's work, ready to be called."""
+    inductor_machine.prepare()
     arguments = {**DEFAULTS, **work.compile}
     return TorchSession(work, device, functools.partial(prepare, arguments=arguments))
