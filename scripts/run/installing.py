@@ -34,21 +34,16 @@ _SETTING = re.compile(rf"({'|'.join(_SECTIONS)})\.({'|'.join(_OF_PIP)})=(.+)")
 
 
 @contextlib.contextmanager
-def alone(prefix: Path) -> Iterator[bool]:
-    """Take the lock of the environment; yield whether another process had to be waited for.
-
-    Runs in several folders share the environment.
-    """
+def alone(prefix: Path) -> Iterator[None]:
+    """Take the lock of the environment: runs in several folders may share it."""
     prefix.parent.mkdir(parents=True, exist_ok=True)
     with (prefix.parent / f".{prefix.name}.lock").open("w") as lock:
-        waited = False
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             print(f"waiting: another run is making {prefix}", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            waited = True
-        yield waited
+        yield
 
 
 def uv() -> str:

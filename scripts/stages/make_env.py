@@ -10,7 +10,7 @@ from scripts.core.commands import option
 from scripts.iree import tools
 from scripts.run import environments, installing
 from scripts.run.environments import EnvironmentFileError
-from scripts.supervise.diagnose import ENVIRONMENT_MARK
+from scripts.supervise.diagnose import ENVIRONMENT_MARK, environment_damage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,6 @@ class Options:
     prefix: Path = option(help="folder of the environment")
     pins: str = option(help="digest of what is pinned")
     toolchain: str = option("", help="JSON object: what a toolchain changes of the file")
-    reuse: bool = option(False, help="keep an environment that was made of these pins")
     out_versions: Path
     out_pins: Path
     out_tools: Path | None = option(None, help="JSON file: what tools say of themselves")
@@ -28,8 +27,9 @@ class Options:
 def main() -> None:
     commands.report_working()
     args = commands.parse_options(Options)
-    with installing.alone(args.prefix) as waited:
-        if (args.reuse or waited) and environments.whole(args.prefix) == args.pins:
+    with installing.alone(args.prefix):
+        is_made = environments.whole(args.prefix) == args.pins
+        if is_made and not environment_damage(str(args.prefix / "bin/python")):
             print(f"{args.prefix} is made of these pins already")
         else:
             make(args)

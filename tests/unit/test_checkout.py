@@ -204,6 +204,7 @@ def made(tmp_path, monkeypatch):
     def install(folder: Path, *_: object) -> None:
         installs.append(folder)
         (folder / "bin").mkdir(parents=True, exist_ok=True)
+        (folder / "bin/python").touch()
 
     monkeypatch.setattr(installing, "install", install)
     monkeypatch.setattr(installing, "installed", lambda _: {"a": "1"})
@@ -221,27 +222,28 @@ def made(tmp_path, monkeypatch):
     return make
 
 
-def test_a_shared_environment_is_kept_where_it_is_of_the_pins(made):
+def test_an_environment_of_these_pins_is_kept_unless_it_is_damaged(made, tmp_path):
+    """As where a new checkout of the same lock is newer than the environment."""
     assert len(made("one")) == 1
-    assert len(made("one", "--reuse")) == 1
-    assert len(made("two", "--reuse")) == 2
-    assert len(made("two")) == 3  # in the checkout's folder, a run always makes it
+    assert len(made("one")) == 1
+    assert len(made("two")) == 2
+    (tmp_path / ".venvs/e/bin/python").unlink()
+    assert len(made("two")) == 3
 
 
 def test_an_environment_that_another_run_makes_is_waited_for(made, tmp_path):
     prefix = tmp_path / ".venvs/e"
-    with installing.alone(prefix) as waited:
-        assert not waited
+    with installing.alone(prefix):
         code = (
             "import sys; from pathlib import Path; from scripts.run import installing\n"
-            "with installing.alone(Path(sys.argv[1])) as waited: print('waited', waited)"
+            "with installing.alone(Path(sys.argv[1])): print('alone')"
         )
         other = subprocess.Popen(
             [sys.executable, "-c", code, str(prefix)], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
         assert other.stdout is not None
         assert other.stdout.readline() == f"waiting: another run is making {prefix}\n"
-    assert other.communicate()[0] == "waited True\n"
+    assert other.communicate()[0] == "alone\n"
 
 
 def test_an_environment_without_a_mark_is_known_by_the_record_of_its_run(tmp_path, monkeypatch):

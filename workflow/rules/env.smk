@@ -45,4 +45,4 @@ rule make_env:
         " --env-file {input.env_file:q} --prefix {params.prefix:q}"
         " --pins {params.pins:q} {params.toolchain}"
         " --out-versions {output.versions:q} --out-pins {output.pins:q}"
-        f" --out-tools {TOOLS}" + (" --reuse" if environments.are_shared() else "")
+        f" --out-tools {TOOLS}"
