@@ -130,9 +130,7 @@ _HUGE_BYTES = 2 << 20
 def collapse(blocks: Iterable[tuple[int, int]]) -> None:
     """Put memory of this process (addresses and bytes) into huge pages, if it asks for them (with_huge_pages). What the kernel does
     not collapse stays as it is: parts of mappings below 2 MiB, or all where it is too old or has none free."""
-    if f"{HUGE}=1" not in os.environ.get(TUNABLES, "").split(":"):
-        return
-    if huge_page_policy() not in ("always", "madvise"):
+    if not has_huge_pages():
         return
     libc = ctypes.CDLL(None)
     pages = {
@@ -149,6 +147,13 @@ def huge_page_policy() -> str:
     """Which memory the kernel gives huge pages to: `always`, `madvise` (memory that asks) or `never`; "" if it does not say."""
     chosen = _text(HUGE_PAGES).partition("[")[2]
     return chosen.partition("]")[0]
+
+
+def has_huge_pages(env: Mapping[str, str] = os.environ) -> bool:
+    """Whether processes that are started with_huge_pages, from this environment, get them."""
+    asks = f"{HUGE}=1" in with_huge_pages(env)[TUNABLES].split(":")
+    policy = huge_page_policy()
+    return policy == "always" or (policy == "madvise" and asks)
 
 
 def threads_option() -> Any:
