@@ -82,7 +82,7 @@ def test_the_steps_end_with_the_rows_of_a_local_run(walked, make_checkout, site)
 
 
 def test_the_environments_were_there_and_the_dry_run_came_first(walked):
-    made, planned, _ = re.split(r"^\+ snakemake.*$", walked.said, flags=re.MULTILINE)[1:]
+    made, planned, _ = re.split(r"^\+ vmfbench run.*$", walked.said, flags=re.MULTILINE)[1:]
     assert "Nothing to be done" in made
     assert "This was a dry-run" in planned
 
