@@ -65,7 +65,6 @@ def look() -> Iterator[Finding]:
     without = "install g++; without it the rows of inductor are errors"
     yield Finding("C++ compiler", compiler or "none", "" if compiler else without, needed=True)
     yield Finding("CPU", f"{machine.cpu_name()}, {machine.physical_cores()} cores")
-    yield _huge_pages()
     yield from _devices()
     yield _amount("memory", psutil.virtual_memory().available, MEMORY_GB, "select fewer models")
     place = Path(environments.prefix("iree"))
@@ -95,15 +94,6 @@ def _installers() -> Iterator[Finding]:
     yield Finding("uv", _first_line(uv, "--version") if uv else "none", advice, needed=True)
     conda = _first_line("conda", "--version")
     yield Finding("conda", conda or "none (only for --sdm conda)")
-
-
-def _huge_pages() -> Finding:
-    """Whether timed programs have huge pages. Without them they are slower, and processes of one program differ more."""
-    policy = machine.huge_page_policy()
-    advice = f"for latencies with huge pages: echo madvise > {machine.HUGE_PAGES} (as root)"
-    return Finding(
-        "huge pages", policy or "none", "" if policy in ("always", "madvise") else advice
-    )
 
 
 def _devices() -> Iterator[Finding]:

@@ -1,15 +1,14 @@
-"""The cores, caches, CPU name and huge pages of this machine, or of the part that this process may use, and how busy others keep it."""
+"""The cores, caches and CPU name of this machine, or of the part that this process may use, and how busy others keep it."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import os
 import platform
 import resource
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,58 +101,6 @@ def _cpuinfo() -> dict[str, str]:
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in lines}
-
-
-HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-"""Which memory the kernel gives huge pages to: `always [madvise] never` (Documentation/admin-guide/mm/transhuge.rst)."""
-TUNABLES, HUGE = "GLIBC_TUNABLES", "glibc.malloc.hugetlb"
-"""The variable of glibc's settings, and the setting by which malloc asks for huge pages (glibc 2.35 and later)."""
-
-
-def with_huge_pages(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that asks for huge pages (of 2 MiB on x86-64) for what it allocates.
-
-    Where the kernel gives them only to memory that asks, as on Ubuntu, programs that read many weights per call are up to a third
-    slower without them, and processes of one program differ more. A setting of the user's own stays.
-    """
-    given = [setting for setting in env.get(TUNABLES, "").split(":") if setting]
-    if any(setting.partition("=")[0] == HUGE for setting in given):
-        return dict(env)
-    return {**env, TUNABLES: ":".join([*given, f"{HUGE}=1"])}
-
-
-_COLLAPSE = 25
-"""MADV_COLLAPSE of madvise(2), since Linux 6.1."""
-_HUGE_BYTES = 2 << 20
-
-
-def collapse(blocks: Iterable[tuple[int, int]]) -> None:
-    """Put memory of this process (addresses and bytes) into huge pages, if it asks for them (with_huge_pages). What the kernel does
-    not collapse stays as it is: parts of mappings below 2 MiB, or all where it is too old or has none free."""
-    if not has_huge_pages():
-        return
-    libc = ctypes.CDLL(None)
-    pages = {
-        page
-        for start, size in blocks
-        for page in range(start // _HUGE_BYTES, -(-(start + size) // _HUGE_BYTES))
-    }
-    for page in sorted(pages):
-        address = ctypes.c_void_p(page * _HUGE_BYTES)
-        libc.madvise(address, ctypes.c_size_t(_HUGE_BYTES), _COLLAPSE)
-
-
-def huge_page_policy() -> str:
-    """Which memory the kernel gives huge pages to: `always`, `madvise` (memory that asks) or `never`; "" if it does not say."""
-    chosen = _text(HUGE_PAGES).partition("[")[2]
-    return chosen.partition("]")[0]
-
-
-def has_huge_pages(env: Mapping[str, str] = os.environ) -> bool:
-    """Whether processes that are started with_huge_pages, from this environment, get them."""
-    asks = f"{HUGE}=1" in with_huge_pages(env)[TUNABLES].split(":")
-    policy = huge_page_policy()
-    return policy == "always" or (policy == "madvise" and asks)
 
 
 def threads_option() -> Any:

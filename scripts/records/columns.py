@@ -267,7 +267,6 @@ OTHERS = (
     Field("latency.foreign", NUMBER, "Time of other processes during the turns, as a share of that of all cores.", unit="ratio", varies=True),
     Field("latency.steal", NUMBER, "The same for other guests of the hypervisor.", unit="ratio", varies=True),
     Field("latency.load", NUMBER, "Highest load average of the machine during the turns, over a minute; 0 where it was not recorded.", unit="processes", optional=True, varies=True, checks=FROM_0),
-    Field("latency.huge_pages", FLAG, "Whether the programs of the group had huge pages; null where it was not recorded.", nullable=True, optional=True, varies=True),
     Field("latency.unknown", LIST, "Baselines whose ratio is not known although both have a latency: it has no interval, or one wider than ±50 %.", optional=True, varies=True, checks={"items": {"type": "string"}}),
     Field("runs", LIST, "Runs of the verification: the cold run, and for a baseline a warm one; null where there was none.", nullable=True, checks={"minItems": 1, "items": {"type": "object"} | CLOSED}),
     Field("runs[].total_s", NUMBER, "Wall time of all calls of the run, the device's work included.", unit="s", varies=True, checks=POSITIVE),

@@ -278,7 +278,6 @@ def latency_section(
         "foreign": timing.foreign,
         "steal": timing.steal,
         "load": timing.load,
-        "huge_pages": timing.huge_pages,
         "doubt": latency_doubt(timing, own, checked, noise),
         "leaked_bytes": own.leaked_bytes,
     }

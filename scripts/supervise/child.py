@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.core import machine, process, temporary
+from scripts.core import process, temporary
 from scripts.supervise import fork_server, sandbox
 from scripts.supervise.job import CannotStart
 
@@ -71,7 +71,7 @@ class Spawned:
                 stderr=output,
                 start_new_session=True,
                 preexec_fn=prepare,
-                env=machine.with_huge_pages(env),
+                env=dict(env),
                 pass_fds=[channel],
                 cwd=folder,
             )
@@ -173,8 +173,7 @@ def fork(
     python, dash_m, module, *arguments = command
     if dash_m != "-m" or not hasattr(socket, "SO_PEERCRED"):
         raise CannotFork("not a Python module, or not on Linux")
-    env = machine.with_huge_pages(env)
-    request = {"module": module, "arguments": arguments, "env": env, "writable": writable}
+    request = {"module": module, "arguments": arguments, "env": dict(env), "writable": writable}
     with contextlib.ExitStack() as opened:
         connection = opened.enter_context(_connect(python, owner, log, check))
         try:
@@ -230,8 +229,7 @@ def _start_server(python: str, owner: int, log: Path) -> subprocess.Popen:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                # This job's own TMPDIR ends with it.
-                env=machine.with_huge_pages(os.environ | {"TMPDIR": temporary.machine()}),
+                env=os.environ | {"TMPDIR": temporary.machine()},  # this job's ends with it
             )
         except OSError as error:  # an environment that was moved away: spawning says so in full
             raise CannotFork(str(error)) from error

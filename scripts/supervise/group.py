@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
-from scripts.core.machine import MachineLoad, has_huge_pages
+from scripts.core.machine import MachineLoad
 from scripts.supervise import outcome, sandbox, supervise
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.job import Job
@@ -187,7 +187,6 @@ class _Work:
             foreign=others.foreign,
             steal=others.steal,
             load=self._load.average,
-            huge_pages=has_huge_pages(),
         )
 
     def _time_part(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, machine, process, temporary
+from scripts.core import atomic, commands, process, temporary
 from scripts.supervise import outcome, sandbox
 from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
 from scripts.supervise.diagnose import Diagnosis, diagnose, with_environment_damage
@@ -355,7 +355,6 @@ def time_in_turns(
         foreign=others.foreign,
         steal=others.steal,
         load=group.load.average,
-        huge_pages=machine.has_huge_pages(),
     )
 
 

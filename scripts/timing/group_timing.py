@@ -61,7 +61,7 @@ class GroupTiming:
     compared ("" if there is none). `verified`: the digest of what verified each member, by cell. `rule`: how it was
     timed. `due`: what the job was asked for (fingerprint.due). `started`: when, in seconds since the epoch. `foreign`,
     `steal`: the time of other processes and of other guests, as shares of the time of the cores. `load`: the highest load average of
-    the machine (MachineLoad). `huge_pages`: whether the members had huge pages; None where it was not recorded."""
+    the machine (MachineLoad)."""
 
     started: float
     rule: str
@@ -73,7 +73,6 @@ class GroupTiming:
     foreign: float = 0.0
     steal: float = 0.0
     load: float = 0.0
-    huge_pages: bool | None = None
 
     def write(self, path: Path) -> None:
         atomic.write_json(path, asdict(self))

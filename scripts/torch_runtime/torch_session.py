@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from scripts.core import exits, machine, tensors
+from scripts.core import exits, tensors
 from scripts.matrix import choices, plugins
 from scripts.sources.load_model import load_model
 from scripts.torch_model import convert, errors, golden
@@ -62,15 +62,12 @@ class TorchSession:
         """Prepare a process that was forked after this session was opened: the weights get pages of their own."""
         renew_thread_pool()
         weights, _ = named_weights(self.step.loaded.module)
-        blocks = []
         for weight in weights.values():
             for tensor in _plain(weight):
-                # The kernel copies a page that a forked process writes to, in small pages whatever it had.
+                # The kernel copies a page that a forked process writes to.
                 storage = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
                 storage[:: mmap.PAGESIZE].add_(0)
                 storage[-1:].add_(0)
-                blocks.append((storage.data_ptr(), storage.numel()))
-        machine.collapse(blocks)
 
     def arrays(self, results: Any) -> dict[str, np.ndarray]:
         """A call's results by name, on the host."""

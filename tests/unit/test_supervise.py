@@ -62,13 +62,6 @@ def test_a_stage_that_ends_well_leaves_its_artifact_and_an_ok(run):
     assert outcome.read_usage(job.status_path).max_rss_mb > 1
 
 
-def test_a_stage_asks_for_huge_pages(run):
-    _, artifact, _ = run(
-        "import os, sys; open(sys.argv[1], 'w').write(os.environ['GLIBC_TUNABLES'])"
-    )
-    assert "glibc.malloc.hugetlb=1" in artifact.read_text()
-
-
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGKILL])
 def test_a_crash_is_named_by_its_signal(run, number):
     result, artifact, _ = run(WRITE + f"import os; os.kill(os.getpid(), {int(number)})")

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.core.machine import has_huge_pages
 from scripts.features.operators.batch import batch_stage
 from scripts.features.operators.batch.batch_stage import Batch
 from scripts.supervise import outcome, supervise
@@ -217,7 +216,6 @@ class _Work:
             due=self._job.due,
             foreign=others.foreign,
             steal=others.steal,
-            huge_pages=has_huge_pages(),
         )
         failed = (member for member in members.values() if member.status != outcome.OK)
         first = next(

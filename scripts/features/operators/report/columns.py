@@ -79,7 +79,7 @@ OTHERS = (
     Field("reference.deterministic", FLAG, "Whether two runs of eager agree.", optional=True),
     Field("reference.outputs", LIST, "Shapes and types of the results.", optional=True),
     *fields.chosen(columns.FIELDS, "outcome", "outcome.command", "verification", "verification.detail", "verification.golden_rmse_vs_fp64", "verification.tol", "verification.cosine", "verification.noise"),
-    *fields.chosen(columns.FIELDS, "latency", *(f"latency.{name}" for name in ("calls", "values_ms", "uncounted_ms", "anchor_ms", "anchor", "group", "noise", "started", "foreign", "steal", "load", "huge_pages", "unknown", "leaked_bytes"))),
+    *fields.chosen(columns.FIELDS, "latency", *(f"latency.{name}" for name in ("calls", "values_ms", "uncounted_ms", "anchor_ms", "anchor", "group", "noise", "started", "foreign", "steal", "load", "unknown", "leaked_bytes"))),
     Field("run", OBJECT, "What the verification has found out; every value is null if nothing ran."),
     Field("run.seconds", NUMBER, "Time that the verification took for this problem.", unit="s", nullable=True, varies=True),
     *fields.chosen(columns.FIELDS, "export", "export.program_bytes", "compile"),
