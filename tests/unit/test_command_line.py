@@ -117,7 +117,16 @@ def test_every_rule_says_what_it_is_for():
         said = dict(re.findall(r"^(\w+) \((\S.*)\)$", done.stdout, re.MULTILINE))
         lines = [line for line in done.stdout.splitlines() if re.match(r"[a-z]\w+( |$)", line)]
         assert len(said) == len(lines) == len(set(said.values())), done.stdout
-    menu = {"all", "aggregate_results", "aggregate_cpu", "check", "coverage", "report_coverage", "dumps", "traces"}
+    menu = {
+        "all",
+        "aggregate_results",
+        "aggregate_cpu",
+        "check",
+        "coverage",
+        "report_coverage",
+        "dumps",
+        "traces",
+    }
     menu |= {"profile", "code", "compile_time", "select_operators", "aggregate_operators"}
     menu |= {"kernels", "aggregate_kernels", "aggregate_tuned", "machine_limits"}
     menu |= {"report", "write_report"}
