@@ -155,9 +155,9 @@ def finished(
     if len(said) > (width := max(100, _width())):
         said = said[: width - 1] + "…"
     failed = ended
-    asked = stages.made_good_by(ended.stage)
-    if asked and ended.status == outcome.SKIPPED and may_make_good(asked.folder, ended.cell):
-        failed = outcome.read_or_damaged(Path(asked.path(ended.cell, STATUS)))
+    repaired = stages.made_good_by(ended.stage)
+    if repaired and ended.status == outcome.SKIPPED and may_make_good(repaired.folder, ended.cell):
+        failed = outcome.read_or_damaged(Path(repaired.path(ended.cell, STATUS)))
     elif may_make_good(ended.stage, ended.cell):
         failed = replace(ended, status=outcome.OK)
     failure = ""

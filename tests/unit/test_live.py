@@ -209,22 +209,14 @@ def logged(clock, may_make_good=lambda *_: True) -> progress.Live:
     return progress.Live(console, clock, may_make_good)
 
 
-def test_a_failure_that_a_remedy_repairs_is_not_counted(clock):
+@pytest.mark.parametrize(("remedy", "failed"), [("ok", 0), ("skipped", 1)])
+def test_a_failure_counts_once_and_only_if_no_remedy_repairs_it(clock, remedy, failed):
     shown = logged(clock)
     shown.begun(1, "compile_iree", [COMPILED])
     finish(shown, 1, "error", COMPILED, 1)
     shown.begun(2, "compile_iree_by_remedy", [REMEDY])
-    finish(shown, 2, "ok", REMEDY, 2)
-    assert shown._failed == 0
-
-
-def test_a_failure_that_no_remedy_repairs_is_counted_once(clock):
-    shown = logged(clock)
-    shown.begun(1, "compile_iree", [COMPILED])
-    finish(shown, 1, "error", COMPILED, 1)
-    shown.begun(2, "compile_iree_by_remedy", [REMEDY])
-    finish(shown, 2, "skipped", REMEDY, 2)
-    assert shown._failed == 1
+    finish(shown, 2, remedy, REMEDY, 2)
+    assert shown._failed == failed
 
 
 def test_a_failure_for_which_there_is_no_remedy_is_counted_once_and_at_once(clock):
