@@ -191,7 +191,7 @@ _CLEAR = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 class Live:
     """Follows the jobs of a run; the caller reports Snakemake's events with `begun` and so on. `may_make_good`: see `finished`.
-    `budget_s`: see TimeLeft."""
+    `budget_s`, `most_jobs`: see TimeLeft."""
 
     def __init__(
         self,
@@ -199,10 +199,11 @@ class Live:
         clock: Callable[[], float] = time.monotonic,
         may_make_good: Callable[[str, str], bool] = lambda *_: False,
         budget_s: float | None = None,
+        most_jobs: Mapping[str, int] | None = None,
     ) -> None:
         self._console, self._clock = console, clock
         self._may_make_good = may_make_good
-        self._left = TimeLeft(budget_s)
+        self._left = TimeLeft(budget_s, most_jobs)
         self._absent: set[tuple[str, str]] = set()
         self._draws = (
             console.is_terminal and not console.is_dumb_terminal and not os.environ.get("CI")

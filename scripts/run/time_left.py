@@ -39,10 +39,13 @@ TYPICAL_S = {
 OTHER_S = 5.0
 PER_BUDGET = 2.5
 """Seconds of a group per second of its budget: its processes are loaded and warmed up too."""
-DOUBT_S = 30.0
-"""Weight, in seconds, of the assumption that this machine builds as fast as that one."""
-DOUBT_JOBS = 4
+DOUBT_S = 300.0
+"""Weight, in seconds, of the assumption that this machine builds as fast as that one. The first jobs read files that are not in
+memory yet, and are those of the largest models."""
+DOUBT_JOBS = 16
 """Weight, in jobs, of what is expected of a stage before its jobs have ended."""
+IDLE_S = 0.5
+"""A group that took less had no member that could be timed."""
 LEAST_SHARE = 0.25
 """The share of its expected seconds that a job that runs still needs at least."""
 
@@ -57,10 +60,13 @@ class _Job:
 
 
 class TimeLeft:
-    """The jobs of a run. `budget_s`: the budget of a group (timing/turns.py); None if it is not known. Times are those of one clock, in
-    seconds."""
+    """The jobs of a run. `budget_s`: the budget of a group (timing/turns.py); None if it is not known. `most_jobs`: the jobs of some
+    stages that have something to do at most (starting.jobs_with_device). Times are those of one clock, in seconds."""
 
-    def __init__(self, budget_s: float | None = None) -> None:
+    def __init__(
+        self, budget_s: float | None = None, most_jobs: Mapping[str, int] | None = None
+    ) -> None:
+        self._most_jobs = most_jobs or {}
         own = dict.fromkeys(("time", "time_tuned"), PER_BUDGET * budget_s) if budget_s else {}
         self._typical_s = TYPICAL_S | own
         self._to_come: Counter[str] = Counter()
@@ -71,7 +77,9 @@ class TimeLeft:
 
     def planned(self, jobs: Mapping[str, int]) -> None:
         """Set the number of jobs to come, by stage."""
-        self._to_come = Counter(jobs)
+        self._to_come = Counter(
+            {stage: min(count, self._most_jobs.get(stage, count)) for stage, count in jobs.items()}
+        )
 
     def begun(self, job: int, stage: str, now: float) -> None:
         """Report that a job has started."""
@@ -88,6 +96,9 @@ class TimeLeft:
         """Report that a job has ended."""
         self._charge(now)
         if ended := self._running.pop(job, None):
+            if ended.stage in TIMED and ended.charged_s < IDLE_S:
+                self._to_come[ended.stage] += 1  # it was none of those to come
+                return
             self._ended[ended.stage] += 1
             self._charged_s[ended.stage] += ended.charged_s
 

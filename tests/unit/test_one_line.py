@@ -219,6 +219,23 @@ def test_what_quick_may_be_is_said():
 
 
 @pytest.mark.parametrize(
+    ("there", "is_absent"),
+    [(["/usr/share/vulkan/icd.d/*.json"], True), (["/dev/dri/renderD*"], False), (["/dev/nvidia[0-9]*"], False)],
+)  # fmt: skip
+def test_a_driver_for_a_cpu_is_no_sign_of_the_gpu_that_a_vulkan_target_names(home, monkeypatch, there, is_absent):  # fmt: skip
+    monkeypatch.setattr(backends.glob, "glob", lambda sign: [sign] if sign in there else [])
+    matrix = expand(home, models="conv,resnet,vit", frontends="torchmlir-torch", targets="llvm-cpu,vulkan,vulkan-ada", baselines="eager")  # fmt: skip
+    said = " ".join(starting.absent_devices(matrix))
+    assert ("for vulkan-ada (no /dev/dri/renderD* or /dev/nvidia[0-9]* or /dev/dxg)" in said) == is_absent
+    rows = [row for row in matrix.rows() if row.target != "vulkan-ada" or not is_absent]
+    assert starting.jobs_with_device(matrix) == {
+        "verify": sum(bool(row.target) for row in rows),
+        "baseline": sum(bool(row.baseline) for row in rows),
+        "time": len({matrix.group(row) for row in rows}),
+    }
+
+
+@pytest.mark.parametrize(
     ("there", "said"),
     [
         ([], [

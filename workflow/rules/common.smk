@@ -51,6 +51,7 @@ watched = progress.Live(
     Console(stderr=True, highlight=False),
     may_make_good=PLAN.maker.may_make_good,
     budget_s=PLAN.groups.budget_s(),
+    most_jobs=starting.jobs_with_device(MATRIX),
 )
 job_events = terminal.Jobs(logger, watched)
 patches = Patches(workflow, logger)
