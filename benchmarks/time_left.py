@@ -71,10 +71,9 @@ def replayed(
         [(job.begun_s, 1, number) for number, job in enumerate(jobs)]
         + [(job.ended_s, 0, number) for number, job in enumerate(jobs)]
     )
-    planned = Counter(job.stage for job in jobs)
-    idle = Counter(job.stage for job in jobs if job.is_idle)
-    estimate = TimeLeft(budget_s, {stage: planned[stage] - idle[stage] for stage in planned})
-    estimate.planned(planned)
+    estimate = TimeLeft(budget_s)
+    estimate.planned(Counter(job.stage for job in jobs))
+    estimate.idle(Counter(job.stage for job in jobs if job.is_idle))
     for share in shares:
         now = share * whole_s
         while events and events[0][0] <= now:

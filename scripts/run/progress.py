@@ -17,7 +17,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -191,7 +191,7 @@ _CLEAR = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 class Live:
     """Follows the jobs of a run; the caller reports Snakemake's events with `begun` and so on. `may_make_good`: see `finished`.
-    `budget_s`, `most_jobs`: see TimeLeft."""
+    `budget_s`: see TimeLeft."""
 
     def __init__(
         self,
@@ -199,11 +199,10 @@ class Live:
         clock: Callable[[], float] = time.monotonic,
         may_make_good: Callable[[str, str], bool] = lambda *_: False,
         budget_s: float | None = None,
-        most_jobs: Mapping[str, int] | None = None,
     ) -> None:
         self._console, self._clock = console, clock
         self._may_make_good = may_make_good
-        self._left = TimeLeft(budget_s, most_jobs)
+        self._left = TimeLeft(budget_s)
         self._absent: set[tuple[str, str]] = set()
         self._draws = (
             console.is_terminal and not console.is_dumb_terminal and not os.environ.get("CI")
@@ -226,6 +225,10 @@ class Live:
             of_stages[_stage(rule)] += count
         self._left.planned(of_stages)
         self._total = jobs.get("total", sum(counts.values()))
+
+    def idle(self, rules: Iterable[str]) -> None:
+        """Report jobs to come that have nothing to do, each by its rule."""
+        self._left.idle(Counter(map(_stage, rules)))
 
     def begun(self, job: int, rule: str, outputs: Sequence[str]) -> None:
         """Report that a job of a rule has started."""

@@ -15,7 +15,7 @@ from scripts.core import atomic, checkout, machine
 from scripts.iree import compile_cache
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import cell, expansion, feature, reading, settings, stages
-from scripts.matrix.cell import PINNED
+from scripts.matrix.cell import PINNED, Cell
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import STATUS, VERIFICATION
@@ -173,18 +173,17 @@ def _is_absent(entry: Target | Baseline) -> bool:
     return not entry.on_cpu and entry.device not in kinds
 
 
-def jobs_with_device(matrix: Matrix) -> dict[str, int]:
-    """The jobs of each stage whose device this machine may have, of a run of all rows; the other jobs of these stages take no time."""
-    rows = [
-        row
-        for row in matrix.rows()
-        if not _is_absent(matrix.target_of(row.target) if row.target else matrix.baselines[row.baseline])
-    ]
-    return {
-        "verify": sum(bool(row.target) for row in rows),
-        "baseline": sum(bool(row.baseline) for row in rows),
-        "time": len({matrix.group(row) for row in rows}),
-    }
+def idle_cells(matrix: Matrix) -> set[tuple[str, Cell]]:
+    """The jobs, by rule and cell, that end at once: those of rows without a device on this machine, and of groups of such rows alone."""
+    idle: set[tuple[str, Cell]] = set()
+    groups: dict[Cell, bool] = {}
+    for row in matrix.rows():
+        entry = matrix.target_of(row.target) if row.target else matrix.baselines[row.baseline]
+        group, is_absent = matrix.group(row), _is_absent(entry)
+        groups[group] = groups.get(group, True) and is_absent
+        if is_absent:
+            idle.add((stages.STAGES["verify" if row.target else "baseline"].rule, row))
+    return idle | {(stages.STAGES["time"].rule, group) for group, ends in groups.items() if ends}
 
 
 def _rows(count: int) -> str:

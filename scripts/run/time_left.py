@@ -45,7 +45,7 @@ memory yet, and are those of the largest models."""
 DOUBT_JOBS = 16
 """Weight, in jobs, of what is expected of a stage before its jobs have ended."""
 IDLE_S = 0.5
-"""A group that took less had no member that could be timed."""
+"""A group that took less had no member to time (TimeLeft.idle)."""
 LEAST_SHARE = 0.25
 """The share of its expected seconds that a job that runs still needs at least."""
 
@@ -60,13 +60,10 @@ class _Job:
 
 
 class TimeLeft:
-    """The jobs of a run. `budget_s`: the budget of a group (timing/turns.py); None if it is not known. `most_jobs`: the jobs of some
-    stages that have something to do at most (starting.jobs_with_device). Times are those of one clock, in seconds."""
+    """The jobs of a run. `budget_s`: the budget of a group (timing/turns.py); None if it is not known. Times are those of one clock, in
+    seconds."""
 
-    def __init__(
-        self, budget_s: float | None = None, most_jobs: Mapping[str, int] | None = None
-    ) -> None:
-        self._most_jobs = most_jobs or {}
+    def __init__(self, budget_s: float | None = None) -> None:
         own = dict.fromkeys(("time", "time_tuned"), PER_BUDGET * budget_s) if budget_s else {}
         self._typical_s = TYPICAL_S | own
         self._to_come: Counter[str] = Counter()
@@ -77,9 +74,11 @@ class TimeLeft:
 
     def planned(self, jobs: Mapping[str, int]) -> None:
         """Set the number of jobs to come, by stage."""
-        self._to_come = Counter(
-            {stage: min(count, self._most_jobs.get(stage, count)) for stage, count in jobs.items()}
-        )
+        self._to_come = Counter(jobs)
+
+    def idle(self, jobs: Mapping[str, int]) -> None:
+        """Set how many of the jobs to come have nothing to do, by stage."""
+        self._to_come.subtract(jobs)
 
     def begun(self, job: int, stage: str, now: float) -> None:
         """Report that a job has started."""

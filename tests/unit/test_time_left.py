@@ -134,8 +134,9 @@ def test_the_last_run_of_a_journal_is_replayed(tmp_path):
 
 def test_groups_without_a_device_take_no_time():
     """A third of the groups have one; the others end at once, before and between them."""
-    estimate = TimeLeft(budget_s=20, most_jobs={"time": 2})
+    estimate = TimeLeft(budget_s=20)
     estimate.planned({"time": 6})
+    estimate.idle({"time": 4})
     group_s = 20 * time_left.PER_BUDGET
     assert estimate.seconds(0) == pytest.approx(2 * group_s)
     now = 0.0

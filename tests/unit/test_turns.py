@@ -256,7 +256,9 @@ def test_in_later_generations_a_slower_process_has_the_first_call_and_one_slice(
     machine = Machine(a=[always(0.05), always(0.06), always(0.08)], b=always(0.001))
     found = time(machine, Rule(budget_s=20, generations=4))
     calls = [one.warmup for one in found.timed["a"].generations]
-    assert calls == [turns.LEAST_CALLS, 2, turns.LEAST_CALLS, turns.LEAST_CALLS], "one slice if it is slower by up to a half"
+    assert calls == [turns.LEAST_CALLS, 2, turns.LEAST_CALLS, turns.LEAST_CALLS], (
+        "one slice if it is slower by up to a half"
+    )
 
 
 def test_in_later_generations_a_long_call_is_warm_after_the_first(time):
