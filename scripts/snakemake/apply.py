@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import snakemake.api  # its other modules cannot be imported before this one
@@ -15,6 +15,8 @@ from packaging.specifiers import SpecifierSet
 from snakemake_interface_common.exceptions import WorkflowError
 
 from scripts.core import process
+from scripts.matrix import cell
+from scripts.matrix.cell import Cell
 from scripts.run.resources import ATTEMPTS
 from scripts.snakemake import executors, scheduler
 
@@ -104,11 +106,14 @@ class Patches:
         if not self._problem:
             scheduler.hold_back(self._workflow.scheduler, is_later)
 
-    def jobs(self) -> Iterator[tuple[str, Mapping[str, str]]]:
-        """The rule and the wildcards of each job that is to run; none with another Snakemake. Call it after `start`."""
-        if not self._problem:
-            for job in self._workflow.dag.needrun_jobs():
-                yield job.rule.name, dict(job.wildcards.items())
+    def jobs_in(self, cells: Collection[tuple[str, Cell]]) -> Iterator[str]:
+        """The rules of the jobs to run that are among `cells` (rule, cell), once per job; none with another Snakemake. Call it after
+        `start`."""
+        rules = {rule for rule, _ in cells}  # the jobs of others may have no cell
+        for job in () if self._problem else self._workflow.dag.needrun_jobs():
+            rule = job.rule.name
+            if rule in rules and (rule, cell.of_wildcards(job.wildcards)) in cells:
+                yield rule
 
     def end(self) -> None:
         """Clean up after the last job of a run."""
