@@ -1,14 +1,14 @@
 """The files that the aggregate writes, and damage to them; and the code of a row whose results were never compared.
 
 No stage of the workflow reads results/latency.csv, so the loss of half of it would not be noticed.
-The aggregate stores digests of its files. A run compares them before it plans, and readers compare
+The aggregate stores digests of its files. A run compares the sizes before it plans, and readers compare
 them before they read.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -81,24 +81,24 @@ def record(due: str, files: Sequence[Path], made_from: Mapping[str, Any]) -> Non
     (records/at_hand.py)."""
     digests = {file.name: asdict(atomic.digest_of(file)) for file in files}
     kept = {"due": due, "files": digests, "made_from": made_from}
-    atomic.write_json(record_path(files[0]), atomic.sealed(kept))
+    atomic.write_json(record_path(files[0]), kept)
 
 
 def made_from(file: Path) -> dict[str, Any]:
     """Return what a file that the aggregate wrote is made from; {} if that is not known."""
     try:
-        return atomic.unsealed(atomic.read_json(record_path(file))).get("made_from") or {}
+        return atomic.read_json(record_path(file)).get("made_from") or {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {}
 
 
-def difference(file: Path) -> str:
-    """Return how a file differs from the file that the aggregate wrote.
+def difference(file: Path, compared: Callable[[Path, Digest], str] = atomic.size_difference) -> str:
+    """Return how a file differs from the file that the aggregate wrote. `compared`: compares it with its digest.
 
     Returns "" if it does not differ, has no digest, or does not exist.
     """
     recorded = _recorded(file)[1].get(file.name) if file.exists() else None
-    what = atomic.difference_from(file, recorded) if recorded else ""
+    what = compared(file, recorded) if recorded else ""
     return f"{file} is damaged: {what}" if what else ""
 
 
@@ -120,7 +120,7 @@ def _recorded(file: Path) -> tuple[int, dict[str, Digest]]:
     """
     path = record_path(file)
     try:
-        written: dict[str, Any] = atomic.unsealed(atomic.read_json(path))
+        written: dict[str, Any] = atomic.read_json(path)
         return int(written["due"]), {
             name: Digest(**fields) for name, fields in written["files"].items()
         }

@@ -183,22 +183,6 @@ def test_a_damaged_file_is_rows_that_say_so_and_due_again(aggregate, file, cells
     assert {row["status"] for cell, row in named.items() if cell not in found} == {"ok"}
 
 
-def test_a_timing_of_the_same_size_that_is_not_the_one_made_is_damaged(aggregate):
-    path = Path("results/time/conv/vulkan/eval/timing.json")
-    status = path.with_name("status.json")
-
-    def damage() -> None:
-        outcome.write(
-            status, outcome.read(status), Usage(1.5, 9.0, {path.name: atomic.digest_of(path)})
-        )
-        path.write_text(path.read_text().replace("2.0", "1.0", 1))
-
-    rows, _ = aggregate(then=damage)
-    assert [row["status"] for row in rows] == ["ok", "damaged", "ok", "ok", "ok", "ok"]
-    assert "are not the ones that were made" in rows[1]["detail"]
-    assert fingerprint.due(status, "c0de") == "c0de+1"
-
-
 def test_rows_of_older_code_are_marked(aggregate, ended):
     def now(stage: str, of: str) -> None:
         status = Path("results", stage, of, "status.json")

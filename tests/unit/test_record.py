@@ -121,7 +121,7 @@ def test_damaged_words_of_tools_are_left_out_and_the_environment_is_made_again(r
     said.write_text(json.dumps({"iree-compile": SAID}))
     usage = Usage(1.0, 9.0, {said.name: atomic.digest_of(said)})
     outcome.write(said.with_name("status.json"), Outcome("ok", "env", "iree"), usage)
-    said.write_text(said.read_text().replace("3.14.0", "3.15.0"))
+    said.write_text(said.read_text()[:-1])
     found = of_cell(record.records(results.matrix))["conv/mlir/llvm-cpu"]
     assert "iree_build" not in found["versions"]
     assert f"note: {said} is damaged: " in capsys.readouterr().err
