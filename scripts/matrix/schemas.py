@@ -1,9 +1,6 @@
-"""The schemas of records in workflow/schemas/, and the sets of values of columns, each from the module that declares it."""
+"""The sets of values of columns, each from the module that declares it."""
 
 from __future__ import annotations
-
-import json
-from typing import Any
 
 from scripts.core import checkout, python_source
 from scripts.iree.backends import BACKENDS, OPT_LEVELS
@@ -13,12 +10,6 @@ from scripts.timing.ratios import VERDICTS
 from scripts.verify import verification
 
 ROOT = checkout.ROOT
-FOLDER = ROOT / "workflow" / "schemas"
-
-
-def read(name: str) -> dict[str, Any]:
-    """The schema `<name>.schema.json`."""
-    return json.loads((FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
 
 
 def values() -> dict[str, list[str]]:

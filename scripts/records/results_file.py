@@ -7,11 +7,10 @@ import dataclasses
 import functools
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import jsonschema
 import msgspec
 
 from scripts.core import checkout
@@ -20,11 +19,10 @@ from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.choices import TESTS
 from scripts.records import fields
 from scripts.records.columns import FIELDS
-from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
-from scripts.records.fields import Kind as ValueKind
 from scripts.run import outputs
 from scripts.supervise import outcome
 from scripts.timing.calls import Run
+from scripts.verify import verification
 
 NAME = r"\A(?!\.)[^/\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]{1,200}\Z"
 """Names of models, suites, frontends, targets, runtimes and devices, which are parts of paths and are printed."""
@@ -105,79 +103,32 @@ def _cell(kind: Kind, model: str, frontend: str | None, target: str, test: str |
     return cell.of_columns(kind, model, {"frontend": frontend, "target": target, "test": test})
 
 
-_Positive = Annotated[float, msgspec.Meta(gt=0)]
-
-
-class _Run(msgspec.Struct, forbid_unknown_fields=True):
-    total_s: _Positive
-    iterations: Annotated[int, msgspec.Meta(ge=1)]
-    trace_s: float | None = None
-    compile_s: float | None = None
-    compile_count: float | None = None
-    execute_s: float | None = None
-    execute_count: float | None = None
-
-
+_Name = Annotated[str, msgspec.Meta(pattern=NAME)]
 _NEEDED = {
-    "model.name": Annotated[str, msgspec.Meta(pattern=NAME)],
-    "model.suite": Annotated[str, msgspec.Meta(pattern=NAME)],
+    "model.name": _Name,
+    "model.suite": _Name,
     "experiment.test": Literal[TESTS],
-    "experiment.runtime": Annotated[str, msgspec.Meta(pattern=NAME)],
-    **dict.fromkeys(
-        ("experiment.frontend", "experiment.target"),
-        Annotated[str, msgspec.Meta(pattern=NAME)] | None,
-    ),
+    "experiment.runtime": _Name,
+    "experiment.frontend": _Name | None,
+    "experiment.target": _Name | None,
     "experiment.dtype": str,
     "experiment.batch_size": int | None,
-    "experiment.device": Annotated[str, msgspec.Meta(pattern=NAME)],
+    "experiment.device": _Name,
     "outcome.status": Literal[outcome.STATUSES],
     "outcome.detail": str,
     "verification.code": str,
     "run": None,
-    "latency.ms": _Positive,
-    "latency.values_ms": Annotated[list[_Positive], msgspec.Meta(min_length=1)],
+    "latency.ms": None,
+    "latency.values_ms": None,
+    "runs[].total_s": None,
+    "runs[].iterations": None,
 }
-"""What readers need of a record, which an older version or another tool may have written, by its path."""
-_TYPES: dict[ValueKind, Any] = {TEXT: str, INTEGER: int, NUMBER: float, FLAG: bool, LIST: list, OBJECT: dict}  # fmt: skip
-_BOUNDS = {"exclusiveMinimum": "gt", "minimum": "ge"}
+"""What readers need of a record, which an older version or another tool may have written, by its path. None: with the type of the field."""
 
 
-def _type(field: Field) -> Any:
-    """The type of a value that may be missing. A missing one may be null too."""
-    kind: Any = _TYPES[field.kind]
-    items = field.checks.get("items", {}).get("type")
-    if items == "string":
-        kind = list[str]
-    elif items == "number":
-        kind = list[float]
-    if field.kind is INTEGER:
-        kind = Annotated[int, msgspec.Meta(le=2**63 - 1)]
-    if bounds := {_BOUNDS[k]: v for k, v in field.checks.items() if k in _BOUNDS}:
-        kind = Annotated[kind, msgspec.Meta(**bounds)]
-    return kind | None
-
-
-def _form(above: str = "") -> Any:
-    """The class of a section of a record, or of the whole: what is there has the type of its field."""
-    members: list[Any] = []
-    for field in FIELDS:
-        parent, _, name = field.path.rpartition(".")
-        if not field.path or parent != above or not name.isidentifier():
-            continue
-        form: Any = _NEEDED.get(field.path)
-        has_needed = any(f"{path}.".startswith(f"{field.path}.") for path in _NEEDED)
-        is_needed = has_needed and not (field.nullable and field.kind is OBJECT)
-        if field.path == "runs":
-            form = list[_Run] | None
-        elif field.kind is OBJECT and any(f.path.startswith(f"{field.path}.") for f in FIELDS):
-            form = _form(field.path) if is_needed else _form(field.path) | None
-        form = form or _type(field)
-        members.append((name, form) if is_needed else (name, form, None))
-    members.sort(key=len)  # those with a default are last
-    return msgspec.defstruct(f"_{above or 'Record'}".replace(".", "_"), members)
-
-
-_record = functools.cache(_form)
+@functools.cache
+def _record() -> Any:
+    return fields.form(FIELDS, needed=_NEEDED)
 
 
 def read(path: Path) -> list[Record]:
@@ -222,15 +173,35 @@ def check_form(record: Mapping[str, Any]) -> None:
     msgspec.convert(record, _record())
 
 
+@functools.cache
+def _checker() -> Callable[[Any], str]:
+    return fields.checker(FIELDS)
+
+
+def problem(record: Mapping[str, Any]) -> str:
+    """How a record differs from the declaration of its fields, or contradicts itself; "" if it does not."""
+    return _checker()(record) or contradiction(record)
+
+
+def contradiction(record: Mapping[str, Any]) -> str:
+    """How the values of a record contradict each other; "" if they do not."""
+    ended, code = record["outcome"], record["verification"]["code"]
+    is_ok = ended["status"] == outcome.OK
+    if not is_ok and not all(ended[key] for key in ("reason", "detail", "log")):
+        return f"{ended['status']} without reason, detail or log"
+    if bool(record["latency"]) != is_ok or (is_ok and code != verification.PASS):
+        has = "a" if record["latency"] else "no"
+        return f"{ended['status']} with {has} latency and verification {code}"
+    return ""
+
+
 def check(records: Iterable[Record]) -> None:
-    """Raise BadRecords, naming file and line, for the first record that does not follow the schema of this version."""
-    validator = jsonschema.Draft202012Validator(fields.schema(FIELDS))
+    """Raise BadRecords, naming file and line, for the first record that does not follow the declaration of this version."""
     for record in records:
-        for problem in validator.iter_errors(record.data):
-            where = ".".join(map(str, problem.absolute_path)) or "record"
-            message = textwrap.shorten(problem.message, 300, placeholder=" …")
+        if what := problem(record.data):
+            message = textwrap.shorten(what, 300, placeholder=" …")
             raise BadRecords(
-                f"{record.where}: {where}: {message}; expected a record of this version of the project"
+                f"{record.where}: {message}; expected a record of this version of the project"
             )
 
 

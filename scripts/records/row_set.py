@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
-
 from scripts.core import atomic, commands, exits, private
 from scripts.matrix import feature
 from scripts.matrix.matrix import Matrix
 from scripts.records import at_hand, columns, fields
 from scripts.records.fields import Field
-from scripts.records.results_file import cell_of
+from scripts.records.results_file import cell_of, contradiction
 from scripts.run import outputs
 from scripts.supervise import outcome
 
@@ -70,9 +68,9 @@ class RowSet:
     """The declaration of a set.
 
     `name`: results/<name>.csv and .md. `jsonl`: the file of the records. `about`: what the rows are, for docs/columns.md.
-    `declared_in`: the file with the declaration of the fields. `fields`: every value of a record, with the rules about
-    several fields in `<rules>.schema.json`. `columns`: those of the CSV, in order; it has further ones if the run has further
-    baselines (columns.with_bases). `described`: those in docs/columns.md.
+    `declared_in`: the file with the declaration of the fields. `fields`: every value of a record; `contradiction`: returns how
+    values of a record contradict each other, or "". `columns`: those of the CSV, in order; it has further ones if the run has
+    further baselines (columns.with_bases). `described`: those in docs/columns.md.
     `content`: returns what a run writes, for its matrix and the options of the stage; raises ValueError with a message.
     `add_options`: adds options of its own to the stage. `screen`: what is printed at the end of a run. `name_of`: the name
     of a record in messages. `alike`: of a set with very many records, what those of the same form have in common. Only some
@@ -90,7 +88,7 @@ class RowSet:
     content: Callable[[Matrix, argparse.Namespace], Content]
     screen: Callable[[Iterable[Record]], RenderableType]
     add_options: Callable[[argparse.ArgumentParser], object] = lambda parser: None
-    rules: str = "record"
+    contradiction: Callable[[Record], str] = contradiction
     name_of: Callable[[Record], object] = cell_of
     alike: Callable[[Record], Hashable] | None = None
 
@@ -99,16 +97,15 @@ class RowSet:
         return outputs.files_of(self.name)[0]
 
     def checked(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Yield records. One that violates the schema is a bug of this project, and ends the command with its name."""
-        validator = jsonschema.Draft202012Validator(fields.schema(self.fields, self.rules))
+        """Yield records. One that differs from its declaration is a bug of this project, and ends the command with its name."""
+        problem = fields.checker(self.fields)
         seen: Counter[Hashable] = Counter()
         for record in records:
             form = self.alike(record) if self.alike else None
             seen[form] += 1
             is_checked = not self.alike or seen[form] <= CHECKED
-            for problem in validator.iter_errors(record) if is_checked else ():
-                where = ".".join(map(str, problem.absolute_path))
-                exits.fail(f"record {self.name_of(record)}: {where}: {problem.message}")
+            if is_checked and (what := problem(record) or self.contradiction(record)):
+                exits.fail(f"record {self.name_of(record)}: {what}")
             yield record
 
     def write(self, content: Content, jsonl: Path, csv: Path, md: Path) -> Iterable[Record]:

@@ -13,12 +13,11 @@ import importlib
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import msgspec
 
 from scripts.core import atomic
@@ -187,24 +186,17 @@ def contradiction(verified: Mapping[str, Any], status: str) -> str:
 
 
 def _of_section(name: str, data: Mapping[str, Any]) -> str:
-    known = _validator(name).schema["properties"].keys()
-    said = {key: data[key] for key in known & data.keys()}
+    known = fields.names(FIELDS, name)
+    said = {key: data[key] for key in known if key in data}
     if name == "reference":  # a record takes only the non-empty values of a signature
         said = {key: value for key, value in said.items() if value}
-    return _violation(name, said)
-
-
-def _violation(section: str, value: Any, *path: str) -> str:
-    """Return how a value violates the schema of a section, or "" if it does not. `path`: of the section, for the message."""
-    for error in _validator(section).iter_errors(value):
-        return f"{'.'.join(map(str, (*path, *error.absolute_path)))}: {error.message}"
-    return ""
+    return _checker(name)(said)
 
 
 @functools.cache
-def _validator(section: str) -> Any:
-    """Return the validator of a section of a record."""
-    return jsonschema.Draft202012Validator(fields.schema(FIELDS)["properties"][section])
+def _checker(section: str) -> Callable[[Any], str]:
+    """Return what checks a section of a record."""
+    return fields.checker(FIELDS, section)
 
 
 def _of_timing(data: Mapping[str, Any]) -> str:
@@ -228,10 +220,11 @@ def _of_verification(data: Mapping[str, Any]) -> str:
     except msgspec.ValidationError as error:
         return str(error)
     # With the values that an older version left out.
-    runs = list(map(dataclasses.asdict, verified.runs)) or None
-    return _violation("verification", data["verification"], "verification") or _violation(
-        "runs", runs, "runs"
-    )
+    runs = [dataclasses.asdict(run) for run in verified.runs] or None
+    for section, value in (("verification", data["verification"]), ("runs", runs)):
+        if what := _checker(section)(value):
+            return f"{section}: {what}"
+    return ""
 
 
 WIDE_INTERVAL = math.log(ratios.SAME)

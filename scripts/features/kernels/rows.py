@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from scripts.core import checkout
 from scripts.core.tensors import DTYPES, Signature, TensorType
@@ -32,7 +32,7 @@ OWN = (
     Field("kernel.machine_gb_per_s", NUMBER, "Bandwidth of the device's memory, by a triad ([how](kernels.md#what-the-machine-can-do)); null if it was not measured on this device with as many threads.", unit="GB/s", column="machine_gb_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.bandwidth_share", NUMBER, "`gb_per_s` / `machine_gb_per_s`. Above 1 where caches hold what a kernel moves.", unit="ratio", column="bandwidth_share", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.limit_share", NUMBER, "The time that the device needs at least, for the FLOPs or for the bytes, / latency. Smaller problems are compared with the bandwidth of the caches ([limits](limits.md)).", unit="ratio", column="limit_share", nullable=True, varies=True, checks=POSITIVE),
-    Field("kernel.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks={"enum": [MEMORY, COMPUTE, None]}),
+    Field("kernel.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks=Literal[MEMORY, COMPUTE]),
     Field("kernel.no_limit_share", TEXT, "Why a share above 1, beyond the interval of the latency, is not given.", column="no_limit_share", nullable=True, varies=True),
 )  # fmt: skip
 """The section `kernel` of a line of results/kernels.jsonl."""

@@ -15,6 +15,8 @@ from scripts.features.operators.report.table import Table
 from scripts.features.operators.settings import part
 from scripts.matrix.matrix import Matrix
 from scripts.records.row_set import Content, RowSet
+from scripts.supervise import outcome
+from scripts.verify import verification
 
 
 def content(matrix: Matrix, args: argparse.Namespace) -> Content:
@@ -35,6 +37,22 @@ def _form(record: Mapping[str, Any]) -> tuple[str, ...]:
     return table.column(record).label, ended["status"], ended["stage"], ended["reason"]
 
 
+def _contradiction(record: Mapping[str, Any]) -> str:
+    """Return how the values of a record contradict each other; "" if they do not."""
+    ended, code = record["outcome"], record["verification"]["code"]
+    status = ended["status"]
+    is_failed = status not in (outcome.OK, outcome.SKIPPED)
+    if (is_failed and not (ended["reason"] and ended["detail"])) or bool(
+        ended["fault"]
+    ) != is_failed:
+        return f"{status} with reason {ended['reason']!r}, detail {ended['detail']!r}, fault {ended['fault']!r}"
+    # One whose target is compiled and not run is ok without a latency.
+    is_measured = status == outcome.OK and ended["stage"] != "operator_compile"
+    if record["latency"] and (status, code) != (outcome.OK, verification.PASS):
+        return f"{status} with a latency and verification {code}"
+    return "ok without a latency" if is_measured and not record["latency"] else ""
+
+
 ROW_SET = RowSet(
     name="operators",
     jsonl=table.JSONL,
@@ -48,7 +66,7 @@ ROW_SET = RowSet(
     add_options=lambda parser: parser.add_argument(
         "--source", type=Path, help="results/operators/source.json"
     ),
-    rules="operator_record",
+    contradiction=_contradiction,
     name_of=table.name_of,
     alike=_form,
 )

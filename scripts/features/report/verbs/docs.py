@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import typing
 from collections.abc import Iterable, Iterator, Sequence
 
 from scripts.core import atomic, checkout, exits
@@ -87,7 +88,11 @@ def fields_csv(sets: Iterable[RowSet]) -> str:
 
 def _type(field: Field) -> str:
     """The kind of a field, or its values if they are a fixed set."""
-    allowed = schemas.values()[field.choices] if field.choices else field.checks.get("enum")
+    allowed: Sequence[str] = ()
+    if field.choices:
+        allowed = schemas.values()[field.choices]
+    elif typing.get_origin(field.checks) is typing.Literal:
+        allowed = typing.get_args(field.checks)
     return ", ".join(f"`{value}`" for value in allowed if value) if allowed else field.kind.words
 
 
