@@ -137,7 +137,7 @@ def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, A
         "imported": {"system": measured.system, "cores": measured.cores},
     }
     row.pop("work", None)
-    results_file.check_form(row)
+    msgspec.convert(row, results_file.MODELS.decoder.type)  # its names are parts of paths
     _check_declared(row)
     return row
 
@@ -163,5 +163,5 @@ def _check_declared(row: Mapping[str, Any]) -> None:
     whole = copy.deepcopy(dict(row))
     whole["work"] = speedups.work_section(whole, None, [])
     speedups.add_speedups([whole])
-    if what := results_file.problem(whole):
+    if what := results_file.MODELS.problem(whole):
         raise ValueError(f"{what:.300}")

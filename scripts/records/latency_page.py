@@ -12,6 +12,7 @@ from typing import Any
 from scripts.matrix.matrix import Matrix
 from scripts.records import columns, imported, markdown, record, wording
 from scripts.records.markdown import text
+from scripts.records.results_file import MODELS
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column
 from scripts.records.row_set import Content, RowSet
@@ -123,7 +124,7 @@ ROW_SET = RowSet(
     jsonl=outputs.JSONL,
     about="One row for every IREE cell and every baseline cell, including failed ones. A run with baselines of other runtimes than eager and inductor has further columns for each of them, such as `speedup_vs_openvino`, `speedup_vs_openvino_low` and `speedup_vs_openvino_high`.",
     declared_in="scripts/records/columns.py",
-    fields=columns.FIELDS,
+    form=MODELS,
     columns=columns.COLUMNS,
     described=columns.FIELDS,
     content=_of_matrix,

@@ -19,7 +19,7 @@ from scripts.matrix import feature
 from scripts.matrix.matrix import Matrix
 from scripts.records import at_hand, columns, fields
 from scripts.records.fields import Field
-from scripts.records.results_file import cell_of, contradiction
+from scripts.records.results_file import Form, name_of
 from scripts.run import outputs
 from scripts.supervise import outcome
 
@@ -68,12 +68,10 @@ class RowSet:
     """The declaration of a set.
 
     `name`: results/<name>.csv and .md. `jsonl`: the file of the records. `about`: what the rows are, for docs/columns.md.
-    `declared_in`: the file with the declaration of the fields. `fields`: every value of a record; `contradiction`: returns how
-    values of a record contradict each other, or "". `columns`: those of the CSV, in order; it has further ones if the run has
+    `declared_in`: the file with the declaration of the fields. `form`: that of a record. `columns`: those of the CSV, in order; it has further ones if the run has
     further baselines (columns.with_bases). `described`: those in docs/columns.md.
     `content`: returns what a run writes, for its matrix and the options of the stage; raises ValueError with a message.
-    `add_options`: adds options of its own to the stage. `screen`: what is printed at the end of a run. `name_of`: the name
-    of a record in messages. `alike`: of a set with very many records, what those of the same form have in common. Only some
+    `add_options`: adds options of its own to the stage. `screen`: what is printed at the end of a run. `alike`: of a set with very many records, what those of the same form have in common. Only some
     of each form are checked, because that takes as long as making the record; they are read again and not kept in memory;
     they are not kept in the history; and the CSV has no further columns.
     """
@@ -82,14 +80,12 @@ class RowSet:
     jsonl: Path
     about: str
     declared_in: str
-    fields: Sequence[Field]
+    form: Form
     columns: Sequence[Field]
     described: Sequence[Field]
     content: Callable[[Matrix, argparse.Namespace], Content]
     screen: Callable[[Iterable[Record]], RenderableType]
     add_options: Callable[[argparse.ArgumentParser], object] = lambda parser: None
-    contradiction: Callable[[Record], str] = contradiction
-    name_of: Callable[[Record], object] = cell_of
     alike: Callable[[Record], Hashable] | None = None
 
     @property
@@ -98,14 +94,13 @@ class RowSet:
 
     def checked(self, records: Iterable[Record]) -> Iterator[Record]:
         """Yield records. One that differs from its declaration is a bug of this project, and ends the command with its name."""
-        problem = fields.checker(self.fields)
         seen: Counter[Hashable] = Counter()
         for record in records:
             form = self.alike(record) if self.alike else None
             seen[form] += 1
             is_checked = not self.alike or seen[form] <= CHECKED
-            if is_checked and (what := problem(record) or self.contradiction(record)):
-                exits.fail(f"record {self.name_of(record)}: {what}")
+            if is_checked and (what := self.form.problem(record)):
+                exits.fail(f"record {name_of(record)}: {what}")
             yield record
 
     def write(self, content: Content, jsonl: Path, csv: Path, md: Path) -> Iterable[Record]:

@@ -298,13 +298,9 @@ def test_a_wrong_result_that_claims_to_be_right_contradicts_itself(aggregate, en
 def test_of_many_records_of_a_kind_the_first_are_checked(monkeypatch, capsys):
     monkeypatch.setattr(row_set, "CHECKED", 2)
     declared = (Field("kind", TEXT, "Its kind."), Field("n", INTEGER, "A number."))
-    of_kinds = dataclasses.replace(
-        latency_page.ROW_SET,
-        fields=declared,
-        contradiction=lambda r: "",
-        name_of=lambda r: r["n"],
-        alike=lambda r: r["kind"],
-    )
+    form = results_file.Form("results/kinds.csv", declared, lambda record: "")
+    of_kinds = dataclasses.replace(latency_page.ROW_SET, form=form, alike=lambda r: r["kind"])
+    monkeypatch.setattr(row_set, "name_of", lambda record: record["n"])
     found = [{"kind": kind, "n": n} for kind, n in (("a", 1), ("a", 2), ("a", "x"), ("b", "y"))]
 
     def checked(records):

@@ -100,7 +100,7 @@ def test_a_record_has_them_and_its_target_is_the_name_of_the_entry(results):
     # Compared with inductor in its default mode, although the other one comes first.
     assert found["own"]["latency"]["verdict"] is not None
     assert found[None]["latency"]["speedup_vs_inductor_low"] == 1.0
-    assert not any(map(results_file.problem, found.values()))
+    assert not any(map(results_file.MODELS.problem, found.values()))
 
 
 def test_such_a_baseline_has_means_over_inductor_too():

@@ -13,8 +13,7 @@ from scripts.core import atomic
 from scripts.core.tensors import Signature, TensorType
 from scripts.features.kernels import kernel_plots, kernels, page, rows
 from scripts.features.kernels.page import Kernels, Screen
-from scripts.features.kernels.row_set import ROW_SET
-from scripts.features.kernels.rows import COLUMNS
+from scripts.features.kernels.rows import COLUMNS, ROW_SET
 from scripts.matrix import stages
 from scripts.matrix.entries import Model
 from scripts.records import speedups

@@ -11,7 +11,7 @@ import pytest
 
 from scripts.features.operators.report import problem_record
 from scripts.features.operators.report.columns import COLUMNS, FIELDS
-from scripts.features.operators.report.row_set import ROW_SET
+from scripts.features.operators.report.table import OPERATORS as FORM
 from scripts.matrix.stages import status_path
 from scripts.records import fields
 from scripts.stages import aggregate_results
@@ -20,7 +20,6 @@ from tests.declared import undeclared
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, PROBLEMS, Tree
 from tests.unit.conftest import MATRIX
 
-CHECK = fields.checker(FIELDS)
 COLUMNS_OF = ["torch/llvm-cpu", "torch/cuda", "xla/llvm-cpu", "xla/cuda", "eager"]
 
 
@@ -30,16 +29,12 @@ def tree(tmp_path, monkeypatch):
     return Tree(dataclasses.replace(MATRIX, parts={"operators": OPERATORS}))
 
 
-def problem(one: dict) -> str:
-    return CHECK(one) or ROW_SET.contradiction(one)
-
-
 def records(tree: Tree) -> dict[str, dict]:
     """The records of a tree by `<operator>/<column>`, and of MM_16 by `f16/<column>`."""
     tree.write()
     found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     for one in found:
-        assert problem(one) == ""
+        assert FORM.problem(one) == ""
         assert list(undeclared(one, FIELDS)) == []
     names = {ADD.name: "add", MM.name: "mm", MM_16.name: "f16"}
     rows = zip([names[p.name] for p in tree.problems for _ in COLUMNS_OF], COLUMNS_OF * len(tree.problems), strict=True)  # fmt: skip
@@ -148,14 +143,14 @@ def test_a_failure_is_refused_without_a_fault_and_a_latency_without_a_pass(tree)
             wrong[section][key] = value
         else:
             wrong[section] = value
-        assert problem(wrong), path
+        assert FORM.problem(wrong), path
     failed = copy.deepcopy(one)
     failed["outcome"] |= {"status": "error", "reason": "why", "detail": "what"}
     failed["verification"]["code"] = "VERIFIER_DIDNT_RUN"
     failed["latency"] = None
-    assert problem(failed)
+    assert FORM.problem(failed)
     failed["outcome"]["fault"] = "iree-codegen"
-    assert problem(failed) == ""
+    assert FORM.problem(failed) == ""
 
 
 def aggregate(tree: Tree) -> None:

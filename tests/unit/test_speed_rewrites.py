@@ -94,4 +94,4 @@ def test_the_row_names_the_rewrites_and_is_compared_with_the_runtime_as_it_is(re
     # Eager takes 10 ms, the other one 20 ms.
     assert rewritten["speedup_vs_eager"] == pytest.approx(0.5)
     assert usual["speedup_vs_eager"] == 1.0
-    assert not any(map(results_file.problem, found.values()))
+    assert not any(map(results_file.MODELS.problem, found.values()))

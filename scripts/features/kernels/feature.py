@@ -48,7 +48,7 @@ FEATURE = Feature(
     plan=KernelsPlan,
     csv="kernels",
     modules={
-        "row_set": "scripts.features.kernels.row_set",
+        "row_set": "scripts.features.kernels.rows",
         "views": "scripts.features.kernels.page_view",
     },
 )

@@ -56,7 +56,7 @@ FEATURE = Feature(
     plan=OperatorsPlan,
     csv="operators",
     modules={
-        "row_set": "scripts.features.operators.report.row_set",
+        "row_set": "scripts.features.operators.report.problem_record",
         "views": "scripts.features.operators.report.page_view",
         "format": "scripts.features.operators.report.backendbench",
     },

@@ -14,6 +14,7 @@ from scripts.matrix.matrix import Matrix
 from scripts.records import columns
 from scripts.records.columns import FROM_0, FROM_1, POSITIVE
 from scripts.records.fields import FLAG, INTEGER, NUMBER, OBJECT, TEXT, Field
+from scripts.records.results_file import Form
 from scripts.records.row_set import Content, RowSet
 from scripts.run import outputs
 
@@ -33,9 +34,6 @@ OWN = (
     Field("tuning.why", TEXT, "Why it is kept or not.", column="kept_why", nullable=True, varies=True),
 )  # fmt: skip
 """The section `tuning` of a line of results/tuned.jsonl."""
-
-FIELDS = (*columns.FIELDS, *OWN)
-"""Every value of a tuned row's record."""
 
 _LEFT_OUT = ("frontend_used", "remedy", "first_error", "first_error_detail", "tried", "tuned")
 """Columns of latency.csv that mean nothing here, or that this table has a column of its own for."""
@@ -78,7 +76,7 @@ ROW_SET = RowSet(
     jsonl=outputs.files_of("tuned")[2],
     about="For every tuned model and target the rows `tuned` and `default`, and the rows of eager and inductor. The other columns are those\nof `latency.csv`. `tuned.jsonl` has all sections of `results.jsonl`, and the section `tuning`.",
     declared_in="scripts/features/variants/tuned_row_set.py",
-    fields=FIELDS,
+    form=Form("results/tuned.csv", (*columns.FIELDS, *OWN)),
     columns=COLUMNS,
     described=OWN,
     content=content,

@@ -13,6 +13,8 @@ from scripts.features.operators.report import faults
 from scripts.records import columns, fields
 from scripts.records.columns import CLOSED, FROM_0, FROM_1, POSITIVE
 from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
+from scripts.supervise import outcome
+from scripts.verify import verification
 
 TEXTS = list[str]
 STAGES = ["env", *columns.OF_BATCHES]
@@ -90,3 +92,19 @@ OTHERS = (
 """Fields of results/operators/operators.jsonl that are not columns."""
 
 FIELDS = (*COLUMNS, *OTHERS)
+
+
+def contradiction(record: Mapping[str, Any]) -> str:
+    """Return how the values of a record contradict each other; "" if they do not."""
+    ended, code = record["outcome"], record["verification"]["code"]
+    status = ended["status"]
+    is_failed = status not in (outcome.OK, outcome.SKIPPED)
+    if (is_failed and not (ended["reason"] and ended["detail"])) or bool(
+        ended["fault"]
+    ) != is_failed:
+        return f"{status} with reason {ended['reason']!r}, detail {ended['detail']!r}, fault {ended['fault']!r}"
+    # One whose target is compiled and not run is ok without a latency.
+    is_measured = status == outcome.OK and ended["stage"] != "operator_compile"
+    if record["latency"] and (status, code) != (outcome.OK, verification.PASS):
+        return f"{status} with a latency and verification {code}"
+    return "ok without a latency" if is_measured and not record["latency"] else ""

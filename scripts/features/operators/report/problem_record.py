@@ -7,17 +7,19 @@ records of models. columns.py describes each value.
 
 from __future__ import annotations
 
+import argparse
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from scripts.core import atomic
 from scripts.features.operators.batch.timing import member_outcome
-from scripts.features.operators.problems.problem import Problem
-from scripts.features.operators.report import faults
+from scripts.features.operators.problems.problem import Problem, read_problems
+from scripts.features.operators.report import columns, faults, page, table
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
 from scripts.matrix import plugins, stages
@@ -29,6 +31,7 @@ from scripts.records import record as of_model
 from scripts.records import speedups, stage_files
 from scripts.records.fields import names
 from scripts.records.record import add_versions, pinned_versions
+from scripts.records.row_set import Content, RowSet
 from scripts.run import fingerprint, outputs
 from scripts.run.environments import COMPILER
 from scripts.supervise import outcome
@@ -277,3 +280,38 @@ def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Problem
         if what:
             raise ValueError(f"{path}: {line.problem}: {what}; the next run makes it again")
     return lines
+
+
+def content(matrix: Matrix, args: argparse.Namespace) -> Content:
+    source = atomic.read_json(args.source) if args.source else {}
+    return Content(_all_records(matrix), lambda records: page.page(table.Table(records), source))
+
+
+def _all_records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of all problems, by batch."""
+    for batch in part(matrix).batch_names():
+        listed = root / f"results/operators/batches/{batch}.jsonl"
+        yield from of_batch(root, matrix, batch, read_problems(listed))
+
+
+def _form(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what records of the same form have in common."""
+    ended = record["outcome"]
+    return table.column(record).label, ended["status"], ended["stage"], ended["reason"]
+
+
+ROW_SET = RowSet(
+    name="operators",
+    jsonl=table.JSONL,
+    about="One row for every operator problem on every lowering path and target, and under every baseline.\n`operators.jsonl` is in `results/operators/`.",
+    declared_in="scripts/features/operators/report/columns.py",
+    form=table.OPERATORS,
+    columns=columns.COLUMNS,
+    described=columns.FIELDS,
+    content=content,
+    screen=lambda records: page.Screen(table.Table(records)),
+    add_options=lambda parser: parser.add_argument(
+        "--source", type=Path, help="results/operators/source.json"
+    ),
+    alike=_form,
+)

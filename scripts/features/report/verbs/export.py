@@ -28,7 +28,7 @@ def main() -> None:
         written = args.results.stat().st_mtime
         timestamp = written if args.timestamp is None else args.timestamp
         export = Export(select(records, args.cell, args.only), records, timestamp)
-        with explained(record for record in records if isinstance(record, Record)):
+        with explained(records):
             rendered = module.render(export, args)
         files = _placed(rendered, args, module)
         for path, text in files.items():
