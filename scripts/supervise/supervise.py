@@ -146,10 +146,10 @@ def _guarded(work: Work, job: Job, owner: int, scratch: Path) -> Ran:
 
 
 def _as_process(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
-    """Run the command of a job as one process, if the files that it reads are whole."""
+    """Run the command of a job as one process, if the files that it reads are not damaged."""
     watch = Watch(job, owner, scratch, log)
     try:
-        # Gigabytes are read for digests of what was made, which must not happen while another stage is timed.
+        # Gigabytes are read for digests, which must not happen while another stage is timed.
         with watch.stop_requests():
             if damaged := outcome.first_damage(job.command, job.artifacts):
                 return Ran(Ended(), damage=damaged)
