@@ -5,8 +5,8 @@ The same rows give the same page, byte for byte.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from scripts.matrix.matrix import Matrix
@@ -15,7 +15,7 @@ from scripts.records.markdown import text
 from scripts.records.results_file import MODELS
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column
-from scripts.records.row_set import Content, RowSet
+from scripts.records.row_set import CPU, Content, RowSet
 from scripts.records.screen import Screen
 from scripts.run import outputs
 from scripts.timing.ratios import LEAST
@@ -109,12 +109,8 @@ def _means(table: Table) -> str:
     return f"{MEANS}\n{markdown.table(head, rows, right=range(1, len(head)))}"
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cpu", action="store_true", help="only the rows that run on the CPU")
-
-
-def _of_matrix(matrix: Matrix, args: argparse.Namespace) -> Content:
-    if args.cpu:
+def _of_matrix(matrix: Matrix, folder: Path) -> Content:
+    if folder == CPU:
         return content(record.records(matrix.on_cpu()))
     return content(record.records(matrix, further=imported.rows()))
 
@@ -128,6 +124,5 @@ ROW_SET = RowSet(
     columns=columns.COLUMNS,
     described=columns.FIELDS,
     content=_of_matrix,
-    add_options=_add_options,
     screen=lambda records: Screen(Table.of_records(records)),
 )

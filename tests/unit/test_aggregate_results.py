@@ -30,23 +30,19 @@ def aggregate(results, monkeypatch):
         results.write(endings)
         then()
         atomic.write_json("matrix.json", results.matrix.to_json())
-        outputs = ["--out-csv", "l.csv", "--out-jsonl", "r.jsonl", "--out-md", "l.md"]
-        words = ["x", "--matrix", "matrix.json", *outputs]
-        monkeypatch.setattr(sys, "argv", words)
+        monkeypatch.setattr(sys, "argv", ["x", "--matrix", "matrix.json", "--out", "."])
         aggregate_results.main()
-        lines = Path("r.jsonl").read_text().splitlines()
-        return list(run_outputs.rows(Path("l.csv"))), [json.loads(line) for line in lines]
+        lines = Path("results.jsonl").read_text().splitlines()
+        return list(run_outputs.rows(Path("latency.csv"))), [json.loads(line) for line in lines]
 
     return run
 
 
 def test_the_rows_on_the_cpu_are_those_of_the_whole_table(results, aggregate, monkeypatch):
     rows, _ = aggregate()
-    files = dict(zip(("--out-csv", "--out-md", "--out-jsonl"), run_outputs.CPU_FILES, strict=True))
-    outputs = [str(word) for pair in files.items() for word in pair]
-    monkeypatch.setattr(sys, "argv", ["x", "--cpu", "--matrix", "matrix.json", *outputs])
+    monkeypatch.setattr(sys, "argv", ["x", "--matrix", "matrix.json", "--out", "results/cpu"])
     aggregate_results.main()
-    on_cpu = list(run_outputs.rows(files["--out-csv"]))
+    on_cpu = list(run_outputs.rows(run_outputs.CPU_FILES[0]))
     assert on_cpu == [row for row in rows if row["device"] == "cpu"]
     assert 0 < len(on_cpu) < len(rows)
     assert not Path("results/history").exists()
@@ -201,10 +197,10 @@ def test_rows_of_older_code_are_marked(aggregate, ended):
 
 def test_a_full_disk_is_one_line_and_leaves_the_csv_of_before(aggregate, monkeypatch, capsys):
     aggregate()
-    before, write = Path("l.csv").read_bytes(), atomic.write_parts
+    before, write = Path("latency.csv").read_bytes(), atomic.write_parts
 
     def full(path: Path, parts: Iterable[str]) -> None:
-        if Path(path).name == "l.csv":
+        if Path(path).name == "latency.csv":
             raise OSError(errno.ENOSPC, "No space left on device")
         write(path, parts)
 
@@ -213,8 +209,10 @@ def test_a_full_disk_is_one_line_and_leaves_the_csv_of_before(aggregate, monkeyp
         aggregate()
     assert ended.value.code == 1
     said = capsys.readouterr().err
-    assert said == "error: [Errno 28] No space left on device; the next run makes l.csv again\n"
-    assert Path("l.csv").read_bytes() == before
+    assert (
+        said == "error: [Errno 28] No space left on device; the next run makes latency.csv again\n"
+    )
+    assert Path("latency.csv").read_bytes() == before
 
 
 VERIFIED = "verify/conv/mlir/vulkan/verification.json"

@@ -33,8 +33,7 @@ def whole(results, monkeypatch) -> list[dict]:
     """The records of an aggregate, which are in all/results.jsonl too."""
     results.write()
     atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
-    outputs = ["--out-csv", "all/latency.csv", "--out-jsonl", "all/results.jsonl", "--out-md", "all/latency.md"]  # fmt: skip
-    monkeypatch.setattr(sys, "argv", ["x", "--matrix", "results/logs/matrix.json", *outputs])
+    monkeypatch.setattr(sys, "argv", ["x", "--out", "all"])
     aggregate_results.main()
     return [json.loads(line) for line in Path("all/results.jsonl").read_text().splitlines()]
 

@@ -181,8 +181,7 @@ def aggregate(tree, monkeypatch):
         endings = {("time_tuned", of): Outcome(cell=of, stage="", **left[name]) for name, of in cells.items()}  # fmt: skip
         tree.time("time_tuned", group, rows, endings)
         atomic.write_json("results/logs/matrix.json", tree.matrix.to_json())
-        out = [f"--out-{kind}=results/tuned.{kind}" for kind in ("csv", "jsonl", "md")]
-        monkeypatch.setattr(sys, "argv", ["x", "--set=tuned", "--matrix", "results/logs/matrix.json", "--out-results=results/tuned", *out])  # fmt: skip
+        monkeypatch.setattr(sys, "argv", ["x", "--set=tuned"])
         aggregate_results.main()
         table = outputs.rows(Path("results/tuned.csv"))
         rows = {row["frontend"] or row["runtime"]: row for row in table}

@@ -94,6 +94,14 @@ SUPERVISE_TIMING_BATCH = supervised("time_operators", retry=PLAN.retry)
 SUPERVISE_TUNING = supervised("tune_iree")
 
 
+def aggregated(words=""):
+    """The command that writes a set of results. Its errors go to the terminal too: on a full disk, there is no log."""
+    return (
+        f"{PREFIX}{{params.python}} -m scripts.stages.aggregate_results {words}"
+        " --due {params.due} 2>&1 | tee {log:q}"
+    )
+
+
 def start_run():
     """Start a run: take its lock, print progress lines, and deal with the jobs of earlier runs."""
     try:

@@ -132,8 +132,4 @@ rule aggregate_tuned:
         due=outputs.due(outputs.files_of("tuned")),
         gate=GATE.param(),
     shell:
-        f"{PREFIX}"
-        "{params.python} -m scripts.stages.aggregate_results --set tuned --matrix results/logs/matrix.json"
-        " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
-        " --out-results results/tuned --due {params.due}"
-        " 2>&1 | tee {log:q}"
+        aggregated("--set tuned")

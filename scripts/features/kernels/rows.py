@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -155,7 +154,7 @@ def _bytes(kind: TensorType) -> int:
     return math.prod(kind.shape) * BITS[DTYPES[kind.dtype][0]] // 8
 
 
-def content(matrix: Matrix, args: argparse.Namespace) -> Content:
+def content(matrix: Matrix, folder: Path) -> Content:
     part = matrix.parts.get("kernels")
     if part is None or not part.models:
         raise ValueError(
@@ -166,7 +165,7 @@ def content(matrix: Matrix, args: argparse.Namespace) -> Content:
     def write_plots(records: list[Record]) -> None:
         for name in dict.fromkeys(each["kernel"]["name"] for each in records):
             of_kernel = [each for each in records if each["kernel"]["name"] == name]
-            kernel_plots.write(name, of_kernel, args.out_plots)
+            kernel_plots.write(name, of_kernel, folder / "kernels")
 
     kernel_records = records(part, limits)
     return Content(kernel_records, lambda records: page.page(records, limits), write_plots)
@@ -182,7 +181,4 @@ ROW_SET = RowSet(
     described=(*COLUMNS, OWN[0]),
     content=content,
     screen=lambda records: page.Screen(page.Kernels.of_records(records)),
-    add_options=lambda parser: parser.add_argument(
-        "--out-plots", required=True, type=Path, help="folder of the plots"
-    ),
 )

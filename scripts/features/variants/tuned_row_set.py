@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import msgspec
@@ -50,7 +49,7 @@ HEAD = (
 )
 
 
-def content(matrix: Matrix, args: argparse.Namespace) -> Content:
+def content(matrix: Matrix, folder: Path) -> Content:
     if not tuned_matrix.part(matrix).targets:
         raise ValueError("the configuration selects no target to tune for; set tune.targets")
     rows, reports = tuned_rows.records(matrix)
@@ -58,13 +57,15 @@ def content(matrix: Matrix, args: argparse.Namespace) -> Content:
     def write_results(records: list[tuned_rows.Record]) -> None:
         for result in tuned_rows.results(records):
             shown = yaml.safe_dump(msgspec.to_builtins(result), sort_keys=False, width=100)
-            path = kept_results.path_of(result.model, result.target, args.out_results)
+            path = kept_results.path_of(
+                result.model, result.target, folder / kept_results.FOLDER.name
+            )
             atomic.write_text(path, HEAD + shown)
             report = reports.get((result.model, result.target))
             if (chosen := report and report.line_of(report.tuned)) and chosen.spec:
                 # Specs of earlier results stay, since rows and recorded commands name them.
                 spec = kept_results.spec_path(
-                    result.model, result.target, chosen.spec, args.out_results
+                    result.model, result.target, chosen.spec, folder / kept_results.FOLDER.name
                 )
                 atomic.write_text(spec, chosen.spec)
 
@@ -81,7 +82,4 @@ ROW_SET = RowSet(
     described=OWN,
     content=content,
     screen=lambda records: "\n".join(tuned_page.said(list(records))),
-    add_options=lambda parser: parser.add_argument(
-        "--out-results", required=True, type=Path, help="folder of the results"
-    ),
 )

@@ -7,7 +7,6 @@ records of models. columns.py describes each value.
 
 from __future__ import annotations
 
-import argparse
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -282,8 +281,8 @@ def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Problem
     return lines
 
 
-def content(matrix: Matrix, args: argparse.Namespace) -> Content:
-    source = atomic.read_json(args.source) if args.source else {}
+def content(matrix: Matrix, folder: Path) -> Content:
+    source = atomic.read_json(folder / "operators" / "source.json")
     return Content(_all_records(matrix), lambda records: page.page(table.Table(records), source))
 
 
@@ -310,8 +309,5 @@ ROW_SET = RowSet(
     described=columns.FIELDS,
     content=content,
     screen=lambda records: page.Screen(table.Table(records)),
-    add_options=lambda parser: parser.add_argument(
-        "--source", type=Path, help="results/operators/source.json"
-    ),
     alike=_form,
 )
