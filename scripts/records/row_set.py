@@ -89,9 +89,13 @@ class RowSet:
     screen: Callable[[Iterable[Record]], RenderableType]
     alike: Callable[[Record], Hashable] | None = None
 
+    @property
+    def csv(self) -> Path:
+        return Path(self.form.csv)
+
     def files(self, folder: Path) -> tuple[Path, Path, Path]:
         """The CSV, the page and the records in a folder of results."""
-        csv = folder / f"{self.name}.csv"
+        csv = folder / self.csv.name
         return csv, csv.with_suffix(".md"), folder / self.jsonl.relative_to(RESULTS)
 
     def checked(self, records: Iterable[Record]) -> Iterator[Record]:
