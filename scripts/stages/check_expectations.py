@@ -86,6 +86,8 @@ def changed_files(results: Path) -> Iterator[str]:
     """What differs of the files of stages, of operator problems and of the aggregation from their sizes and checksums. The
     stages are marked, so that the next run repeats them."""
     for path in sorted(results.rglob(outcome.USAGE)):
+        if any((folder / outcome.USAGE).exists() for folder in path.parent.parents):
+            continue  # a try of a remedy or of tuning, whose files were moved if it succeeded
         for what in _changed_files_of_stage(path):
             outcome.condemn(path.with_name(outcome.STATUS), what)
             yield what
@@ -98,21 +100,18 @@ def changed_files(results: Path) -> Iterator[str]:
 
 def _changed_files_of_stage(usage: Path) -> Iterator[str]:
     try:
-        artifacts = (outcome.read_usage(usage) or outcome.Usage(0, 0)).artifacts
-        for name in artifacts:
-            if what := outcome.difference(usage.with_name(name), atomic.difference_from):
-                yield what
-        lines = (
-            outcome.read_problem_ends(usage.with_name(OUTCOMES)) if OUTCOMES in artifacts else {}
-        )
+        known = outcome.read_usage(usage)
+        made = {usage.with_name(name): digest for name, digest in known.artifacts.items()} if known else {}  # fmt: skip
+        problems = usage.with_name(OUTCOMES)
+        for name, line in (outcome.read_problem_ends(problems) if problems in made else {}).items():
+            for file, values in (line.result.get("files") or {}).items():
+                made[usage.with_name(name) / file] = atomic.Digest(**values)
     except (OSError, ValueError) as error:
         yield str(error)
         return
-    for name, line in lines.items():
-        for file, recorded in (line.result.get("files") or {}).items():
-            path = usage.with_name(name) / file
-            if what := atomic.difference_from(path, atomic.Digest(**recorded)):
-                yield f"{path} is damaged: {what}; the next run makes it again"
+    for path, digest in made.items():
+        if what := atomic.difference_from(path, digest):
+            yield f"{path} is damaged: {what}; the next run makes it again"
 
 
 FORMATS = ("text", "markdown", "comment", "github", "junit")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -208,15 +208,14 @@ def first_damage(command: Sequence[str], own: Collection[Path] = ()) -> Damage |
     return None
 
 
-def difference(path: Path, compared: Callable[[Path, Digest], str] = atomic.size_difference) -> str:
-    """How a file differs from what its stage wrote; "" if it does not, or if no digest is known. `compared`: compares it with
-    its digest."""
+def difference(path: Path) -> str:
+    """How the size of a file differs from what its stage wrote; "" if it does not, or if none is known."""
     try:
         usage = read_usage(path)
     except (OSError, ValueError) as error:
         return str(error)
     recorded = usage.artifacts.get(path.name) if usage else None
-    if recorded is None or not (how := compared(path, recorded)):
+    if recorded is None or not (how := atomic.size_difference(path, recorded)):
         return ""
     return f"{path} is damaged: {how}; the next run makes it again"
 
