@@ -8,8 +8,7 @@ import argparse
 import importlib
 import itertools
 import json
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 CHUNK = 5000
 """Rows that are converted to CSV at a time."""
-CHECKED = 50
-"""Records of a form that are checked, of a set with very many."""
 RESULTS, CPU = outputs.CSV.parent, outputs.CPU_FILES[0].parent
 MATRIX = Path("logs/matrix.json")
 OF_MODELS = "latency"
@@ -73,9 +70,8 @@ class RowSet:
     `declared_in`: the file with the declaration of the fields. `form`: that of a record. `columns`: those of the CSV, in order; it has further ones if the run has
     further baselines (columns.with_bases). `described`: those in docs/columns.md.
     `content`: returns what a run writes, for its matrix and the folder of results; raises ValueError with a message.
-    `screen`: what is printed at the end of a run. `alike`: of a set with very many records, what those of the same form have in common. Only some
-    of each form are checked, because that takes as long as making the record; they are read again and not kept in memory;
-    they are not kept in the history; and the CSV has no further columns.
+    `screen`: what is printed at the end of a run. `is_large`: it has very many records. They are read again and not kept in
+    memory, they are not kept in the history, and the CSV has no further columns.
     """
 
     name: str
@@ -87,7 +83,7 @@ class RowSet:
     described: Sequence[Field]
     content: Callable[[Matrix, Path], Content]
     screen: Callable[[Iterable[Record]], RenderableType]
-    alike: Callable[[Record], Hashable] | None = None
+    is_large: bool = False
 
     @property
     def csv(self) -> Path:
@@ -100,12 +96,8 @@ class RowSet:
 
     def checked(self, records: Iterable[Record]) -> Iterator[Record]:
         """Yield records. One that differs from its declaration is a bug of this project, and ends the command with its name."""
-        seen: Counter[Hashable] = Counter()
         for record in records:
-            form = self.alike(record) if self.alike else None
-            seen[form] += 1
-            is_checked = not self.alike or seen[form] <= CHECKED
-            if is_checked and (what := self.form.problem(record)):
+            if what := self.form.problem(record):
                 exits.fail(f"record {name_of(record)}: {what}")
             yield record
 
@@ -113,9 +105,9 @@ class RowSet:
         """Write the files into a folder of results, and return the records. They have nothing that identifies this user or machine (core/private.py). Raises OSError."""
         csv, page, jsonl = self.files(folder)
         checked = self.checked(map(private.cleaned, content.records))
-        records = Stored(jsonl) if self.alike else list(checked)
-        atomic.write_parts(jsonl, lines(checked if self.alike else records))
-        table = self.columns if self.alike else columns.with_bases(self.columns, records)
+        records = Stored(jsonl) if self.is_large else list(checked)
+        atomic.write_parts(jsonl, lines(checked if self.is_large else records))
+        table = self.columns if self.is_large else columns.with_bases(self.columns, records)
         atomic.write_parts(csv, to_csv(records, table))
         atomic.write_text(page, content.page(records))
         content.write_beside(records)
@@ -167,7 +159,7 @@ def aggregate(description: str | None) -> None:
         condemn_damaged(records)
     except OSError as error:
         exits.fail(f"{error}; the next run makes {files[0]} again")
-    in_history = not row_set.alike and args.out != CPU
+    in_history = not row_set.is_large and args.out != CPU
     for module in feature.modules("keep") if in_history else ():
         module.keep(files[2], row_set.name)
 

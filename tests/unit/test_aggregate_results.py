@@ -15,7 +15,6 @@ from scripts.matrix.entries import Baseline, Override
 from scripts.matrix.stages import STAGES
 from scripts.records import latency_page, record, results_file, row_set
 from scripts.records.columns import COLUMNS
-from scripts.records.fields import INTEGER, TEXT, Field
 from scripts.run import fingerprint
 from scripts.run import outputs as run_outputs
 from scripts.stages import aggregate_results
@@ -291,20 +290,3 @@ def test_a_wrong_result_that_claims_to_be_right_contradicts_itself(aggregate, en
     rows, _ = aggregate(wrong, then=lambda: path.write_text(whole[0]))
     assert rows[1]["status"] == "damaged"
     assert "verification.code PASS of a stage that ended as error" in rows[1]["detail"]
-
-
-def test_of_many_records_of_a_kind_the_first_are_checked(monkeypatch, capsys):
-    monkeypatch.setattr(row_set, "CHECKED", 2)
-    declared = (Field("kind", TEXT, "Its kind."), Field("n", INTEGER, "A number."))
-    form = results_file.Form("results/kinds.csv", declared, lambda record: "")
-    of_kinds = dataclasses.replace(latency_page.ROW_SET, form=form, alike=lambda r: r["kind"])
-    monkeypatch.setattr(row_set, "name_of", lambda record: record["n"])
-    found = [{"kind": kind, "n": n} for kind, n in (("a", 1), ("a", 2), ("a", "x"), ("b", "y"))]
-
-    def checked(records):
-        return list(of_kinds.checked(records))
-
-    assert checked(found[:3]) == found[:3]
-    with pytest.raises(SystemExit):
-        checked(found)
-    assert "record y: Expected `int`, got `str` - at `$.n`" in capsys.readouterr().err

@@ -293,12 +293,6 @@ def _all_records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, A
         yield from of_batch(root, matrix, batch, read_problems(listed))
 
 
-def _form(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what records of the same form have in common."""
-    ended = record["outcome"]
-    return table.column(record).label, ended["status"], ended["stage"], ended["reason"]
-
-
 ROW_SET = RowSet(
     name="operators",
     jsonl=table.JSONL,
@@ -309,5 +303,5 @@ ROW_SET = RowSet(
     described=columns.FIELDS,
     content=content,
     screen=lambda records: page.Screen(table.Table(records)),
-    alike=_form,
+    is_large=True,
 )
