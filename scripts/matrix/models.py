@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from scripts.core import checkout, python_source
 from scripts.core.dimensions import Sizes
-from scripts.matrix import cell, feature, schemas
+from scripts.matrix import cell, feature
+from scripts.matrix.choices import DTYPES
 from scripts.matrix.entries import DYNAMIC, Model, variants_of_sizes
 from scripts.matrix.reading import ConfigError
 from scripts.sources.registry import model_file, source_of, unknown
@@ -21,6 +23,10 @@ from scripts.torch_model.source import shipped
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default", DYNAMIC)
 """Keys of a model's entry that are not options of its functions."""
+PHASES: tuple[str, ...] = python_source.literal(
+    checkout.ROOT / "models/parts/causal_lm.py", "PHASES", ()
+)
+"""Of a language model, as the file declares them, which cannot be imported here: it imports torch."""
 AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 """Options that may be lists, and the prefix of their values in the names of variants."""
 
@@ -142,7 +148,7 @@ def model_of(
 def could_be_variant(name: str, declared: Iterable[Model]) -> bool:
     """Whether `name` is that of a variant that a declared model could have: `llama-decode` where this configuration sets
     another phase of `llama`. Only options that the configuration sets count."""
-    known = schemas.values()
+    known = {"dtype": DTYPES, "phase": PHASES}
     for model in declared:
         pattern = re.escape(model.family)
         for axis, prefix in AXES.items():

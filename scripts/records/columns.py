@@ -11,11 +11,16 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from scripts.matrix import stages
+from scripts.iree.backends import BACKENDS, OPT_LEVELS
+from scripts.matrix import choices, plugins, stages
 from scripts.matrix.choices import BASES
+from scripts.matrix.models import PHASES
 from scripts.records import remedied
 from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
+from scripts.supervise import outcome
 from scripts.timing.machine_limits import COMPUTE, MEMORY
+from scripts.timing.ratios import VERDICTS
+from scripts.verify import verification
 
 COLUMN = "speedup_vs_"
 """How the names of speed-ups begin; the runtime follows."""
@@ -26,6 +31,9 @@ NOT_EMPTY = msgspec.Meta(min_length=1)
 CLOSED = msgspec.Meta(extra={"closed": True})
 TEXTS = dict[str, str]
 MILLISECONDS = list[Annotated[float, POSITIVE]]
+DEVICE_KINDS = tuple(
+    dict.fromkeys((*(backend.device_kind for backend in BACKENDS.values()), *plugins.DEVICES))
+)
 OF_BATCHES = [stage.folder for stage in stages.STAGES.values() if stage.is_batch]
 """The stages of operator problems."""
 NOT_OF_ROWS = ("machine_limits", "trace", "dumps", "profile", "code", "compile_time", *OF_BATCHES)
@@ -108,10 +116,10 @@ def with_bases(table: Sequence[Field], records: Iterable[Mapping[str, Any]]) -> 
 COLUMNS = (
     Field("model.name", TEXT, "Name of the model.", column="model"),
     Field("model.suite", TEXT, "Suite that the model is from: `vmfbench` (`models/`), `user` (a file elsewhere), `timm`, `hf`, `torchvision` or `torchbench`.", column="suite"),
-    Field("experiment.phase", TEXT, "Phase of a language model; null for other models.", column="phase", nullable=True, choices="phase"),
-    Field("experiment.test", TEXT, "What is run: `eval` is the forward pass, `train` a training step.", column="test", choices="test"),
-    Field("experiment.dtype", TEXT, "Type of the model's weights and floating-point inputs.", column="dtype", choices="dtype"),
-    Field("experiment.precision", TEXT, "What a baseline computes in: `none` is the model's own dtype, `fp16` and `bf16` cast weights and inputs, `amp-*` is autocast.", column="precision", choices="precision"),
+    Field("experiment.phase", TEXT, "Phase of a language model; null for other models.", column="phase", nullable=True, checks=Literal[PHASES]),
+    Field("experiment.test", TEXT, "What is run: `eval` is the forward pass, `train` a training step.", column="test", checks=Literal[choices.TESTS]),
+    Field("experiment.dtype", TEXT, "Type of the model's weights and floating-point inputs.", column="dtype", checks=Literal[choices.DTYPES]),
+    Field("experiment.precision", TEXT, "What a baseline computes in: `none` is the model's own dtype, `fp16` and `bf16` cast weights and inputs, `amp-*` is autocast.", column="precision", checks=Literal[choices.PRECISIONS]),
     Field("experiment.batch_size", INTEGER, "Batch size of the inputs.", unit="samples", column="batch_size", checks=FROM_1),
     Field("", TEXT, "Size of the model: its option `size`.", column="size", value=_size),
     Field("reference.layers", INTEGER, "Layers, of a model of transformers: `num_hidden_layers` of its configuration.", unit="count", column="layers", optional=True, checks=FROM_1),
@@ -125,14 +133,14 @@ COLUMNS = (
     Field("experiment.target", TEXT, "Target of an IREE cell; for a baseline its name, or null where that is the name of its runtime. It ends with the number of threads where `measure.threads` lists several: `llvm-cpu+2-threads`, `eager+2-threads`.", column="target", nullable=True),
     Field("experiment.toolchain", TEXT, "Toolchain of an IREE cell: `pinned`, or the one that its frontend or target belongs to ([toolchains](toolchains.md)); null for a baseline.", column="toolchain", nullable=True, optional=True),
     Field("experiment.backend", TEXT, "Backend of iree-compile; null for a baseline.", column="backend", nullable=True),
-    Field("experiment.opt_level", TEXT, "`--iree-opt-level`, of an IREE cell.", column="opt_level", optional=True, choices="opt_level"),
+    Field("experiment.opt_level", TEXT, "`--iree-opt-level`, of an IREE cell.", column="opt_level", optional=True, checks=Literal[OPT_LEVELS]),
     Field("experiment.flags", LIST, "Further flags of iree-compile, of an IREE cell: those of the target, or of its override for the model.", column="flags", optional=True, checks=list[str]),
     Field("experiment.tuned", TEXT, "File of the tuning result that has set opt level and flags (`tuned: auto`, [tuning](tuning.md#use-the-results)), of an IREE cell; null where none has.", column="tuned", nullable=True, optional=True),
     Field("experiment.imported", TEXT, "Machine on which the row was measured, of a row that was imported ([how](reproducers.md#measure-elsewhere)); null for a row of this run.", column="imported", nullable=True, optional=True),
-    Field("experiment.device", TEXT, "Kind of device; latencies are compared only within one kind.", column="device", choices="device_kind"),
+    Field("experiment.device", TEXT, "Kind of device; latencies are compared only within one kind.", column="device", checks=Literal[DEVICE_KINDS]),
     Field("run.device_name", TEXT, "Name of the device, as its driver gives it; for a CPU that of the processor.", column="device_name", nullable=True),
     Field("run.threads", INTEGER, "CPU threads that the runtime was given; null for other devices.", unit="threads", column="threads", nullable=True),
-    Field("outcome.status", TEXT, "How the cell ended.", column="status", choices="status"),
+    Field("outcome.status", TEXT, "How the cell ended.", column="status", checks=Literal[outcome.STATUSES]),
     Field("outcome.stage", TEXT, "First stage that failed, or the last stage of a cell that is ok.", column="stage", checks=Literal[tuple(STAGES)]),
     Field("outcome.reason", TEXT, "Class of the failure, to group rows by ([list](troubleshooting.md)).", column="reason"),
     Field("outcome.detail", TEXT, "The line of the log that says what went wrong.", column="detail"),
@@ -142,7 +150,7 @@ COLUMNS = (
     Field("remedy.first.reason", TEXT, "Reason for which the compilation that was asked for failed, of a row with remedies that were tried.", column="first_error"),
     Field("remedy.first.detail", TEXT, "Its detail.", column="first_error_detail"),
     Field("", TEXT, "Remedies that were tried, in order, each with the reason of its failure.", column="tried", value=remedied.tried),
-    Field("verification.code", TEXT, "Result of the comparison with the golden outputs ([codes](#verification)).", column="verification_code", choices="verification_code"),
+    Field("verification.code", TEXT, "Result of the comparison with the golden outputs ([codes](#verification)).", column="verification_code", checks=Literal[tuple(verification.CODES)]),
     Field("verification.max_abs_error", NUMBER, "Largest absolute difference from the golden outputs; null if it is infinite, as where one of two values is a NaN.", unit="of the output", column="max_abs_error", nullable=True, optional=True, checks=FROM_0),
     Field("verification.rmse_vs_fp64", NUMBER, "Root mean square error against the float64 outputs; null if it is infinite.", unit="of the output", column="rmse_vs_fp64", nullable=True, optional=True, checks=FROM_0),
     Field("", TEXT, "Steps of a language model that gave the token of `generate()`, of those compared: `16/16`.", column="greedy_tokens", value=_steps("greedy_tokens", "greedy_expected")),
@@ -156,7 +164,7 @@ COLUMNS = (
     Field("latency.generations", INTEGER, "Processes of this row that count, one after the other.", unit="count", column="generations", varies=True, checks=FROM_1),
     Field("latency.turns", INTEGER, "Slices of calls of these processes; the other rows of the model took turns with them.", unit="count", column="turns", varies=True, checks=FROM_1),
     *(field for base in BASES for field in speedup_over(base)),
-    Field("latency.verdict", TEXT, "What the interval of the ratio to the faster of eager and inductor (ONNX: ONNX Runtime; MLIR: XLA) says: `faster` or `slower` (it excludes 1), `same` (it is within ±5 %), or `undecided`; null without such a row.", column="verdict", nullable=True, varies=True, choices="verdict"),
+    Field("latency.verdict", TEXT, "What the interval of the ratio to the faster of eager and inductor (ONNX: ONNX Runtime; MLIR: XLA) says: `faster` or `slower` (it excludes 1), `same` (it is within ±5 %), or `undecided`; null without such a row.", column="verdict", nullable=True, varies=True, checks=Literal[VERDICTS]),
     Field("latency.dynamic_cost", NUMBER, "Latency of a program for all sizes ([dynamic sizes](dynamic.md)) / latency of the program for this size alone, by the same path and target or of the same runtime; null for other rows, and without such a row.", unit="ratio", column="dynamic_cost", nullable=True, optional=True, varies=True),
     Field("latency.dynamic_cost_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="dynamic_cost_low", nullable=True, optional=True, varies=True),
     Field("latency.dynamic_cost_high", NUMBER, "Its upper end.", unit="ratio", column="dynamic_cost_high", nullable=True, optional=True, varies=True),
@@ -215,7 +223,7 @@ OTHERS = (
     Field("model.file", TEXT, "Its file: Python, an exported program (`.pt2`), or `config.json` of a folder of Hugging Face."),
     Field("model.options", OBJECT, "Options that its functions were called with."),
     Field("experiment", OBJECT, "What was run, and how."),
-    Field("experiment.matmul_precision", TEXT, "Precision of float32 products, of a baseline.", optional=True, choices="matmul_precision"),
+    Field("experiment.matmul_precision", TEXT, "Precision of float32 products, of a baseline.", optional=True, checks=Literal[choices.MATMUL_PRECISIONS]),
     Field("experiment.optimizer", OBJECT, "Optimizer of a training step (`name`, `lr`, and the other arguments that `train` sets).", nullable=True, optional=True),
     Field("experiment.xla_flags", TEXT, "`XLA_FLAGS` of a baseline.", nullable=True),
     Field("experiment.compile", OBJECT, "Arguments of torch.compile that a baseline's entry sets.", optional=True),
@@ -298,17 +306,17 @@ OTHERS = (
     Field("compile.added_flags", LIST, "Flags of iree-compile that the program itself needs ([float64](models.md#float64)).", optional=True, checks=list[str]),
     Field("remedy", OBJECT, "What was tried where the compilation of an IREE cell failed; null where it did not, where nothing was to be tried, and for baselines.", nullable=True, checks=CLOSED),
     Field("remedy.frontend", TEXT, "Frontend of the program that the remedy compiled.", optional=True),
-    Field("remedy.opt_level", TEXT, "Its `--iree-opt-level`.", optional=True, choices="opt_level"),
+    Field("remedy.opt_level", TEXT, "Its `--iree-opt-level`.", optional=True, checks=Literal[OPT_LEVELS]),
     Field("remedy.flags", LIST, "Its further flags of iree-compile.", optional=True, checks=list[str]),
     Field("remedy.first", OBJECT, "The failure of what was asked for.", optional=True, checks=CLOSED),
-    Field("remedy.first.status", TEXT, "Its status.", choices="status"),
+    Field("remedy.first.status", TEXT, "Its status.", checks=Literal[outcome.STATUSES]),
     Field("remedy.first.log", TEXT, "Its log."),
     Field("remedy.tried", LIST, "The attempts, in order; the last one succeeded if the row has a remedy.", checks=list[dict]),
     Field("remedy.tried[].remedy", TEXT, "Name of the remedy."),
     Field("remedy.tried[].frontend", TEXT, "Frontend of the program that it compiled."),
-    Field("remedy.tried[].opt_level", TEXT, "Its `--iree-opt-level`.", choices="opt_level"),
+    Field("remedy.tried[].opt_level", TEXT, "Its `--iree-opt-level`.", checks=Literal[OPT_LEVELS]),
     Field("remedy.tried[].flags", LIST, "Its further flags of iree-compile.", checks=list[str]),
-    Field("remedy.tried[].status", TEXT, "How it ended; `skipped` if it was not run.", choices="status"),
+    Field("remedy.tried[].status", TEXT, "How it ended; `skipped` if it was not run.", checks=Literal[outcome.STATUSES]),
     Field("remedy.tried[].reason", TEXT, "Why it failed, or was not run."),
     Field("remedy.tried[].detail", TEXT, "The line of its log that says what went wrong."),
     Field("remedy.tried[].seconds", NUMBER, "Its wall time; 0 if it was not run, or its failure was known.", unit="s", varies=True, checks=FROM_0),

@@ -9,8 +9,6 @@ from typing import Annotated, Any, Literal, get_origin
 
 import msgspec
 
-from scripts.matrix import schemas
-
 
 @dataclass(frozen=True)
 class Kind:
@@ -37,8 +35,8 @@ class Field:
 
     `path`: its place in a line of results.jsonl, such as `latency.ms`; `runs[].total_s` is a value of every object of a
     list, and `<runtime>` in a name stands for any text. A column that is not a single value of the record has a `value` instead, a function of the record. `nullable`: it
-    may be null. `optional`: it may be left out. `choices`: the name of a set of values in schemas.values(). `checks`: the
-    bounds of the value (msgspec.Meta), or its type where that is narrower than that of the kind; columns.CLOSED: an object, or each
+    may be null. `optional`: it may be left out. `checks`: the bounds of the value
+    (msgspec.Meta), or its type where that is narrower than that of the kind; columns.CLOSED: an object, or each
     object of a list, has no values but those that are declared. `varies`: another run of the same program on the same machine may have another value.
     """
 
@@ -49,7 +47,6 @@ class Field:
     column: str = ""
     nullable: bool = False
     optional: bool = False
-    choices: str = ""
     varies: bool = False
     checks: Any = None
     value: Callable[[Mapping[str, Any]], Any] | None = None
@@ -141,8 +138,6 @@ def _type(table: Sequence[Field], field: Field, needed: Mapping[str, Any] | None
         closed = bool(bounds and (bounds.extra or {}).get("closed"))
         inner = form(table, inside, needed, closed and (needed is None or is_list))
         kind = list[inner] if is_list else inner
-    elif field.choices and needed is None:
-        kind = Literal[tuple(schemas.values()[field.choices])]
     return Annotated[kind, bounds] if bounds else kind
 
 

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Iterator, Sequence
 
 from scripts.core import atomic, checkout, exits
-from scripts.matrix import feature, schemas
+from scripts.matrix import feature
 from scripts.records import fields, markdown, row_set
 from scripts.records.fields import Field
 from scripts.records.row_set import RowSet
@@ -88,11 +88,8 @@ def fields_csv(sets: Iterable[RowSet]) -> str:
 
 def _type(field: Field) -> str:
     """The kind of a field, or its values if they are a fixed set."""
-    allowed: Sequence[str] = ()
-    if field.choices:
-        allowed = schemas.values()[field.choices]
-    elif typing.get_origin(field.checks) is typing.Literal:
-        allowed = typing.get_args(field.checks)
+    is_one_of = typing.get_origin(field.checks) is typing.Literal
+    allowed = typing.get_args(field.checks) if is_one_of else ()
     return ", ".join(f"`{value}`" for value in allowed if value) if allowed else field.kind.words
 
 
