@@ -14,6 +14,7 @@ from scripts.core import process
 from scripts.features.operators.batch import batch_stage, batch_worker
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
+from scripts.stages import check_expectations
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, ProblemEnd
@@ -245,6 +246,15 @@ def test_a_problem_whose_files_are_gone_or_cut_is_handled_again(run, damage):
     damage(run.own / of("aten.ok.a").name / "made.txt")
     run("aten.ok.a", "aten.ok.b")
     assert run.handled() == ["aten.ok.a"]
+
+
+def test_check_names_a_byte_of_a_file_of_a_problem_that_has_changed(run):
+    run("aten.ok.a", "aten.ok.b")
+    file = run.own / of("aten.ok.a").name / "made.txt"
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + b"?")
+    [what] = check_expectations.changed_files(run.folder / "results")
+    assert what.startswith(f"{file} is damaged: its {len(data)} bytes are not the ones that were")
 
 
 @pytest.mark.parametrize(
