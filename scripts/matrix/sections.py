@@ -272,7 +272,6 @@ class Measure(Rule, total=False):
 class Tune(TypedDict, total=False):
     budget_s: Annotated[Number, Field(gt=0, le=604_800)]
     keep: Annotated[Number, Field(gt=0, le=1)]
-    specs: Annotated[Number, Field(ge=0, le=0.5)]
     targets: Globs
 
 

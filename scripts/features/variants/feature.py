@@ -1,4 +1,4 @@
-"""The feature `variants`: other ways to compile a program. Remedies, flag sets, tuning and tuning specs."""
+"""The feature `variants`: other ways to compile a program. Remedies, flag sets and tuning."""
 
 from __future__ import annotations
 

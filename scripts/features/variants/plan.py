@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
-from scripts.features.variants import candidates, kept_results, remedy_job, tables, tuned_matrix
+from scripts.features.variants import candidates, remedy_job, tables, tuned_matrix
 from scripts.features.variants.candidates import AnyWay, Search
 from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.iree import compile_options
-from scripts.iree.backends import BACKENDS
 from scripts.matrix import reading
 from scripts.matrix.cell import Cell, Kind, thread_numbers
 from scripts.matrix.entries import Target
@@ -153,10 +152,9 @@ class ModuleMaker(Maker):
         return not os.path.exists(left) or os.path.getmtime(compiled) <= os.path.getmtime(left)
 
     def specs(self, cell: Cell) -> list[str]:
-        """The user's tuning spec that the flags of a cell name, as an input: its text is not in the flags. The names of
-        those that tuning has found have their CRC-32."""
+        """The user's tuning spec that the flags of a cell name, as an input: its text is not in the flags."""
         path = compile_options.named_spec(self._target(cell).flags)
-        return [str(path)] if path and not path.is_relative_to(kept_results.FOLDER) else []
+        return [str(path)] if path else []
 
     def due(
         self, cell: Cell, code: str, retry: Collection[str], limits: Mapping[str, float]
@@ -266,14 +264,11 @@ class VariantsPlan:
         declared = tuned_matrix.candidates(self._matrix, cell.model, cell.target)
         used = {name for candidate in declared for name in (*candidate.needs, *candidate.avoid)}
         known = tables.flag_sets().properties
-        specs = settings.specs if BACKENDS[target.backend].tuning_specs else 0.0
         search = Search(
             tuple(self.remedies.completed(way, cell.model, target) for way in declared),
             {name: texts for name, texts in known.items() if name in used},
             settings.budget_s,
             settings.keep,
-            specs,
-            compile_options.SPEC_FLAG if specs else "",
         )
         return candidates.to_text(search)
 

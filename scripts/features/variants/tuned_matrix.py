@@ -27,12 +27,11 @@ configuration has anyway. No frontend of a configuration has these names."""
 @dataclass(frozen=True)
 class Tuning:
     """What results/tuned.csv covers: all models on these targets, `budget_s` seconds for each pair. `keep`: the
-    share of the modules that stay when slow ones leave. `specs`: the share of the seconds for tuning specs."""
+    share of the modules that stay when slow ones leave."""
 
     targets: dict[str, Target] = field(default_factory=dict)
     budget_s: float = 300.0
     keep: float = 1 / 3
-    specs: float = 0.3
 
 
 DEFAULT_TARGETS = ("llvm-cpu",)

@@ -62,13 +62,6 @@ def content(matrix: Matrix, args: argparse.Namespace) -> Content:
             shown = yaml.safe_dump(msgspec.to_builtins(result), sort_keys=False, width=100)
             path = kept_results.path_of(result.model, result.target, args.out_results)
             atomic.write_text(path, HEAD + shown)
-            report = reports.get((result.model, result.target))
-            if (chosen := report and report.line_of(report.tuned)) and chosen.spec:
-                # Specs of earlier results stay, since rows and recorded commands name them.
-                spec = kept_results.spec_path(
-                    result.model, result.target, chosen.spec, args.out_results
-                )
-                atomic.write_text(spec, chosen.spec)
 
     return Content(rows, lambda records: tuned_page.page(records, reports), write_results)
 
