@@ -14,9 +14,6 @@ PRECISIONS = ("none", "fp16", "bf16", "amp-fp16", "amp-bf16")
 """none: the model's own dtype. fp16, bf16: weights and floating-point inputs are cast. amp-*: autocast
 to that type; weights and inputs are not cast."""
 
-POLICY = "torchbench"
-"""The precision of a baseline for which TorchBench's policy decides (torchbench_policy)."""
-
 MATMUL_PRECISIONS = ("highest", "high", "medium")
 """Precisions of float32 products, with the names of torch.set_float32_matmul_precision."""
 
@@ -30,33 +27,6 @@ DTYPES = ("f32", "f16", "bf16")
 """Dtypes that determine the tolerance, the finest first."""
 
 _DTYPE_OF = {"fp16": "f16", "bf16": "bf16"}
-
-
-def torchbench_policy(
-    device: str, test: str, *, force_amp: bool, force_fp16: bool, amp_bf16: bool = False
-) -> str:
-    """The precision that TorchBench is run in, one of PRECISIONS.
-
-    `device` is PyTorch's name of it (for ROCm that is `cuda`). On the CPU a model runs as it is.
-    On anything else it is cast to bfloat16 for `eval` and autocast for `train`; the flags say
-    which lists of a TorchBench file name the model:
-
-    - `force_amp` (dtype.force_amp_for_fp16_bf16_models): autocast for `eval` too;
-    - `force_fp16` (dtype.force_fp16_for_bf16_models): cast to float16, where it is not autocast;
-    - `amp_bf16` (dtype.amp_dtype_bfloat16): autocast to bfloat16, wherever it is autocast. It does
-      not ask for autocast by itself.
-
-    Autocast is to float16 on `cuda`, its default there, and to bfloat16 on other accelerators, as
-    benchmarks/torchbench_model.py of PyTorch/XLA does. The order of the lists is that of
-    `cast_based_on_args` and `setup_amp` in benchmarks/dynamo/common.py of PyTorch.
-    Raises ValueError for a `test` that is none of TESTS.
-    """
-    check_choice("test", test, TESTS)
-    if device == "cpu":
-        return "none"
-    if test == "train" or force_amp:
-        return "amp-fp16" if device == "cuda" and not amp_bf16 else "amp-bf16"
-    return "fp16" if force_fp16 else "bf16"
 
 
 def compute_dtype(model_dtype: str, precision: str) -> str:

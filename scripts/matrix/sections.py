@@ -28,7 +28,7 @@ from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
 from scripts.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.matrix import choices, plugins, reading, schemas, stages
-from scripts.matrix.choices import DTYPES, MATMUL_PRECISIONS, POLICY, PRECISIONS, Test
+from scripts.matrix.choices import DTYPES, MATMUL_PRECISIONS, PRECISIONS, Test
 from scripts.matrix.reading import ConfigError
 from scripts.sources.source import MODEL_KINDS
 from scripts.supervise import outcome
@@ -222,7 +222,7 @@ class Baseline(TypedDict, total=False):
     runtime: Required[Module]
     device: Required[plugins.Device]
     env: Required[Name]
-    precision: Annotated[str, _one_of((*PRECISIONS, POLICY))]
+    precision: Annotated[str, _one_of(PRECISIONS)]
     xla_flags: str
     program: Name | Annotated[list[Name], NOT_EMPTY]
     rewrites: Literal["speed"]

@@ -116,7 +116,7 @@ def baseline_record(
         root, matrix, row_cell, chain, baseline, model, baseline.device, timed_stage
     )
     record["experiment"] |= of_baseline(row_cell, baseline) | {
-        "precision": matrix.precision(model, baseline, test),
+        "precision": baseline.precision,
         "matmul_precision": matrix.measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
         "optimizer": matrix.train if test == "train" else None,
     }

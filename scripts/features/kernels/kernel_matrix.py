@@ -125,7 +125,7 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
             names = reading.select(singular, list(known[kind]), selections[kind])
         chosen[kind] = {name: known[kind][name] for name in names}
     programs = entries.programs(chosen["baselines"].values(), declared.values(), known["frontends"])
-    draft.problems += checks.entry_problems(chosen, programs, draft.root, False, known["frontends"])
+    draft.problems += checks.entry_problems(chosen, programs, draft.root, known["frontends"])
     numbers = cell.thread_numbers(matrix.measure)
     chosen |= {kind: by_threads(chosen[kind], numbers) for kind in ("targets", "baselines")}
     return dataclasses.replace(

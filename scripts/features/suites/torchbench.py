@@ -1,5 +1,4 @@
-"""A TorchBench configuration file: which models are skipped, how each of the others is run, and what that changes in a matrix: batch
-sizes, skipped cells, precisions, tolerances.
+"""A TorchBench configuration file: which models are skipped, and the batch sizes and tolerances of the others.
 
 The format is that of torchbench.yaml, huggingface.yaml and timm_models.yaml in benchmarks/dynamo of
 PyTorch. The scripts in that folder read them ("PyTorch" below), and benchmarks/torchbench_model.py of
@@ -25,11 +24,9 @@ from scripts.iree.backends import BACKENDS
 from scripts.matrix import reading
 from scripts.matrix.cell import Kind
 from scripts.matrix.choices import (
-    POLICY,
     PRECISIONS,
     check_choice,
     compute_dtype,
-    torchbench_policy,
 )
 from scripts.matrix.entries import Model, Override
 from scripts.matrix.feature import Draft
@@ -42,8 +39,6 @@ LISTS = (
     "skip.all",
     "skip.multiprocess",
     "only_training",
-    "only_fp32",
-    "dont_change_batch_size",
     "non_deterministic",
     "accuracy.skip.large_models",
     "accuracy.skip.eager_not_deterministic",
@@ -53,9 +48,6 @@ LISTS = (
     "tolerance.higher_bf16",
     "tolerance.cosine",
     "require_larger_multiplier_for_smaller_tensor",
-    "dtype.force_amp_for_fp16_bf16_models",
-    "dtype.force_fp16_for_bf16_models",
-    "dtype.amp_dtype_bfloat16",
 )
 """Keys of lists of models."""
 
@@ -156,21 +148,6 @@ class TorchbenchFile:
         if self._names("require_larger_multiplier_for_smaller_tensor", model):
             tolerances["small_tensor_multiplier"] = True
         return tolerances
-
-    def precision(self, model: str, device: str, test: str) -> str:
-        """The precision of a model, by precision.torchbench_policy.
-
-        A model of only_fp32 (huggingface.yaml) keeps its own dtype; PyTorch neither casts nor
-        autocasts it.
-        """
-        policy = torchbench_policy(
-            device,
-            test,
-            force_amp=self._names("dtype.force_amp_for_fp16_bf16_models", model),
-            force_fp16=self._names("dtype.force_fp16_for_bf16_models", model),
-            amp_bf16=self._names("dtype.amp_dtype_bfloat16", model),
-        )
-        return "none" if self._names("only_fp32", model) else policy
 
     def _tol(self, model: str, device: str, test: str, run_in: str) -> float | None:
         """The tolerance by the rules of `get_tolerance_and_cosine_flag` in benchmarks/dynamo/torchbench.py
@@ -391,22 +368,18 @@ def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Over
     """The changes of the file by cell, for cells that have any."""
     for model, frontend, target in matrix.cells():
         device = BACKENDS[target.backend].torch_device
-        override = _override(model, device, frontend.test, None, "none", file)
+        override = _override(model, device, frontend.test, "none", file)
         if override != Override():
             row = iree_cell(model, frontend, target)
             yield from ((str(affected), override) for affected in (row.to(Kind.MODULE), row))
     for model, baseline, test in matrix.baseline_cells():
-        policy = None
-        if baseline.precision == POLICY:
-            policy = file.precision(model.torchbench, baseline.device, test)
-        precision = policy or baseline.precision or "none"
-        override = _override(model, baseline.device, test, policy, precision, file)
+        override = _override(model, baseline.device, test, baseline.precision, file)
         if override != Override():
             yield str(baseline_cell(model, baseline, test)), override
 
 
 def _override(
-    model: Model, device: str, test: str, policy: str | None, precision: str, file: TorchbenchFile
+    model: Model, device: str, test: str, precision: str, file: TorchbenchFile
 ) -> Override:
     name = model.torchbench
     skip = file.skip_reason(name, device, test) or file.skip_verify_reason(name)
@@ -415,4 +388,4 @@ def _override(
     default = torch_same.TOLERANCES if test == "eval" else torch_same.TRAIN_TOLERANCES
     if tolerance.get("tol", 0.0) <= default[compute_dtype(model.dtype, precision)]:
         tolerance.pop("tol", None)
-    return Override(skip, policy, tolerance)
+    return Override(skip, tolerance)
