@@ -321,7 +321,6 @@ class Compare(TypedDict, total=False):
     latency: Worse
     compile_time: Worse
     compile_cpu_s: Worse
-    compile_instructions: Worse
     compile_rss_mb: Worse
     run_rss_mb: Worse
     vmfb_bytes: Worse
@@ -343,7 +342,6 @@ class AtMost(TypedDict, total=False):
 
     compile_s: NotNegative
     compile_cpu_s: NotNegative
-    compile_instructions: NotNegative
     compile_rss_mb: NotNegative
     run_rss_mb: NotNegative
     vmfb_bytes: NotNegative
