@@ -13,7 +13,6 @@ from scripts.core import checkout
 from scripts.matrix import feature
 
 NAMES = (
-    "suites",
     "toolchains",
     "variants",
     "limits",
@@ -25,13 +24,21 @@ NAMES = (
     "report",
     "site",
 )
-"""The packages of scripts/features/ that declare a FEATURE in their module `feature`, in the order in which they are
-asked."""
+"""The packages of scripts/features/, in the order of their rules."""
+DECLARED = ("toolchains", "variants", "operators", "kernels", "profile")
+"""Those that declare a FEATURE in their module `feature`, in the order in which they are asked."""
+VIEWS = (
+    "scripts.features.operators.report.page_view",
+    "scripts.features.kernels.page_view",
+    "scripts.features.profile.page_view",
+    "scripts.features.compare.page_views",
+)
+"""The modules whose VIEWS the report page has beside those of the rows, in the order of their tabs."""
 
 
 def load() -> None:
     """Load the features into feature.LOADED, in order; those that are there already stay."""
-    for name in NAMES:
+    for name in DECLARED:
         if name not in feature.LOADED:
             declared = importlib.import_module(f"scripts.features.{name}.feature").FEATURE
             feature.LOADED[name] = declared

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from scripts.iree.backends import BACKENDS, driver_of, flag_problem
-from scripts.matrix import cell, feature, models, plugins, reading
+from scripts.matrix import cell, models, plugins, reading
 from scripts.matrix.cell import Kind
 from scripts.matrix.choices import TESTS
 from scripts.matrix.entries import (
     DYNAMIC,
+    TUNED_FRONTENDS,
     Baseline,
     Frontend,
     Model,
@@ -169,10 +170,9 @@ def _baseline_problems(baseline: Baseline, root: Path, frontends: Collection[str
 
 def _reserved_problems(known: Mapping[str, Collection[str]]) -> Iterator[str]:
     """Error messages about entries that have a name that is made of others. `known`: names by kind."""
-    reserved = {name: what for names in feature.hooks("reserved") for name, what in names.items()}
     for name in known["frontends"]:
-        if name in reserved:
-            yield f"frontends.{name}: found {reserved[name]}, expected another name"
+        if name in TUNED_FRONTENDS:
+            yield f"frontends.{name}: found the name of a row of results/tuned.csv, expected another name"
         if name.endswith(cell.TRAIN_SUFFIX):
             yield (
                 f"frontends.{name}: found the end of the name of a frontend of training steps, "

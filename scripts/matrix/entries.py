@@ -313,6 +313,10 @@ class Override:
     tolerance: dict[str, Any] = field(default_factory=dict)
 
 
+TUNED, AS_CONFIGURED = "tuned", "default"
+TUNED_FRONTENDS = (TUNED, AS_CONFIGURED)
+"""The frontends of rows of results/tuned.csv: the fastest candidate, and the fastest one that the
+configuration has anyway. No frontend of a configuration has these names."""
 DYNAMIC = "dynamic"
 """The key of an entry of `models`, and the argument of torch.compile."""
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from scripts.command import export as export_records
 from scripts.features.report import formats as record_formats
-from scripts.features.report.verbs import export as export_records
 
 ENDED = 1_800_000_000.5
 

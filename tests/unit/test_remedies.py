@@ -12,9 +12,9 @@ import pytest
 
 from scripts.core import atomic
 from scripts.features.report.verbs import failed
-from scripts.features.variants import document, tables
+from scripts.features.variants import document
 from scripts.features.variants import remedy_job as trying
-from scripts.matrix import expansion, settings, ways
+from scripts.matrix import compile_tables, expansion, settings, ways
 from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.entries import Frontend
 from scripts.matrix.matrix import Matrix
@@ -57,7 +57,7 @@ def test_the_page_has_the_tables_of_the_file():
 
 
 def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_shipped():
-    table = tables.remedies()
+    table = compile_tables.remedies()
     declared, _ = settings.load({}, [ROOT / "config.yaml"])
     named = {name for names in table.order.values() for name in names}
     named |= {
@@ -83,7 +83,7 @@ def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_ship
 def test_a_mistake_in_the_file_is_named(tmp_path, text, problem):
     (tmp_path / "table.yaml").write_text(text)
     with pytest.raises(ConfigError) as error:
-        tables.remedies(tmp_path / "table.yaml")
+        compile_tables.remedies(tmp_path / "table.yaml")
     assert problem in str(error.value)
     assert "table.yaml" in str(error.value)
 
@@ -498,7 +498,7 @@ def test_a_violation_gives_each_cause_with_its_own_stage(rows):
 
 
 def test_the_page_has_the_remedies_of_the_targets_that_are_shipped():
-    page = document.of_remedies(tables.remedies(), {"mine": ["O1", "O0"]})
+    page = document.of_remedies(compile_tables.remedies(), {"mine": ["O1", "O0"]})
     assert "| target `mine` | `O1`, `O0` |" in page
 
 

@@ -8,9 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.features.suites import suites
-from scripts.features.suites.suites import Entry, SuiteError
-from scripts.matrix import expansion, schemas, settings
+from scripts.matrix import expansion, schemas, settings, suites
+from scripts.matrix.suites import Entry, SuiteError
 from tests import declarations
 from tests.declarations import CONFIG, MODEL
 

@@ -5,8 +5,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.features.suites.torchbench import GROUPS, LISTS, SIZES, TorchbenchFile
 from scripts.matrix.settings import ConfigError
+from scripts.matrix.torchbench import GROUPS, LISTS, SIZES, TorchbenchFile
 
 FILE = """
 batch_size:

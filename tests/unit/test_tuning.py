@@ -11,20 +11,20 @@ import msgspec
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants import flag_checks, kept_results, tables, tuned_matrix
+from scripts.features.variants import tuned_matrix
 from scripts.features.variants import tuned_page as tuning_page
 from scripts.features.variants.candidates import Search
-from scripts.features.variants.kept_results import Result
 from scripts.features.variants.search.report import Line, Report, Timing
 from scripts.features.variants.tuned_matrix import Tuning
 from scripts.iree import compile_options
-from scripts.matrix import expansion, settings
+from scripts.matrix import compile_tables, expansion, settings
 from scripts.matrix.cell import Cell, Kind, of_axes
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Variant
-from scripts.run import outputs
+from scripts.run import flag_checks, kept_results, outputs
+from scripts.run.kept_results import Result
 from scripts.run.plan import Plan
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
@@ -44,14 +44,18 @@ def shipped(selections: dict | None = None, **changes) -> Matrix:
 
 def test_candidates_are_what_is_configured_then_all_combinations_each_once():
     one = {"does": "x", "backends": ("llvm-cpu",), "iree": (), "why": "y", "seen": "z"}
-    table = tables.FlagSetTable(
+    table = compile_tables.FlagSetTable(
         properties={"big": ("x",), "odd": ("y",)},
         opt_levels={"llvm-cpu": ("O3", "O2")},
         flag_sets={
-            "a": tables.FlagSet(name="a", flags=("--a",), needs=("big",), **one),
-            "gpu": tables.FlagSet(name="gpu", flags=("--g",), **one | {"backends": ("cuda",)}),
+            "a": compile_tables.FlagSet(name="a", flags=("--a",), needs=("big",), **one),
+            "gpu": compile_tables.FlagSet(
+                name="gpu", flags=("--g",), **one | {"backends": ("cuda",)}
+            ),
         },
-        preprocessing={"p": tables.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)},
+        preprocessing={
+            "p": compile_tables.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)
+        },
     )
     found = tuned_matrix.combined("llvm-cpu", [Variant("f", "O2", ("--a",))], ["f", "g"], table)
     assert [(c.name, c.variant.flags) for c in found] == [
@@ -130,7 +134,7 @@ def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
     assert first.program == "results/export/conv/mlir/program.mlir"
     assert first.options[-1] == '["--x"]'
     assert search.budget_s == 50
-    assert set(search.properties) == set(tables.flag_sets().properties)
+    assert set(search.properties) == set(compile_tables.flag_sets().properties)
     assert plan["variants"].exports("status.json", of) == ["results/export/conv/mlir/status.json"]
 
 

@@ -10,7 +10,7 @@ from scripts.features.operators.plan import OperatorsPlan
 from scripts.features.operators.settings import Operators, part
 from scripts.matrix import cell, stages
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.feature import Feature, Rows, Verb
+from scripts.matrix.feature import Feature, Rows
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import Stage
 
@@ -46,18 +46,7 @@ FEATURE = Feature(
     absolute=settings.with_absolute_paths,
     entries=entries,
     rows=Rows(cell.OF_BATCHES, lambda row: row.kind in cell.OF_BATCHES, cells, chain, timed),
-    verbs=(
-        Verb(
-            "operators",
-            "scripts.features.operators.verbs.list_operators",
-            "operator problems of a dataset or of traces",
-        ),
-    ),
     plan=OperatorsPlan,
     csv="operators",
-    modules={
-        "row_set": "scripts.features.operators.report.row_set",
-        "views": "scripts.features.operators.report.page_view",
-        "format": "scripts.features.operators.report.backendbench",
-    },
+    row_set="scripts.features.operators.report.row_set",
 )

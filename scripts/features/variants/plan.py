@@ -12,13 +12,12 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
-from scripts.features.variants import candidates, remedy_job, tables, tuned_matrix
+from scripts.features.variants import candidates, remedy_job, tuned_matrix
 from scripts.features.variants.candidates import AnyWay, Search
-from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.iree import compile_options
-from scripts.matrix import reading
+from scripts.matrix import compile_tables, reading
 from scripts.matrix.cell import Cell, Kind, thread_numbers
-from scripts.matrix.entries import Target
+from scripts.matrix.entries import AS_CONFIGURED, TUNED, TUNED_FRONTENDS, Target
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Attempt, Variant
@@ -194,7 +193,7 @@ class ModuleMaker(Maker):
 
 def is_row(cell: Cell) -> bool:
     """Whether the cell of a verification is a row of results/tuned.csv."""
-    return cell.frontend in tuned_matrix.FRONTENDS
+    return cell.frontend in TUNED_FRONTENDS
 
 
 def program(model: str, frontend: str) -> Cell:
@@ -263,7 +262,7 @@ class VariantsPlan:
         target, settings = self.target(cell), tuned_matrix.part(self._matrix)
         declared = tuned_matrix.candidates(self._matrix, cell.model, cell.target)
         used = {name for candidate in declared for name in (*candidate.needs, *candidate.avoid)}
-        known = tables.flag_sets().properties
+        known = compile_tables.flag_sets().properties
         search = Search(
             tuple(self.remedies.completed(way, cell.model, target) for way in declared),
             {name: texts for name, texts in known.items() if name in used},

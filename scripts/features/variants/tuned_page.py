@@ -12,9 +12,9 @@ from scripts.features.variants.search.report import (
     Line,
     Report,
 )
-from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.features.variants.tuned_rows import Reports
 from scripts.iree.backends import BACKENDS
+from scripts.matrix.entries import AS_CONFIGURED, TUNED
 from scripts.records import markdown, wording
 from scripts.records.markdown import text
 from scripts.records.results_table import Table

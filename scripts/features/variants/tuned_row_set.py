@@ -9,13 +9,13 @@ import msgspec
 import yaml
 
 from scripts.core import atomic
-from scripts.features.variants import kept_results, tuned_matrix, tuned_page, tuned_rows
+from scripts.features.variants import tuned_matrix, tuned_page, tuned_rows
 from scripts.matrix.matrix import Matrix
 from scripts.records import columns
 from scripts.records.columns import FROM_0, FROM_1, POSITIVE
 from scripts.records.fields import FLAG, INTEGER, NUMBER, OBJECT, TEXT, Field
 from scripts.records.row_set import Content, RowSet
-from scripts.run import outputs
+from scripts.run import kept_results, outputs
 
 OWN = (
     Field("tuning", OBJECT, "What tuning has tried and found; null for a baseline.", nullable=True),

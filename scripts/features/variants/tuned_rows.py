@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from scripts.features.variants import tuned_matrix
-from scripts.features.variants.kept_results import Result
 from scripts.features.variants.search import report
 from scripts.features.variants.search.report import Line, Report
-from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.matrix import stages
 from scripts.matrix.cell import PINNED, Cell, Kind
+from scripts.matrix.entries import AS_CONFIGURED, TUNED
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import REPORT
 from scripts.records import record, speedups, stage_files
 from scripts.records.record import VERSIONS_OF_EVERY_RECORD, iree_versions
+from scripts.run.kept_results import Result
 from scripts.supervise import outcome
 from scripts.timing import ratios
 

@@ -19,8 +19,6 @@ from scripts.matrix.stage import IREE_ENV
 from scripts.run import environments
 from scripts.run.environments import COMPILER
 
-AUTO = "auto"
-"""The value of a target's key `tuned`: use the kept results in FOLDER."""
 FOLDER = Path("results/tuned")
 
 

@@ -18,10 +18,8 @@ from typing import Any
 
 import yaml
 
-from scripts.features.suites import suites
-from scripts.features.suites.suites import TORCHBENCH
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import reading
+from scripts.matrix import reading, suites
 from scripts.matrix.cell import Kind
 from scripts.matrix.choices import (
     PRECISIONS,
@@ -32,6 +30,7 @@ from scripts.matrix.entries import Model, Override
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
 from scripts.matrix.reading import ConfigError
+from scripts.matrix.suites import TORCHBENCH
 from scripts.torch_model import source
 from scripts.verify import torch_same
 
