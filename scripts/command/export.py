@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
 
-from scripts.core import atomic, exits
+from scripts.core import atomic, commands, exits
 from scripts.features.operators.report import backendbench
 from scripts.features.report import formats as record_formats
 from scripts.features.report.formats import CELL_KEYS, Export, as_text, named
@@ -128,7 +128,7 @@ def _arguments() -> tuple[argparse.Namespace, ModuleType]:
         help="file, or folder for formats of several files (default: a folder with the name of the"
         " format, in the folder of --results)",
     )
-    cell.add_arguments(parser)
+    commands.add_cell_option(parser)
     parser.add_argument(
         "--only",
         action="append",

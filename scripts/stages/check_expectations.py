@@ -87,7 +87,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--as-config", action="store_true", help=entries)
     where = "folder, or a file of rows; default: results"
     parser.add_argument("--results", type=Path, default=Path("results"), help=where)
-    cell.add_arguments(parser)
+    commands.add_cell_option(parser)
     args = parser.parse_args()
     if args.update and not args.file:
         parser.error(

@@ -88,7 +88,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    cell.add_arguments(parser)
+    commands.add_cell_option(parser)
     parser.add_argument(
         "--value",
         default=LATENCY,
