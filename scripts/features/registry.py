@@ -25,8 +25,14 @@ NAMES = (
     "site",
 )
 """The packages of scripts/features/, in the order of their rules."""
-DECLARED = ("toolchains", "variants", "operators", "kernels", "profile")
-"""Those that declare a FEATURE in their module `feature`, in the order in which they are asked."""
+DECLARED = (
+    "scripts.features.toolchains.toolchain_environments",
+    "scripts.features.variants.variants_plan",
+    "scripts.features.operators.operators_plan",
+    "scripts.features.kernels.kernels_plan",
+    "scripts.features.profile.profile_plan",
+)
+"""The modules that declare a FEATURE, in the order in which these are asked."""
 VIEWS = (
     "scripts.features.operators.report.page_view",
     "scripts.features.kernels.page_view",
@@ -38,10 +44,9 @@ VIEWS = (
 
 def load() -> None:
     """Load the features into feature.LOADED, in order; those that are there already stay."""
-    for name in DECLARED:
-        if name not in feature.LOADED:
-            declared = importlib.import_module(f"scripts.features.{name}.feature").FEATURE
-            feature.LOADED[name] = declared
+    for module in DECLARED:
+        declared = importlib.import_module(module).FEATURE
+        feature.LOADED.setdefault(declared.name, declared)
 
 
 def rule_files() -> list[str]:

@@ -1,4 +1,4 @@
-"""What rules ask about other ways to compile: who makes a module, what remedies and tuning try for it, and what
+"""The feature `variants`: what rules ask about other ways to compile: who makes a module, what remedies and tuning try for it, and what
 results/tuned.csv needs."""
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scripts.iree import compile_options
 from scripts.matrix import compile_tables, reading
 from scripts.matrix.cell import Cell, Kind, thread_numbers
 from scripts.matrix.entries import AS_CONFIGURED, TUNED, TUNED_FRONTENDS, Target
+from scripts.matrix.feature import Feature, Rows
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Attempt, Variant
@@ -290,3 +291,22 @@ class VariantsPlan:
         """A hash of everything that the aggregation of tuned models reads from the matrix."""
         parts = {name: part for name, part in self._matrix.parts.items() if name == "variants"}
         return digest_of(dataclasses.replace(self._matrix, parts=parts, expect={}).to_json())
+
+
+FEATURE = Feature(
+    "variants",
+    part=tuned_matrix.Tuning,
+    read=tuned_matrix.read,
+    entries=lambda tuning: {"target": tuning.targets},
+    maker=ModuleMaker,
+    csv="tuned",
+    row_set="scripts.features.variants.tuned_row_set",
+    plan=VariantsPlan,
+    rows=Rows(
+        (Kind.TUNING,),
+        tuned_matrix.owns,
+        tuned_matrix.cells,
+        tuned_matrix.chain,
+        timed=lambda matrix, row: (STAGES["time_tuned"], matrix.group(row)),
+    ),
+)
