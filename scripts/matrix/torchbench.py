@@ -22,8 +22,6 @@ from scripts.iree.backends import BACKENDS
 from scripts.matrix import reading, suites
 from scripts.matrix.cell import Kind
 from scripts.matrix.choices import (
-    PRECISIONS,
-    check_choice,
     compute_dtype,
 )
 from scripts.matrix.entries import Model, Override
@@ -69,7 +67,7 @@ _TEST_NAMES = {"eval": "inference", "train": "training"}
 class TorchbenchFile:
     """A file as read. `lists` and `sizes` are by dotted key, for instance `skip.device.cpu`.
 
-    `test` is `eval` or `train`, `precision` one of choices.PRECISIONS; methods raise ValueError for others.
+    `test` is `eval` or `train`, `precision` one of choices.PRECISIONS.
     """
 
     path: str
@@ -156,7 +154,6 @@ class TorchbenchFile:
         counts as float16 there, and ends the search.
         """
         gpu_training = _test_name(test) == "training" and device != "cpu"
-        check_choice("precision", run_in, PRECISIONS)
         if run_in in ("none", "bf16"):
             lists = {"higher_bf16": 1e-2} if run_in == "bf16" else {}
             lists |= {"higher": 1e-3, "even_higher": 8e-2} if gpu_training else {}
@@ -253,7 +250,6 @@ def _short(value: Any) -> str:
 
 def _test_name(test: str) -> str:
     """The files' name for `eval` or `train`."""
-    check_choice("test", test, _TEST_NAMES)
     return _TEST_NAMES[test]
 
 

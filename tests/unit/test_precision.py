@@ -28,16 +28,3 @@ def test_results_have_the_tolerance_of_what_they_are_computed_in(
 @given(st.sampled_from(choices.DTYPES), st.sampled_from(choices.PRECISIONS))
 def test_every_dtype_that_results_may_have_has_a_tolerance(dtype, name):
     assert choices.compute_dtype(dtype, name) in torch_same.TOLERANCES
-
-
-@pytest.mark.parametrize(
-    ("dtype", "name", "message"),
-    [
-        ("float32", "none", "dtype: found 'float32', allowed is one of f32, f16, bf16"),
-        ("f32", "amp", "precision: found 'amp', allowed is one of none, fp16, bf16, amp-fp16, amp-bf16"),
-    ],
-)  # fmt: skip
-def test_what_is_not_in_the_vocabulary_is_refused(dtype, name, message):
-    with pytest.raises(ValueError) as problem:  # noqa: PT011 - the message is compared whole
-        choices.compute_dtype(dtype, name)
-    assert str(problem.value) == message

@@ -189,19 +189,6 @@ def test_a_comparison_is_changed_for_the_models_listed_and_no_others(bench):
     assert bench.tolerance("other", "cuda", "train", "none") == {}
 
 
-@pytest.mark.parametrize("ask", ["skip_reason", "batch_size", "tolerance"])
-def test_a_test_that_is_not_known_is_refused(bench, ask):
-    arguments = {"skip_reason": ["cpu"], "tolerance": ["cpu"]}.get(ask, [])
-    further = {"tolerance": ["none"], "batch_size": [1]}.get(ask, [])
-    with pytest.raises(ValueError, match="test: found 'inference', allowed is one of eval, train"):
-        getattr(bench, ask)("wide", *arguments, "inference", *further)
-
-
-def test_a_precision_that_is_not_known_is_refused(bench):
-    with pytest.raises(ValueError, match="precision: found 'half'"):
-        bench.tolerance("wide", "cuda", "eval", "half")
-
-
 @pytest.mark.parametrize("text", ["{}", "other: 3", "skip:", "skip: {all: [~], device: {cpu: }}"])
 def test_a_file_that_says_nothing_changes_nothing(write, text):
     found = TorchbenchFile.read(write(text))
