@@ -96,7 +96,7 @@ class TorchbenchFile:
         nothing here runs several processes. PyTorch runs those of only_training in evaluation too. But the file says
         that their accuracy cannot be checked there, and here only verified results have a latency.
         """
-        keys = ["skip.all", f"skip.device.{device}", f"skip.test.{_test_name(test)}"]
+        keys = ["skip.all", f"skip.device.{device}", f"skip.test.{_TEST_NAMES[test]}"]
         keys += ["skip.multiprocess", "only_training"] if test == "eval" else ["skip.multiprocess"]
         return self.first(keys, model)
 
@@ -119,7 +119,7 @@ class TorchbenchFile:
         timm_models.yaml, whose models' own sizes are recorded elsewhere as those that fill a GPU of 40 GB.
         """
         own = max(default // self.sizes["batch_size.divisors"].get(model, 1), 1)
-        return self.sizes[f"batch_size.{_test_name(test)}"].get(model, own)
+        return self.sizes[f"batch_size.{_TEST_NAMES[test]}"].get(model, own)
 
     def tolerance(
         self, model: str, device: str, test: str, precision: str
@@ -153,7 +153,7 @@ class TorchbenchFile:
         There a GPU is `cuda` or `xpu`; here it is any device other than the CPU. Autocast of any type
         counts as float16 there, and ends the search.
         """
-        gpu_training = _test_name(test) == "training" and device != "cpu"
+        gpu_training = _TEST_NAMES[test] == "training" and device != "cpu"
         if run_in in ("none", "bf16"):
             lists = {"higher_bf16": 1e-2} if run_in == "bf16" else {}
             lists |= {"higher": 1e-3, "even_higher": 8e-2} if gpu_training else {}
@@ -246,11 +246,6 @@ def _flat(value: list[Any]) -> Iterator[Any]:
 def _short(value: Any) -> str:
     """A short form of a value for messages. With anchors, a value can be infinitely large."""
     return "nothing" if value is None else reprlib.repr(value)
-
-
-def _test_name(test: str) -> str:
-    """The files' name for `eval` or `train`."""
-    return _TEST_NAMES[test]
 
 
 def extend(draft: Draft, matrix: Matrix) -> Matrix:
