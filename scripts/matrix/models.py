@@ -12,7 +12,7 @@ from typing import Any
 
 from scripts.core import checkout, python_source
 from scripts.core.dimensions import Sizes
-from scripts.matrix import cell, feature
+from scripts.matrix import cell, torchbench
 from scripts.matrix.choices import DTYPES
 from scripts.matrix.entries import DYNAMIC, Model, variants_of_sizes
 from scripts.matrix.reading import ConfigError
@@ -81,9 +81,7 @@ def checked(model: Model, root: Path) -> Model:
         model = dataclasses.replace(model, options=model.options | {"dtype": facts.dtype})
     if "batch_size" in model.options:
         return model
-    default = facts.batch_size
-    for batch_size in feature.hooks("batch_size"):
-        default = batch_size(model, root) or default
+    default = torchbench.batch_size(model, root) or facts.batch_size
     return dataclasses.replace(model, default_batch_size=default)
 
 
@@ -105,8 +103,7 @@ def with_variants(wanted: str, models: Mapping[str, Model]) -> str:
 
 def with_absolute_paths(model: Model, root: Path) -> Model:
     """The model for a run in another folder than `root`, the folder of the Snakefile."""
-    for absolute in feature.hooks("absolute_model"):
-        model = absolute(model, root)
+    model = torchbench.absolute(model, root)
     options = _with_paths(model.file, model.options, root)
     return dataclasses.replace(model, file=str(root / model.file), options=options)
 

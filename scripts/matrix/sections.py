@@ -29,7 +29,7 @@ from typing_extensions import TypedDict, get_type_hints, is_typeddict
 from scripts.core import checkout, python_source
 from scripts.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.matrix import choices, plugins, reading, stages
-from scripts.matrix.choices import DTYPES, MATMUL_PRECISIONS, POLICY, PRECISIONS, Test
+from scripts.matrix.choices import DTYPES, MATMUL_PRECISIONS, PRECISIONS, Test
 from scripts.matrix.models import PHASES
 from scripts.matrix.reading import ConfigError
 from scripts.sources.source import MODEL_KINDS
@@ -227,7 +227,7 @@ class Baseline(TypedDict, total=False):
     runtime: Required[Module]
     device: Required[plugins.Device]
     env: Required[Name]
-    precision: Annotated[str, _one_of((*PRECISIONS, POLICY))]
+    precision: Annotated[str, _one_of(PRECISIONS)]
     xla_flags: str
     program: Name | Annotated[list[Name], NOT_EMPTY]
     rewrites: Literal["speed"]
@@ -277,7 +277,6 @@ class Measure(Rule, total=False):
 class Tune(TypedDict, total=False):
     budget_s: Annotated[Number, Field(gt=0, le=604_800)]
     keep: Annotated[Number, Field(gt=0, le=1)]
-    specs: Annotated[Number, Field(ge=0, le=0.5)]
     targets: Globs
 
 
@@ -327,7 +326,6 @@ class Compare(TypedDict, total=False):
     latency: Worse
     compile_time: Worse
     compile_cpu_s: Worse
-    compile_instructions: Worse
     compile_rss_mb: Worse
     run_rss_mb: Worse
     vmfb_bytes: Worse
@@ -349,7 +347,6 @@ class AtMost(TypedDict, total=False):
 
     compile_s: NotNegative
     compile_cpu_s: NotNegative
-    compile_instructions: NotNegative
     compile_rss_mb: NotNegative
     run_rss_mb: NotNegative
     vmfb_bytes: NotNegative

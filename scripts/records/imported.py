@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from scripts.matrix import stages
-from scripts.records import fields, results_file, speedups, stage_files
+from scripts.records import fields, latency_section, results_file, speedups, stage_files
 from scripts.records.columns import FIELDS
 from scripts.run import outputs
 from scripts.supervise import outcome
@@ -120,7 +120,7 @@ def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, A
     ended = _ended(measured, member, log)
     latency = None
     if timing and ended.status == outcome.OK:
-        latency = stage_files.latency_section(
+        latency = latency_section.of_timing(
             timing, f"{measured.cell}@{name}", MEMBER,
             experiment["test"], experiment["phase"], experiment["batch_size"], None,
         )  # fmt: skip

@@ -118,7 +118,7 @@ def _modules() -> dict[str, str]:
     """The modules that declare the sets of models' rows and of the features that are loaded, by the names of the sets."""
     features = feature.LOADED.values()
     return {OF_MODELS: "scripts.records.latency_page"} | {
-        declared.csv: declared.modules["row_set"] for declared in features if declared.csv
+        declared.csv: declared.row_set for declared in features if declared.csv
     }
 
 
@@ -127,8 +127,9 @@ def loaded() -> list[RowSet]:
     return [importlib.import_module(module).ROW_SET for module in _modules().values()]
 
 
-def aggregate(description: str | None) -> None:
-    """Run the command of the stage that writes a set, with the digests of its files, and keep its records in the history.
+def aggregate(description: str | None) -> tuple[Path, str] | None:
+    """Run the command of the stage that writes a set, with the digests of its files. Returns what the history keeps: the file of
+    records and the name of the set; None for records that it does not keep.
 
     If the disk refuses a file, no digests are recorded, so the next run writes all of them. Stages whose files could not be
     read are marked as damaged, so that the next run repeats them.
@@ -160,8 +161,7 @@ def aggregate(description: str | None) -> None:
     except OSError as error:
         exits.fail(f"{error}; the next run makes {files[0]} again")
     in_history = not row_set.is_large and args.out != CPU
-    for module in feature.modules("keep") if in_history else ():
-        module.keep(files[2], row_set.name)
+    return (files[2], args.set) if in_history else None
 
 
 def lines(records: Iterable[Record]) -> Iterator[str]:

@@ -130,7 +130,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=Path("results"), help=where)
     written = "compare the files of stages with the checksums of what was written, in place of rows"
     parser.add_argument("--files", action="store_true", help=written)
-    cell.add_arguments(parser)
+    commands.add_cell_option(parser)
     args = parser.parse_args()
     if args.update and not args.file:
         parser.error(

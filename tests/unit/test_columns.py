@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.command import docs
 from scripts.core.tensors import Signature
-from scripts.features.report.verbs import docs
 from scripts.records import fields, latency_page, record, row_set
 from scripts.records.columns import COLUMNS, FIELDS
 from scripts.records.fields import INTEGER, NUMBER, TEXT, Field

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.command import export as export_records
 from scripts.features.operators.report import problem_record, table
-from scripts.features.report.verbs import export as export_records
 from scripts.records import row_set
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from scripts.command import export
 from scripts.core import atomic, commands, console
 from scripts.features.compare.history import store
 from scripts.features.compare.verbs import compare, history
-from scripts.features.report.verbs import export, failed, import_record, merge
+from scripts.features.report.verbs import failed, import_record, merge
 from scripts.features.report.web import page_source
 from scripts.matrix.stages import status_path
 from scripts.records import imported

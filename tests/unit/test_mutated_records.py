@@ -16,12 +16,12 @@ from scripts.features.operators.problems import dataset, traces
 from scripts.features.operators.problems.dataset import DatasetError
 from scripts.features.operators.problems.traces import TraceError
 from scripts.features.operators.report import backendbench
-from scripts.features.suites.torchbench import TorchbenchFile
-from scripts.features.variants import kept_results
 from scripts.matrix import reading
 from scripts.matrix.reading import ConfigError
+from scripts.matrix.torchbench import TorchbenchFile
 from scripts.records import expectations, imported, results_file
 from scripts.records.results_file import BadRecords
+from scripts.run import kept_results
 from scripts.supervise import outcome
 from tests import mutations
 from tests.unit.test_operator_sources import EXCLUDED, ROW, TRACE

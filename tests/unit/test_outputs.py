@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.command import export as export_records
 from scripts.core import atomic
-from scripts.features.report.verbs import export as export_records
 from scripts.features.report.verbs import failed
 from scripts.records import results_file
 from scripts.run import outputs

@@ -331,16 +331,12 @@ def test_a_speedup_is_within_one_precision(results):
     assert found["conv/eager-half/eval"]["speedup_vs_eager"] == 1.0
 
 
-def test_a_baseline_says_its_precision_and_flags_and_the_lists_of_a_file_win(results):
-    flagged = Baseline("xla-odd", "xla", "cpu", "torch-xla", "torchbench", "--xla_a=1 --xla_b")
+def test_a_baseline_says_its_precision_and_flags(results):
+    flagged = Baseline("xla-odd", "xla", "cpu", "torch-xla", "amp-bf16", "--xla_a=1 --xla_b")
     cell = "conv/xla-odd/eval"
     results.matrix = dataclasses.replace(
         results.matrix,
         baselines={"eager": results.matrix.baselines["eager"], "xla-odd": flagged},
-        overrides={
-            cell: Override(precision="amp-bf16"),
-            "tiny/xla-odd/eval": Override(precision="none"),
-        },
     )
     results.write()
     versions = {"torch": "2.9.0", "torch_xla": "2.9.1"}
@@ -349,7 +345,6 @@ def test_a_baseline_says_its_precision_and_flags_and_the_lists_of_a_file_win(res
     assert all(map(valid, found.values()))
     experiment = found[cell]["experiment"]
     assert (experiment["precision"], experiment["xla_flags"]) == ("amp-bf16", "--xla_a=1 --xla_b")
-    assert found["tiny/xla-odd/eval"]["experiment"]["precision"] == "none"
     assert found["conv/eager/eval"]["experiment"]["xla_flags"] is None
     row = fields.row(found[cell], FIELDS)
     assert (row["target"], row["runtime"]) == ("xla-odd", "xla")

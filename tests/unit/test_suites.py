@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.core import checkout
-from scripts.features.suites import suites
-from scripts.features.suites.suites import Entry, SuiteError
-from scripts.matrix import expansion, settings
+from scripts.matrix import expansion, settings, suites
+from scripts.matrix.suites import Entry, SuiteError
 from tests import declarations
 from tests.declarations import CONFIG, MODEL
 

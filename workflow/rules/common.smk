@@ -12,7 +12,7 @@ from snakemake.exceptions import WorkflowError
 from scripts.core import checkout
 from scripts.core.console import Console
 from scripts.features import registry
-from scripts.matrix import cell, feature, settings
+from scripts.matrix import cell, settings
 from scripts.run import environments, job_arguments, jobs, outputs, progress, starting
 from scripts.run.jobs import artifact, beside_outputs, of_cell
 from scripts.snakemake import terminal

@@ -78,7 +78,7 @@ rule tune_iree:
         raw_inputs=artifact("tune", "inputs"),
     shell:
         f"{SUPERVISE_TUNING}"
-        " --module scripts.stages.tune_iree scripts.stages.compile_iree scripts.stages.verify_iree scripts.stages.time_module scripts.stages.tune_dispatches"
+        " --module scripts.stages.tune_iree scripts.stages.compile_iree scripts.stages.verify_iree scripts.stages.time_module"
         " --search {params.search:q} --cores {threads}"
         " --upstream {input.env:q} {input.before:q}"
         " --artifact {output.tuned:q} {output.default:q} {output.report:q}"

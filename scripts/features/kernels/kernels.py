@@ -23,7 +23,6 @@ from typing import Any
 
 from scripts.matrix.plugins import DeclarationError, literal
 
-SUITE = "kernels"
 FOLDER = Path("models/kernels")
 BITS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i8": 8, "i4": 4}
 """Bits of an element by its type."""

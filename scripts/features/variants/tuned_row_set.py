@@ -8,14 +8,14 @@ import msgspec
 import yaml
 
 from scripts.core import atomic
-from scripts.features.variants import kept_results, tuned_matrix, tuned_page, tuned_rows
+from scripts.features.variants import tuned_matrix, tuned_page, tuned_rows
 from scripts.matrix.matrix import Matrix
 from scripts.records import columns
 from scripts.records.columns import FROM_0, FROM_1, POSITIVE
 from scripts.records.fields import FLAG, INTEGER, NUMBER, OBJECT, TEXT, Field
 from scripts.records.results_file import Form
 from scripts.records.row_set import Content, RowSet
-from scripts.run import outputs
+from scripts.run import kept_results, outputs
 
 OWN = (
     Field("tuning", OBJECT, "What tuning has tried and found; null for a baseline.", nullable=True),
@@ -61,13 +61,6 @@ def content(matrix: Matrix, folder: Path) -> Content:
                 result.model, result.target, folder / kept_results.FOLDER.name
             )
             atomic.write_text(path, HEAD + shown)
-            report = reports.get((result.model, result.target))
-            if (chosen := report and report.line_of(report.tuned)) and chosen.spec:
-                # Specs of earlier results stay, since rows and recorded commands name them.
-                spec = kept_results.spec_path(
-                    result.model, result.target, chosen.spec, folder / kept_results.FOLDER.name
-                )
-                atomic.write_text(spec, chosen.spec)
 
     return Content(rows, lambda records: tuned_page.page(records, reports), write_results)
 

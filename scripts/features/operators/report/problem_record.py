@@ -26,8 +26,8 @@ from scripts.matrix.cell import EVAL, Cell, Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
 from scripts.matrix.stages import STAGES
+from scripts.records import latency_section, speedups, stage_files
 from scripts.records import record as of_model
-from scripts.records import speedups, stage_files
 from scripts.records.fields import names
 from scripts.records.record import add_versions, pinned_versions
 from scripts.records.row_set import Content, RowSet
@@ -216,9 +216,9 @@ def _latency(
     anchor = None
     if timing.anchor:
         verified = rows[timing.anchor].ends[-1][1][problem.name].result
-        anchor = stage_files.anchor_text(timing.anchor, verified.get("versions", {}))
+        anchor = latency_section.anchor_text(timing.anchor, verified.get("versions", {}))
     group, member = f"{row.group}: {problem.name}", str(row.cell)
-    latency = stage_files.latency_section(timing, group, member, EVAL, None, 1, anchor)
+    latency = latency_section.of_timing(timing, group, member, EVAL, None, 1, anchor)
     ms = latency["ms"]
     moved, flops = reference.get("bytes"), reference.get("flops")
     return latency | {

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Iterator, Sequence
 
 from scripts.core import atomic, checkout, exits
-from scripts.matrix import feature
+from scripts.features.variants import document
 from scripts.records import fields, markdown, row_set
 from scripts.records.fields import Field
 from scripts.records.row_set import RowSet
@@ -34,7 +34,7 @@ def main() -> None:
     docs = checkout.ROOT / "docs"
     atomic.write_text(docs / "columns.md", page(row_set.loaded()))
     atomic.write_text(docs / "columns.csv", fields_csv(row_set.loaded()))
-    for part in (part for module in feature.modules("docs") for part in module.PARTS):
+    for part in document.PARTS:
         path = docs / part.page
         try:
             atomic.write_text(path, part.within(path.read_text(encoding="utf-8")))
