@@ -147,20 +147,21 @@ def checker(table: Sequence[Field], section: str = "") -> Callable[[Any], str]:
     kind = _type(table, known, None) if known else form(table, closed=True)
     whole = kind | None if known and known.nullable else kind
     patterns = [
-        (field.path.rpartition(".")[0], re.compile(pattern(field.path)), dict[str, _type(table, field, None) | None])
+        (field.path.rpartition(".")[0], re.compile(pattern(field.path)), _type(table, field, None) | None)
         for field in table
         if "<" in field.path and not section
     ]  # fmt: skip
 
     def problem(value: Any) -> str:
+        where = ""
         try:
             msgspec.convert(value, whole)
-            for parent, path, of_names in patterns:
-                values = lookup(value, parent) or {}
-                named = {name: inner for name, inner in values.items() if path.match(f"{parent}.{name}")}  # fmt: skip
-                msgspec.convert(named, of_names)
+            for parent, path, kind in patterns:
+                for name, inner in (lookup(value, parent) or {}).items():
+                    if path.match(where := f"{parent}.{name}"):
+                        msgspec.convert(inner, kind)
         except msgspec.ValidationError as error:
-            return str(error)
+            return f"{error} - at `$.{where}`" if where else str(error)
         return ""
 
     return problem
