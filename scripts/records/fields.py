@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import GenericAlias
 from typing import Annotated, Any, Literal, get_origin
 
 import msgspec
@@ -137,7 +138,7 @@ def _type(table: Sequence[Field], field: Field, needed: Mapping[str, Any] | None
     if any(other.path.rpartition(".")[0] == inside for other in table):
         closed = bool(bounds and (bounds.extra or {}).get("closed"))
         inner = form(table, inside, needed, closed and (needed is None or is_list))
-        kind = list[inner] if is_list else inner
+        kind = GenericAlias(list, inner) if is_list else inner
     return Annotated[kind, bounds] if bounds else kind
 
 
