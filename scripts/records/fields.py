@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import GenericAlias
 from typing import Annotated, Any, Literal, get_origin
 
 import msgspec
@@ -137,7 +138,7 @@ def _type(table: Sequence[Field], field: Field, needed: Mapping[str, Any] | None
     if any(other.path.rpartition(".")[0] == inside for other in table):
         closed = bool(bounds and (bounds.extra or {}).get("closed"))
         inner = form(table, inside, needed, closed and (needed is None or is_list))
-        kind = list[inner] if is_list else inner
+        kind = GenericAlias(list, inner) if is_list else inner
     return Annotated[kind, bounds] if bounds else kind
 
 
@@ -147,20 +148,21 @@ def checker(table: Sequence[Field], section: str = "") -> Callable[[Any], str]:
     kind = _type(table, known, None) if known else form(table, closed=True)
     whole = kind | None if known and known.nullable else kind
     patterns = [
-        (field.path.rpartition(".")[0], re.compile(pattern(field.path)), dict[str, _type(table, field, None) | None])
+        (field.path.rpartition(".")[0], re.compile(pattern(field.path)), _type(table, field, None) | None)
         for field in table
         if "<" in field.path and not section
     ]  # fmt: skip
 
     def problem(value: Any) -> str:
+        where = ""
         try:
             msgspec.convert(value, whole)
-            for parent, path, of_names in patterns:
-                values = lookup(value, parent) or {}
-                named = {name: inner for name, inner in values.items() if path.match(f"{parent}.{name}")}  # fmt: skip
-                msgspec.convert(named, of_names)
+            for parent, path, kind in patterns:
+                for name, inner in (lookup(value, parent) or {}).items():
+                    if path.match(where := f"{parent}.{name}"):
+                        msgspec.convert(inner, kind)
         except msgspec.ValidationError as error:
-            return str(error)
+            return f"{error} - at `$.{where}`" if where else str(error)
         return ""
 
     return problem

@@ -94,12 +94,10 @@ SUPERVISE_TIMING_BATCH = supervised("time_operators", retry=PLAN.retry)
 SUPERVISE_TUNING = supervised("tune_iree")
 
 
-def aggregated(words=""):
+def aggregated(*options):
     """The command that writes a set of results. Its errors go to the terminal too: on a full disk, there is no log."""
-    return (
-        f"{PREFIX}{{params.python}} -m scripts.stages.aggregate_results {words}"
-        " --due {params.due} 2>&1 | tee {log:q}"
-    )
+    words = ("-m scripts.stages.aggregate_results", *options, "--due {params.due}")
+    return f"{PREFIX}{{params.python}} {' '.join(words)} 2>&1 | tee {{log:q}}"
 
 
 def start_run():
