@@ -252,7 +252,7 @@ def test_a_line_that_is_no_record_is_named_with_its_number(export, name, line, w
             {"latency": {"median_ms": 1.0, "values_ms": [1.0]}},
             "Object missing required field `ms` - at `$.latency`",
         ),
-        ({"runs": []}, "a latency without runs"),
+        ({"runs": []}, "Expected `array` of length >= 1 - at `$.runs`"),
         (
             {"runs": [run_of(1.0, median_s=1.0)]},
             "Object contains unknown field `median_s` - at `$.runs[0]`",

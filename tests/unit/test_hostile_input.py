@@ -194,7 +194,7 @@ def test_a_record_of_an_operator_that_lacks_values_is_named(results, run):
     words = ["--format", "backendbench", "--results", "operators.jsonl", "--out", "out"]
     code, said = run(export.main, *words)
     assert code == 1
-    assert "operators.jsonl: a record has another form than expected (KeyError" in said
+    assert "operators.jsonl:1: Object missing required field `op` - at `$.problem`" in said
 
 
 @pytest.fixture
