@@ -43,6 +43,7 @@ from rich.table import Table
 
 from benchmarks import default_run
 from scripts.core import atomic, exits
+from scripts.core import commands as core_commands
 from scripts.core.machine import physical_cores
 from scripts.features.compare.comparing import MATTERS, Settings
 from scripts.features.compare.latencies import ANCHOR, TURNS
@@ -111,7 +112,7 @@ def main() -> None:
     one.add_argument("--width", type=int, default=256, help="size of the matrices")
     one.add_argument("--budget", type=float, default=Rule.budget_s, help="seconds of a group")
     one = command("tool", "the worker and iree-benchmark-module, in turns")
-    cell.add_arguments(one)
+    core_commands.add_cell_option(one)
     one = command("alone", "a process alone and among the others of its group")
     one.add_argument(
         "--groups", nargs="+", default=["conv/cpu/eval", "gcn/cpu/eval"], help="groups"

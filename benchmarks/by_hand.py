@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from scripts.core import commands
 from scripts.iree import benchmark
 from scripts.matrix import cell
 from scripts.records.results_file import cell_of
@@ -24,7 +25,7 @@ from scripts.records.results_file import cell_of
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.by_hand", description=__doc__)
     parser.add_argument("--results", type=Path, default=Path("results/results.jsonl"))
-    cell.add_arguments(parser)
+    commands.add_cell_option(parser)
     args = parser.parse_args()
     wanted = args.cell or ["*/*/llvm-cpu"]
     print(

@@ -1,4 +1,5 @@
-"""Damage the files of a finished run, one bit flip or cut at a time, and see whether each is named and healed.
+"""Damage the files of a finished run, one at a time, and see whether each damage is named and healed: a cut by the next run, a bit
+flip by `vmfbench check --files`.
 
     python -m benchmarks.damage --number 1000 --seed 1
 
@@ -13,12 +14,13 @@ import random
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.faults import Place
 from scripts.features.operators.batch.cache import Cache, Entry
 from scripts.run import fingerprint, outputs
+from scripts.stages.check_expectations import changed_files
 from scripts.supervise import group, journal, outcome
 
 NAMED, HARMLESS, AGAIN, UNNOTICED = "named", "same meaning", "made again", "NOT NOTICED"
@@ -27,6 +29,17 @@ KINDS = (
     "verification.json", "timing.json", "timed.json", "limits.json", "status.json", "usage.json", "memory.json", "tools.json", "versions.json", "latency.csv", "latency.md", "results.jsonl", "aggregate.json",
     "journal.jsonl", "cache/*/*.json", "cache/modules/*/*.vmfb",
 )  # fmt: skip
+
+
+NO_DIGEST = (
+    "status.json",
+    "usage.json",
+    "memory.json",
+    "timed.json",
+    "aggregate.json",
+    "journal.jsonl",
+)
+"""Files that no other file has the checksum of."""
 
 
 def main() -> None:
@@ -42,24 +55,26 @@ def main() -> None:
         kind = KINDS[at % len(KINDS)]
         there = sorted(Path().glob(kind if "/" in kind else f"results/**/{kind}"))
         path = draw.choice([path for path in there if path.stat().st_size])
-        judge, before, times = judge_of(path), path.read_bytes(), path.stat()
-        what = damage(path, draw)
+        before, times = path.read_bytes(), path.stat()
+        is_cut = draw.random() < 0.5
+        judge = judge_of(path, is_cut)
+        what = damage(path, is_cut, draw)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        ends[kind][said := judge()] += 1
+        ends[f"{kind}, {'cut' if is_cut else 'flipped'}"][said := judge()] += 1
         path.write_bytes(before)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         if said == UNNOTICED:
             print(f"# {at}: {path}: {what}", flush=True)
-    for kind, said in ends.items():
+    for kind, said in sorted(ends.items()):
         came = ", ".join(f"{count} {word}" for word, count in said.most_common())
-        print(f"| `{kind}` | {said.total()} | {came} |")
+        print(f"| {kind} | {said.total()} | {came} |")
 
 
-def damage(path: Path, draw: random.Random) -> str:
-    """Flip a bit of a file or cut it; return what was done."""
+def damage(path: Path, is_cut: bool, draw: random.Random) -> str:
+    """Cut a file or flip a bit of it; return what was done."""
     data = bytearray(path.read_bytes())
     at, bit = draw.randrange(len(data)), draw.randrange(8)
-    if draw.random() < 0.3:
+    if is_cut:
         path.write_bytes(data[:at])
         return f"cut to {at} of {len(data)} bytes"
     data[at] ^= 1 << bit
@@ -76,11 +91,16 @@ def fill_cache() -> None:
         cache.put(f"{number:02}", entry)
 
 
-def judge_of(path: Path) -> Callable[[], str]:
+def judge_of(path: Path, is_cut: bool) -> Callable[[], str]:
     """What the run's own functions make of a file, compared with what they make of it now."""
     if path.parts[0] == "cache":
         names = [entry.stem for entry in Path("cache").glob("[0-9][0-9]/*.json")]
         return same(lambda: [Cache(Path("cache")).get(name, "c0de", {}) for name in names], AGAIN)
+    if not is_cut and path.name not in NO_DIGEST:
+        status = path.with_name(outcome.STATUS)
+        return lambda: (
+            NAMED if is_named(path, status, changed_files(Path("results"))) else UNNOTICED
+        )
     if path in outputs.FILES:
         return lambda: NAMED if str(path) in outputs.difference(path) else UNNOTICED
     match path.name:
@@ -96,7 +116,8 @@ def judge_of(path: Path) -> Callable[[], str]:
             return same(lambda: outputs.due(outputs.FILES), AGAIN)
         case "journal.jsonl":  # of which nothing but the times of the last run is made
             return lambda: HARMLESS if journal.of_last_run(path, 1e10) or True else ""
-    return lambda: NAMED if is_named(path) else UNNOTICED
+    status = path.with_name(outcome.STATUS)
+    return lambda: NAMED if is_named(path, status, condemned(path, status)) else UNNOTICED
 
 
 def same(read: Callable[[], object], otherwise: str) -> Callable[[], str]:
@@ -114,14 +135,25 @@ def same(read: Callable[[], object], otherwise: str) -> Callable[[], str]:
     return judge
 
 
-def is_named(path: Path) -> bool:
-    """Whether the difference of an artifact is named, and its stage is due again once that is recorded."""
-    what, status = outcome.difference(path), path.with_name(outcome.STATUS)
-    kept, due = status.read_bytes(), outcome.read(status).due
+def condemned(path: Path, status: Path) -> Iterator[str]:
+    """The difference of an artifact, as a stage that would read it records it."""
+    yield (what := outcome.difference(path))
     outcome.condemn(status, what)
+
+
+def is_named(path: Path, status: Path, differences: Iterable[str]) -> bool:
+    """Whether the only difference is that of a file, and its stage is due again once that is recorded."""
+    if path in outputs.FILES:
+        return [path_of(what) for what in differences] == [str(path)]
+    kept, due = status.read_bytes(), outcome.read(status).due
+    named = [path_of(what) for what in differences]
     is_due = fingerprint.due(status, due.partition("+")[0]) != due
     status.write_bytes(kept)
-    return str(path) in what and is_due
+    return named == [str(path)] and is_due
+
+
+def path_of(what: str) -> str:
+    return what.partition(" is damaged")[0]
 
 
 if __name__ == "__main__":

@@ -167,11 +167,7 @@ def _supervise(folder: Path) -> float:
 
 
 def _aggregate_command() -> tuple[str, ...]:
-    files = ("--matrix", "results/logs/matrix.json", "--out-csv", TARGET)
-    return (
-        *(sys.executable, "-m", "scripts.stages.aggregate_results", *files),
-        *("--out-jsonl", "results/results.jsonl", "--out-md", "results/latency.md"),
-    )
+    return sys.executable, "-m", "scripts.stages.aggregate_results"
 
 
 def _snakemake(folder: Path, *arguments: str) -> timing.Run:

@@ -72,7 +72,7 @@ def search(model: str, target: str, budget_s: float, keep: float) -> Report:
     command = [
         *(sys.executable, "-m", "snakemake", "--cores", "all", str(path), "--config"),
         *(f"models={model}", f"targets={target}"),
-        f"tune={json.dumps({'budget_s': budget_s, 'keep': keep, 'specs': 0})}",
+        f"tune={json.dumps({'budget_s': budget_s, 'keep': keep})}",
     ]
     print("$", *command, file=sys.stderr)
     done = subprocess.run([*command, "--forcerun", "tune_iree"], check=False)

@@ -57,7 +57,6 @@ SLOW_UNIT_TESTS = (
     "test_group",
     "test_same_jobs",
     "test_tuning_search",
-    "test_without_features",
     "test_worker",
     "test_wrong_settings",
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.features.report.web.page_source import Source
-from scripts.records import stage_files
+from scripts.records import latency_section
 from scripts.records.results_file import cell_of
 from tests.rows import RECORDS
 
@@ -102,7 +102,7 @@ def by_threads(*numbers: int) -> list[Record]:
             again["run"]["threads"] = number
             factor = number if experiment["runtime"] == "iree" else 1
             of = again["latency"]
-            of |= stage_files.latency_figures(tuple(ms / factor for ms in of["values_ms"]))
+            of |= latency_section.figures(tuple(ms / factor for ms in of["values_ms"]))
             of["values_ms"] = [ms / factor for ms in of["values_ms"]]
             of["group"] += f" {number}"
             found.append(again)

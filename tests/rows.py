@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.records import speedups, stage_files
+from scripts.records import latency_section, speedups
 from scripts.records.results_table import Table
 from scripts.records.row import Column
 
@@ -39,7 +39,7 @@ def latency(values_ms: Sequence[float], **of: Any) -> dict[str, Any]:
     `g`, without speed-ups."""
     bases = (f"speedup_vs_{base}{end}" for base in speedups.BASES for end in ("", "_low", "_high"))
     return {
-        **stage_files.latency_figures(tuple(values_ms)),
+        **latency_section.figures(tuple(values_ms)),
         "values_ms": list(values_ms),
         "anchor_ms": [],
         "anchor": None,

@@ -6,11 +6,22 @@ import argparse
 import difflib
 import importlib
 import sys
+from dataclasses import dataclass
 
 from scripts.core import commands
 from scripts.features import registry
-from scripts.matrix import feature
-from scripts.matrix.feature import Verb
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb of `vmfbench`: the module that is imported when it is used, what it does in one line, and the function of the
+    module that runs it."""
+
+    name: str
+    module: str
+    does: str
+    function: str = "main"
+
 
 VERBS = (
     Verb("run", "scripts.command.run", "make rows: all, or those of a model file or of models by name"),
@@ -19,15 +30,24 @@ VERBS = (
     Verb("clean", "scripts.command.run", "delete what a later run makes again", "clean"),
     Verb("lock", "scripts.command.lock", "resolve the pins of environments again"),
     Verb("completion", "scripts.command.verbs", "completion for bash: eval \"$(vmfbench completion)\"", "completion"),
+    Verb("suites", "scripts.stages.list_suites", "the models that packages have, by name"),
+    Verb("operators", "scripts.features.operators.list_operators", "operator problems of a dataset or of traces"),
+    Verb("why", "scripts.features.profile.why", "where the time of a CPU cell goes, by nn.Module and by dispatch, or that of its compilation"),
+    Verb("compare", "scripts.features.compare.verbs.compare", "what differs between two runs or toolchains, by intervals"),
+    Verb("history", "scripts.features.compare.verbs.history", "what changed in which run, from all results that were kept"),
+    Verb("bisect", "scripts.features.compare.verbs.bisect", "the release of IREE in which a cell changed"),
+    Verb("bundle", "scripts.features.reproduce.bundle", "a reproducer of a cell that needs IREE's wheels alone"),
+    Verb("reduce", "scripts.features.reproduce.bundle", "the same with a program of few operations that fails in the same way", "reduce"),
+    Verb("failed", "scripts.features.report.verbs.failed", "the stages that failed: reason, log, and a command that repeats each"),
+    Verb("import", "scripts.features.report.verbs.import_record", "add a row that was measured on another machine"),
+    Verb("merge", "scripts.features.report.verbs.merge", "the results of several folders as one"),
+    Verb("export", "scripts.command.export", "the rows in formats of other tools"),
+    Verb("report", "scripts.command.run", "results/report.html, the page with all rows", "report"),
+    Verb("docs", "scripts.command.docs", "write the pages of docs/ that are made from declarations"),
+    Verb("site", "scripts.features.site.verb", "static pages of all runs that were kept, for any web server or none"),
 )  # fmt: skip
-"""The verbs of the core."""
-
-
-def all_verbs() -> dict[str, Verb]:
-    """The verbs of the core and of the features, by name."""
-    registry.load()
-    own = (verb for declared in feature.LOADED.values() for verb in declared.verbs)
-    return {verb.name: verb for verb in (*VERBS, *own)}
+"""The verbs, in the order of the help."""
+BY_NAME = {verb.name: verb for verb in VERBS}
 
 
 def main() -> None:
@@ -35,23 +55,22 @@ def main() -> None:
     word, *rest = sys.argv[1:] or ["--help"]
     if word in ("-h", "--help"):
         commands.run(usage)
-    named = all_verbs()
-    if word not in named:
-        near = difflib.get_close_matches(word, named, 1)
+    if word not in BY_NAME:
+        near = difflib.get_close_matches(word, BY_NAME, 1)
         hint = f"; did you mean {near[0]}?" if near else "."
         sys.stderr.write(f"vmfbench: no verb {word!r}{hint} `vmfbench --help` lists them.\n")
         raise SystemExit(2)
-    verb = named[word]
+    registry.load()
+    verb = BY_NAME[word]
     sys.argv = [f"vmfbench {word}", *rest]
     commands.run(getattr(importlib.import_module(verb.module), verb.function))
 
 
 def usage() -> None:
     """Print the verbs."""
-    verbs = all_verbs().values()
-    width = max(len(verb.name) for verb in verbs)
+    width = max(map(len, BY_NAME))
     print("vmfbench <verb> [options]; vmfbench <verb> --help\n")
-    for verb in verbs:
+    for verb in VERBS:
         print(f"  {verb.name:<{width}}  {verb.does}")
     print("\n`vmfbench run` prints the snakemake command that it runs.")
 
@@ -72,4 +91,4 @@ complete -o default -F _vmfbench vmfbench
 def completion() -> None:
     """Print the completion for bash."""
     argparse.ArgumentParser(description=completion.__doc__).parse_args()
-    print(COMPLETION % " ".join(all_verbs()), end="")
+    print(COMPLETION % " ".join(BY_NAME), end="")

@@ -1,9 +1,8 @@
-"""Writes files completely or not at all, and detects damage to them later.
+"""Writes files completely or not at all, and compares them with the digests of what was written.
 
 A file is written to a temporary one next to its place, then renamed. A digest has its size and checksum at the time when
-a stage wrote it. The checksum detects damage and not manipulation, and is computed over gigabytes for every stage that
-reads them. zlib's CRC-32 takes a third of the time of BLAKE2b (docs/architecture.md), and misses one
-damaged file in four thousand million.
+a stage wrote it. Runs compare sizes. The checksum (zlib's CRC-32, which detects damage and not manipulation) is compared
+where a file has come from another machine or a shared folder, and by `vmfbench check --files`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -124,7 +123,6 @@ def _beside(target: Path) -> Iterator[Path]:
 
 
 DIGEST_CHUNK_BYTES = 1 << 20
-_SEAL = "crc32"
 
 
 @dataclass(frozen=True)
@@ -137,61 +135,38 @@ class Digest:
 
 def digest_of(path: Path) -> Digest:
     """The digest of a file. Raises OSError."""
+    size, crc, chunk = 0, 0, memoryview(bytearray(DIGEST_CHUNK_BYTES))
     with FileIO(path) as file:
-        return _digest_of(file)
+        while read := file.readinto(chunk):
+            size += read
+            crc = zlib.crc32(chunk[:read], crc)
+    return Digest(size, f"{crc:08x}")
 
 
 def difference_from(path: Path, recorded: Digest) -> str:
     """How a file differs from its digest; "" if it does not."""
+    if what := size_difference(path, recorded):
+        return what
     try:
-        with FileIO(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != recorded.bytes:
-                return f"it has {size} bytes and was made with {recorded.bytes}"
-            if _digest_of(file) != recorded:
-                return f"its {size} bytes are not the ones that were made (CRC-32)"
+        if digest_of(path) != recorded:
+            return f"its {recorded.bytes} bytes are not the ones that were made (CRC-32)"
     except OSError as error:
         return f"it cannot be read ({error.strerror})"
     return ""
 
 
-def has_size_of(path: str, recorded: Digest) -> bool:
-    """Whether a file has the size of its digest. Raises OSError.
+def size_difference(path: str | Path, recorded: Digest) -> str:
+    """How the size of a file differs from that of its digest; "" if it does not.
 
     If the size seems to differ, the file is opened and checked again: NFS may report an old size until
     then (nfs(5), close-to-open cache consistency).
     """
-    if os.stat(path).st_size == recorded.bytes:
-        return True
-    with FileIO(path) as file:
-        return os.fstat(file.fileno()).st_size == recorded.bytes
-
-
-def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a JSON file that has its digest in no other file, with a checksum of them."""
-    return {**values, _SEAL: _checksum(values)}
-
-
-def unsealed(values: Any) -> Any:
-    """What a JSON file contains, without its checksum. A file of an older version has none.
-
-    Raises ValueError if the checksum is that of other values.
-    """
-    if not isinstance(values, dict) or _SEAL not in values:
-        return values
-    own = {key: value for key, value in values.items() if key != _SEAL}
-    if values[_SEAL] != _checksum(own):
-        raise ValueError("its values are not the ones that were written (CRC-32)")
-    return own
-
-
-def _checksum(values: Mapping[str, Any]) -> str:
-    return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
-
-
-def _digest_of(file: FileIO) -> Digest:
-    size, crc, chunk = 0, 0, memoryview(bytearray(DIGEST_CHUNK_BYTES))
-    while read := file.readinto(chunk):
-        size += read
-        crc = zlib.crc32(chunk[:read], crc)
-    return Digest(size, f"{crc:08x}")
+    try:
+        if (size := os.stat(path).st_size) != recorded.bytes:
+            with FileIO(path) as file:
+                size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    return (
+        "" if size == recorded.bytes else f"it has {size} bytes and was made with {recorded.bytes}"
+    )

@@ -220,3 +220,17 @@ def _is_unread(fd: int) -> bool:
     poll = select.poll()
     poll.register(fd, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+CELL: dict[str, Any] = {
+    "action": "append",
+    "type": str,
+    "metavar": "GLOB",
+    "help": "only cells whose name matches, such as 'resnet/*/vulkan'; may be repeated; '!GLOB' leaves cells out",
+}
+"""The option `--cell` of commands that select cells, as argparse declares it. Its value is an argument of matrix.cell.selects."""
+
+
+def add_cell_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--cell` to a verb's parser."""
+    parser.add_argument("--cell", default=[], **CELL)

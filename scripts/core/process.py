@@ -9,24 +9,16 @@ import gc
 import os
 import resource
 import signal
-import struct
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn
 
 KILL_GRACE_SECONDS = 10.0
-
-_PERF_EVENT_OPEN = 298
-"""perf_event_open's number on x86-64."""
-_HARDWARE, _INSTRUCTIONS = 0, 1
-_INHERIT, _NO_KERNEL, _NO_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
-_WITH_TIMES = 0b11
-"""The count is read with the nanoseconds that the event was enabled, and that it was counted."""
 
 # linux/prctl.h. There is no maintained library for these two calls on Python 3.11.
 _PR_SET_PDEATHSIG = 1
@@ -237,15 +229,13 @@ class Limits:
 @dataclass(frozen=True)
 class ToolRun:
     """A finished tool: exit code (negative: signal), wall seconds, peak RSS in MiB, and CPU seconds of all of its threads.
-    `stopped_for`: "timeout" or "oom" if it was killed because it had reached a limit. `instructions`: in user space; None if the
-    processor's counters cannot be read."""
+    `stopped_for`: "timeout" or "oom" if it was killed because it had reached a limit."""
 
     returncode: int
     seconds: float
     max_rss_mb: float
     cpu_s: float
     stopped_for: str = ""
-    instructions: int | None = None
 
 
 def run_tool(
@@ -260,23 +250,22 @@ def run_tool(
     Peak RSS is the kernel's own `ru_maxrss` of the tool, which no polling can miss.
     """
     start = time.monotonic()
-    with instructions_counted() as count:
-        child = subprocess.Popen(
-            list(command),
-            stdout=output,
-            stderr=output if said is None else subprocess.PIPE,
-            preexec_fn=child_setup(os.getpid()),
-        )
-        if child.stderr is not None and said is not None:
-            with child.stderr:
-                for line in child.stderr:
-                    said.append(line.decode(errors="replace"))
-                    os.write(2, line)
-        stopped_for = _stopped_for(child.pid, limits, start) if limits else ""
-        _, wait_status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(wait_status)
+    child = subprocess.Popen(
+        list(command),
+        stdout=output,
+        stderr=output if said is None else subprocess.PIPE,
+        preexec_fn=child_setup(os.getpid()),
+    )
+    if child.stderr is not None and said is not None:
+        with child.stderr:
+            for line in child.stderr:
+                said.append(line.decode(errors="replace"))
+                os.write(2, line)
+    stopped_for = _stopped_for(child.pid, limits, start) if limits else ""
+    _, wait_status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(wait_status)
     seconds, cpu_s = time.monotonic() - start, usage.ru_utime + usage.ru_stime
-    return ToolRun(child.returncode, seconds, rss_mb(usage), cpu_s, stopped_for, count.value)
+    return ToolRun(child.returncode, seconds, rss_mb(usage), cpu_s, stopped_for)
 
 
 def captured(
@@ -390,37 +379,3 @@ def exit_like(returncode: int) -> NoReturn:
             signal.signal(-returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -returncode)
     raise SystemExit(1 if returncode else 0)
-
-
-@dataclass
-class InstructionCount:
-    """What was counted, when the block has ended; None if the processor's counters cannot be read."""
-
-    value: int | None = None
-
-
-@contextlib.contextmanager
-def instructions_counted(
-    kind: int = _HARDWARE, event: int = _INSTRUCTIONS
-) -> Iterator[InstructionCount]:
-    """Count the user-space instructions of the calling thread and of all processes that it starts within the block and that
-    end within it, by the processor's counters (Linux, perf_event_open(2)). They hardly depend on what else the machine does,
-    unlike CPU time. Most virtual machines and many containers have no counters.
-
-    Another event has its numbers in linux/perf_event.h. A counter that was shared with other events, and so did not count all
-    of the time, gives no value.
-    """
-    flags = _INHERIT | _NO_KERNEL | _NO_HYPERVISOR
-    # struct perf_event_attr in its first version, of 64 bytes.
-    attributes = struct.pack("=IIQQQQQIIQ", kind, 64, event, 0, 0, _WITH_TIMES, flags, 0, 0, 0)
-    counter = ctypes.CDLL(None).syscall(_PERF_EVENT_OPEN, attributes, 0, -1, -1, 0)
-    count = InstructionCount()
-    if counter < 0:
-        yield count
-        return
-    try:
-        yield count
-        value, enabled, running = struct.unpack("=QQQ", os.read(counter, 24))
-        count.value = value if enabled == running else None
-    finally:
-        os.close(counter)

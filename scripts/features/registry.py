@@ -13,7 +13,6 @@ from scripts.core import checkout
 from scripts.matrix import feature
 
 NAMES = (
-    "suites",
     "toolchains",
     "variants",
     "limits",
@@ -25,16 +24,29 @@ NAMES = (
     "report",
     "site",
 )
-"""The packages of scripts/features/ that declare a FEATURE in their module `feature`, in the order in which they are
-asked."""
+"""The packages of scripts/features/, in the order of their rules."""
+DECLARED = (
+    "scripts.features.toolchains.toolchain_environments",
+    "scripts.features.variants.variants_plan",
+    "scripts.features.operators.operators_plan",
+    "scripts.features.kernels.kernels_plan",
+    "scripts.features.profile.profile_plan",
+)
+"""The modules that declare a FEATURE, in the order in which these are asked."""
+VIEWS = (
+    "scripts.features.operators.report.page_view",
+    "scripts.features.kernels.page_view",
+    "scripts.features.profile.page_view",
+    "scripts.features.compare.page_views",
+)
+"""The modules whose VIEWS the report page has beside those of the rows, in the order of their tabs."""
 
 
 def load() -> None:
     """Load the features into feature.LOADED, in order; those that are there already stay."""
-    for name in NAMES:
-        if name not in feature.LOADED:
-            declared = importlib.import_module(f"scripts.features.{name}.feature").FEATURE
-            feature.LOADED[name] = declared
+    for module in DECLARED:
+        declared = importlib.import_module(module).FEATURE
+        feature.LOADED.setdefault(declared.name, declared)
 
 
 def rule_files() -> list[str]:

@@ -30,8 +30,7 @@ class Backend:
     iree-compile that it needs. `limit_archs`: architectures for which the programs that measure a device's limits are
     compiled; "" is the default one. `renamed`: its flags that older releases call otherwise, with the release since
     which they have their name, and the name before. `newer_archs`: the release since which it knows an architecture,
-    for those that not every release knows. `tuning_specs`: whether its lowering configurations are tile sizes that
-    tuning can choose (scripts/features/variants/specs/).
+    for those that not every release knows.
     """
 
     name: str
@@ -50,7 +49,6 @@ class Backend:
     limit_archs: tuple[str, ...] = ("",)
     renamed: dict[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
     newer_archs: dict[str, tuple[int, int]] = field(default_factory=dict)
-    tuning_specs: bool = False
 
     def missing_signs(self, arch: str = "") -> tuple[str, ...]:
         """The signs of a device of this architecture ("": of any), if this machine has none of them; () if there is one, and for a CPU."""
@@ -91,7 +89,6 @@ BACKENDS: dict[str, Backend] = {
             # Without it, calls would include the time of malloc.
             allocator_flags=("--device_allocator=caching",),
             plugins=CONSTANTS,
-            tuning_specs=True,
         ),
         # No allocator flags: Vulkan rejects every parameter with the caching allocator ("cannot
         # allocate a Vulkan buffer …", IREE 3.13).

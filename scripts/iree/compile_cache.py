@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +64,7 @@ class CompileCache:
         what is damaged, or is ""."""
         entry, module = self._paths(key)
         try:
-            values = atomic.unsealed(atomic.read_json(entry))
+            values = unsealed(atomic.read_json(entry))
             digest = values["module"] and Digest(**values["module"])
             known = CachedCompilation(values["report"], values["printed"], digest)
             if digest:
@@ -84,7 +85,7 @@ class CompileCache:
         if vmfb:
             compiled = dataclasses.replace(compiled, module=atomic.digest_of(vmfb))
             atomic.copy(vmfb, module)
-        atomic.write_json(entry, atomic.sealed(dataclasses.asdict(compiled)))
+        atomic.write_json(entry, sealed(dataclasses.asdict(compiled)))
         trim(self.folder, self.most_bytes)
 
     def _paths(self, key: str) -> tuple[Path, Path]:
@@ -163,6 +164,26 @@ def trim(folder: Path, most_bytes: float) -> None:
             with contextlib.suppress(OSError):
                 path.unlink()
                 total -= size
+
+
+_SEAL = "crc32"
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of an entry with a checksum of them: other machines read it."""
+    return {**values, _SEAL: _checksum(values)}
+
+
+def unsealed(values: Any) -> dict[str, Any]:
+    """The values of an entry without their checksum. Raises ValueError or TypeError if it is missing or that of other values."""
+    own = {key: value for key, value in {**values}.items() if key != _SEAL}
+    if values.get(_SEAL) != _checksum(own):
+        raise ValueError("its values are not the ones that were written (CRC-32)")
+    return own
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
 
 
 def _sha256(path: Path) -> str:

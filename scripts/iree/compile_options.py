@@ -80,16 +80,6 @@ class CompileOptions(TargetOptions):
         return unused_plugins(flags, _program_text(self.program))
 
 
-def serial_flags(flags: Iterable[str]) -> list[str]:
-    """The flag that a compilation needs if its flags name a tuning spec.
-
-    With several threads, iree-compile 3.13 hangs at times (2 of 52 compilations of one program): a thread reads the spec
-    under a lock, takes another dispatch while it waits for a part of that, and wants the lock again
-    (IREECodegenDialect::getOrLoadTransformLibraryModule; https://github.com/iree-org/iree/issues/22842 is similar).
-    """
-    return [SERIAL] if named_spec(flags) else []
-
-
 def named_spec(flags: Iterable[str]) -> Path | None:
     """The tuning spec that flags of iree-compile name; None if they name none. Of several, the compiler takes the last."""
     values = [
@@ -107,8 +97,14 @@ def flags_in_bundle(flags: Iterable[str]) -> list[str]:
 
 
 def flags_for_program(program: Path, given: Sequence[str] = ()) -> list[str]:
-    """The flags that a program needs where `given` are those of its target."""
-    return [*flags_keeping_float64(_program_text(program), given), *serial_flags(given)]
+    """The flags that a program needs where `given` are those of its target.
+
+    With a tuning spec and several threads, iree-compile 3.13 hangs at times (2 of 52 compilations of one program): a thread reads
+    the spec under a lock, takes another dispatch while it waits for a part of that, and wants the lock again
+    (IREECodegenDialect::getOrLoadTransformLibraryModule; https://github.com/iree-org/iree/issues/22842 is similar).
+    """
+    serial = [SERIAL] if named_spec(given) else []
+    return [*flags_keeping_float64(_program_text(program), given), *serial]
 
 
 def flags_keeping_float64(program: str, given: Sequence[str] = ()) -> list[str]:

@@ -13,7 +13,6 @@ PATTERNS declares the axes of each kind of cell. Parts of names tell variants of
 
 from __future__ import annotations
 
-import argparse
 import enum
 import functools
 import re
@@ -263,20 +262,6 @@ def selects(globs: Iterable[str], *names: str) -> bool:
     without = [glob[1:] for glob in globs if glob.startswith("!")]
     within = [glob for glob in globs if not glob.startswith("!")] or ["*"]
     return matched(within) and not matched(without)
-
-
-CELL: dict[str, Any] = {
-    "action": "append",
-    "type": str,
-    "metavar": "GLOB",
-    "help": "only cells whose name matches, such as 'resnet/*/vulkan'; may be repeated; '!GLOB' leaves cells out",
-}
-"""The option `--cell` of commands that select cells, as argparse declares it. Its value is an argument of `selects`."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--cell` to a verb's parser."""
-    parser.add_argument("--cell", default=[], **CELL)
 
 
 _THREADS = re.compile(r"\+([1-9][0-9]*)-threads(?=[/@]|$)")

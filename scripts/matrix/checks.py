@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from scripts.iree.backends import BACKENDS, driver_of, flag_problem
-from scripts.matrix import cell, feature, models, plugins, reading
+from scripts.matrix import cell, models, plugins, reading
 from scripts.matrix.cell import Kind
-from scripts.matrix.choices import POLICY, TESTS
+from scripts.matrix.choices import TESTS
 from scripts.matrix.entries import (
     DYNAMIC,
+    TUNED_FRONTENDS,
     Baseline,
     Frontend,
     Model,
@@ -51,8 +52,7 @@ _OPTIMIZER_ARGUMENTS = {
 def problems(draft: Draft, programs: Mapping[str, Frontend]) -> Iterator[str]:
     """Error messages about a configuration. `programs`: the frontends whose programs baselines run."""
     config, known = draft.config, draft.known
-    has_lists = bool((config.get("torchbench") or {}).get("file"))
-    yield from entry_problems(draft.chosen, programs, draft.root, has_lists, known["frontends"])
+    yield from entry_problems(draft.chosen, programs, draft.root, known["frontends"])
     yield from _expect_problems(draft)
     yield from _glob_problems(known, known["models"] | draft.named)
     nodes = ["cpu", *config.get("nodes", {})]
@@ -85,11 +85,9 @@ def entry_problems(
     chosen: Mapping[str, Mapping],
     programs: Mapping[str, Frontend],
     root: Path,
-    has_lists: bool,
     frontends: Collection[str],
 ) -> Iterator[str]:
-    """Error messages about the selected frontends and baselines. `frontends`: the names of all. `has_lists`: whether the
-    configuration names a TorchBench file."""
+    """Error messages about the selected frontends and baselines. `frontends`: the names of all."""
     lowering = {**chosen["frontends"], **programs}
     for kind, entries in (("frontends", lowering), ("baselines", chosen["baselines"])):
         for entry in entries.values():
@@ -98,7 +96,7 @@ def entry_problems(
     for frontend in lowering.values():
         yield from _option_problems(frontend, root)
     for baseline in chosen["baselines"].values():
-        yield from _baseline_problems(baseline, root, has_lists, frontends)
+        yield from _baseline_problems(baseline, root, frontends)
 
 
 def flag_lists(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
@@ -140,17 +138,10 @@ def _option_problems(frontend: Frontend, root: Path) -> Iterator[str]:
             yield f"{where}.{name}: found {value!r}, allowed is one of {', '.join(known[name])}"
 
 
-def _baseline_problems(
-    baseline: Baseline, root: Path, has_lists: bool, frontends: Collection[str]
-) -> Iterator[str]:
+def _baseline_problems(baseline: Baseline, root: Path, frontends: Collection[str]) -> Iterator[str]:
     """Error messages about a baseline that does not fit the declarations of its runtime: an unsupported
-    device or key, a program that no frontend makes, or a TorchBench policy without a file."""
+    device or key, or a program that no frontend makes."""
     where = f"baselines.{baseline.name}"
-    if baseline.precision == POLICY and not has_lists:
-        yield (
-            f"{where}.precision: the policy {POLICY} needs the file that "
-            "lists its exceptions; set torchbench.file"
-        )
     try:
         runtime = plugins.runtime(baseline.runtime, root)
     except OSError:
@@ -179,10 +170,9 @@ def _baseline_problems(
 
 def _reserved_problems(known: Mapping[str, Collection[str]]) -> Iterator[str]:
     """Error messages about entries that have a name that is made of others. `known`: names by kind."""
-    reserved = {name: what for names in feature.hooks("reserved") for name, what in names.items()}
     for name in known["frontends"]:
-        if name in reserved:
-            yield f"frontends.{name}: found {reserved[name]}, expected another name"
+        if name in TUNED_FRONTENDS:
+            yield f"frontends.{name}: found the name of a row of results/tuned.csv, expected another name"
         if name.endswith(cell.TRAIN_SUFFIX):
             yield (
                 f"frontends.{name}: found the end of the name of a frontend of training steps, "

@@ -5,7 +5,6 @@ A precision is what a baseline computes in, if that is not simply the model's ow
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal, get_args
 
 from scripts.sources.source import ModelKind
@@ -13,9 +12,6 @@ from scripts.sources.source import ModelKind
 PRECISIONS = ("none", "fp16", "bf16", "amp-fp16", "amp-bf16")
 """none: the model's own dtype. fp16, bf16: weights and floating-point inputs are cast. amp-*: autocast
 to that type; weights and inputs are not cast."""
-
-POLICY = "torchbench"
-"""The precision of a baseline for which TorchBench's policy decides (torchbench_policy)."""
 
 MATMUL_PRECISIONS = ("highest", "high", "medium")
 """Precisions of float32 products, with the names of torch.set_float32_matmul_precision."""
@@ -32,52 +28,16 @@ DTYPES = ("f32", "f16", "bf16")
 _DTYPE_OF = {"fp16": "f16", "bf16": "bf16"}
 
 
-def torchbench_policy(
-    device: str, test: str, *, force_amp: bool, force_fp16: bool, amp_bf16: bool = False
-) -> str:
-    """The precision that TorchBench is run in, one of PRECISIONS.
-
-    `device` is PyTorch's name of it (for ROCm that is `cuda`). On the CPU a model runs as it is.
-    On anything else it is cast to bfloat16 for `eval` and autocast for `train`; the flags say
-    which lists of a TorchBench file name the model:
-
-    - `force_amp` (dtype.force_amp_for_fp16_bf16_models): autocast for `eval` too;
-    - `force_fp16` (dtype.force_fp16_for_bf16_models): cast to float16, where it is not autocast;
-    - `amp_bf16` (dtype.amp_dtype_bfloat16): autocast to bfloat16, wherever it is autocast. It does
-      not ask for autocast by itself.
-
-    Autocast is to float16 on `cuda`, its default there, and to bfloat16 on other accelerators, as
-    benchmarks/torchbench_model.py of PyTorch/XLA does. The order of the lists is that of
-    `cast_based_on_args` and `setup_amp` in benchmarks/dynamo/common.py of PyTorch.
-    Raises ValueError for a `test` that is none of TESTS.
-    """
-    check_choice("test", test, TESTS)
-    if device == "cpu":
-        return "none"
-    if test == "train" or force_amp:
-        return "amp-fp16" if device == "cuda" and not amp_bf16 else "amp-bf16"
-    return "fp16" if force_fp16 else "bf16"
-
-
 def compute_dtype(model_dtype: str, precision: str) -> str:
     """The dtype, one of DTYPES, whose tolerance applies to results under `precision`.
 
     A cast replaces the model's dtype. Autocast leaves some operations in the model's dtype, so the
-    coarser of the two applies. Raises ValueError for values that are not in DTYPES or PRECISIONS.
+    coarser of the two applies.
     """
-    check_choice("dtype", model_dtype, DTYPES)
-    check_choice("precision", precision, PRECISIONS)
     if precision == "none":
         return model_dtype
     dtype = _DTYPE_OF[precision.removeprefix("amp-")]
     return max(model_dtype, dtype, key=DTYPES.index) if precision.startswith("amp-") else dtype
-
-
-def check_choice(kind: str, value: str, allowed: Iterable[str]) -> None:
-    """Raise ValueError, naming all three, if `value` is not allowed."""
-    allowed = list(allowed)
-    if value not in allowed:
-        raise ValueError(f"{kind}: found {value!r}, allowed is one of {', '.join(allowed)}")
 
 
 BASELINE_DUMPS = ("profile", "xla_metrics", "ir", "hlo_modules", "dynamo_counters")

@@ -243,7 +243,7 @@ def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> di
 
 @dataclass(frozen=True)
 class Baseline:
-    """A runtime on a device, in a precision (choices.PRECISIONS, or the policy `torchbench`), under
+    """A runtime on a device, in a precision (choices.PRECISIONS), under
     XLA flags. It runs models of these sources; with `program`, what the first of these frontends that takes a model's source exports.
 
     `compile`: arguments of torch.compile that differ from this project's defaults.
@@ -306,14 +306,17 @@ def by_threads(entries: Mapping[str, Timed], numbers: Collection[int]) -> dict[s
 class Override:
     """What a TorchBench file sets for one cell.
 
-    `skip`: the reason why it does not run. `precision`, `tolerance`: replace those of the entries.
+    `skip`: the reason why it does not run. `tolerance`: replaces that of the entries.
     """
 
     skip: str = ""
-    precision: str | None = None
     tolerance: dict[str, Any] = field(default_factory=dict)
 
 
+TUNED, AS_CONFIGURED = "tuned", "default"
+TUNED_FRONTENDS = (TUNED, AS_CONFIGURED)
+"""The frontends of rows of results/tuned.csv: the fastest candidate, and the fastest one that the
+configuration has anyway. No frontend of a configuration has these names."""
 DYNAMIC = "dynamic"
 """The key of an entry of `models`, and the argument of torch.compile."""
 

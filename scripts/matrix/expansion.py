@@ -11,7 +11,19 @@ from typing import Any
 import msgspec
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, checks, entries, feature, models, plugins, reading, stages
+from scripts.matrix import (
+    cell,
+    checks,
+    compile_tables,
+    entries,
+    feature,
+    models,
+    plugins,
+    reading,
+    stages,
+    suites,
+    torchbench,
+)
 from scripts.matrix.cell import EVAL
 from scripts.matrix.choices import TESTS
 from scripts.matrix.entries import (
@@ -29,6 +41,7 @@ from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.plugins import Plugin
 from scripts.matrix.reading import ConfigError
+from scripts.matrix.suites import TORCHBENCH
 from scripts.sources.source import MODEL_KINDS
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
@@ -88,8 +101,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
         toolchains=toolchains,
         with_limits=not config.get("quick"),
     )
-    for extend in feature.hooks("extend"):
-        matrix = extend(draft, matrix)
+    matrix = torchbench.extend(draft, matrix)
     return dataclasses.replace(matrix, parts=_parts(draft, matrix))
 
 
@@ -129,8 +141,32 @@ def _declare(draft: Draft) -> None:
         "targets": {k: _target(k, v, config, problems) for k, v in config["targets"].items()},
         "baselines": {k: _baseline(k, v, draft, frontends) for k, v in config["baselines"].items()},
     }
-    for further in feature.hooks("models"):
-        draft.known["models"] |= further(draft)
+    draft.known["models"] |= _of_suites(draft)
+
+
+def _of_suites(draft: Draft) -> dict[str, Model]:
+    """The models that `suites:` names, without those of kernels, which results/kernels.csv has. Errors, also those in a
+    TorchBench file, are added to those of the draft."""
+    torchbench.read_torchbench(draft.config.get(TORCHBENCH), draft.root, draft.problems)
+    checkout = (draft.config.get(TORCHBENCH) or {}).get("path")
+    try:
+        if checkout:  # whether or not a suite needs it
+            suites.names(TORCHBENCH, draft.root, checkout)
+        named = [entry for entry in draft.config.get("suites") or [] if not suites.is_kernel(entry)]
+        listed = suites.entries(named, draft.root, checkout)
+    except suites.SuiteError as error:
+        draft.problems.append(str(error))
+        return {}
+    found: dict[str, Model] = {}
+    for entry in listed:
+        options = {"name": entry.name} | entry.options
+        for name, family, variant in models.variants(entry.cell, options):
+            if name in draft.known["models"] or name in found:
+                draft.problems.append(f"suites.{entry.where}: {name} is the name of another model")
+            found[name] = models.model_of(
+                name, family, variant, file=entry.file, suite=entry.suite, known_as=entry.name
+            )
+    return models.with_sizes(found)
 
 
 def _chosen(draft: Draft) -> dict[str, dict]:
@@ -341,9 +377,10 @@ def _target(
         values = dict(entry)
         if "train" in entry:
             values["train"] = expanded(entry["train"], f"{where}.train")
-        for expand_sets in feature.hooks("flags") if "flags" in entry else ():
+        if "flags" in entry:
             try:
-                values["flags"] = expand_sets(entry["flags"], backend.name)
+                flag_sets = compile_tables.flag_sets()
+                values["flags"] = flag_sets.expanded(entry["flags"], backend.name)
             except ConfigError as error:
                 problems.append(f"{where}.flags: {error}")
         return values
@@ -362,8 +399,14 @@ def _target(
             if override is not None
         ],
         "remedies": (),
-        "tuned": False,
+        "tuned": entry.get("tuned") == "auto",
     }
-    for of_feature in feature.hooks("target"):
-        values |= of_feature(name, entry, config, problems)
+    wanted, table = entry.get("remedies"), compile_tables.remedies()
+    unknown = [named for named in wanted or () if named not in table.remedies]
+    problems += [
+        f"targets.{name}.remedies: {reading.unknown('remedy', named, table.remedies)}"
+        for named in unknown
+    ]
+    if config.get("remedies", True) and wanted is not False and not unknown:
+        values |= {"remedies": table.for_target(backend.name, wanted or None), "hangs": table.hangs}
     return msgspec.convert(values, Target)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from scripts.matrix.cell import Cell, Kind
@@ -50,37 +48,18 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Verb:
-    """A verb of `vmfbench`: the module that is imported when it is used, what it does in one line, and the function of the
-    module that runs it."""
-
-    name: str
-    module: str
-    does: str
-    function: str = "main"
-
-
-@dataclass(frozen=True)
 class Feature:
-    """A feature. What it leaves out changes nothing.
+    """A feature that has a part of the matrix, or answers questions of rules. What it leaves out changes nothing.
 
     `part`: the type of its part of a matrix (Matrix.parts). `read`: makes the part from the draft and the matrix of
     models; None: there is none. `absolute`: the part for a run in another folder. `entries`: the frontends, targets and
-    baselines of a part, by axis. `rows`: see Rows.
-    `models`: further models of a draft, which knows all other entries. `named`: the same for models that only
-    the feature's part has, which globs of the configuration may name too. `suite`: the name of a suite that the feature reads
-    itself. `extend`: changes the matrix of models. `batch_size`: the one that a model has where its entry sets none; None: that
-    of its file. `absolute_model`: a model for a run in another folder.
-    `target`: the fields of a Target that the feature sets, for its name, its entry, the configuration and a list of problems.
-    `flags`: expands names among flags, for a backend. `reserved`: names that no frontend may have, each with what it is.
+    baselines of a part, by axis. `rows`: see Rows. `named`: models that only the feature's part has, which globs of the
+    configuration may name too.
     `toolchains`: reads those that are selected (features/toolchains/toolchain_environments.py, selected). `environments`: makes a
     run.environments.Environments for selected toolchains. `maker`: makes a run.plan.Maker for a run.plan.Plan. `plan`:
     makes the object that answers the questions of the feature's rules, PLAN["<name>"], for a Plan.
-    `adjust`: the matrix by what is on disk, and messages about that. `problems`: what keeps a matrix from being run.
-    `csv`: the name of the CSV that the feature aggregates. `verbs`: those of `vmfbench`. `modules`: what is imported when it is
-    asked for, by what it has: `row_set` a ROW_SET that declares the CSV (records/row_set.py), `keep` a function that is called
-    with each file of records that is written and the name of its CSV, `views` VIEWS of the report page, `format` a format of
-    `vmfbench export`, `docs` PARTS of documentation, `remedies` a function `table`.
+    `csv`: the name of the CSV that the feature aggregates. `row_set`: the module with the ROW_SET that declares it
+    (records/row_set.py).
     """
 
     name: str
@@ -89,26 +68,13 @@ class Feature:
     absolute: Callable[[Any, Path], Any] | None = None
     entries: Callable[[Any], Mapping[str, Mapping[str, Any]]] | None = None
     rows: Rows | None = None
-    models: Callable[[Draft], Mapping[str, Model]] | None = None
     named: Callable[[Draft], Mapping[str, Model]] | None = None
-    suite: str = ""
-    extend: Callable[[Draft, Matrix], Matrix] | None = None
-    batch_size: Callable[[Model, Path], int | None] | None = None
-    absolute_model: Callable[[Model, Path], Model] | None = None
-    target: (
-        Callable[[str, Mapping[str, Any], Mapping[str, Any], list[str]], Mapping[str, Any]] | None
-    ) = None
-    flags: Callable[[Sequence[str], str], tuple[str, ...]] | None = None
-    reserved: Mapping[str, str] = field(default_factory=dict)
     toolchains: Callable[[Draft], dict[str, Any]] | None = None
     environments: Callable[..., Any] | None = None
     maker: Callable[..., Any] | None = None
     plan: Callable[[Any], Any] | None = None
-    adjust: Callable[[Matrix], tuple[Matrix, list[str]]] | None = None
-    problems: Callable[[Matrix], list[str]] | None = None
     csv: str = ""
-    verbs: tuple[Verb, ...] = ()
-    modules: Mapping[str, str] = field(default_factory=dict)
+    row_set: str = ""
 
 
 LOADED: dict[str, Feature] = {}
@@ -124,9 +90,3 @@ def hooks(name: str) -> list[Any]:
 def rows() -> list[Rows]:
     """The rows of the features that have rows of their own."""
     return hooks("rows")
-
-
-def modules(kind: str) -> list[ModuleType]:
-    """The modules of the features that have this (Feature.modules)."""
-    of_features = [declared.modules for declared in LOADED.values()]
-    return [importlib.import_module(named[kind]) for named in of_features if kind in named]

@@ -268,11 +268,6 @@ class Matrix:
         """What a TorchBench file sets for the cell of a row, by its name; empty without a file."""
         return self.overrides.get(name, Override())
 
-    def precision(self, model: Model, baseline: Baseline, test: str) -> str:
-        """What a baseline's cell computes in, one of choices.PRECISIONS."""
-        given = self.override(str(baseline_cell(model, baseline, test))).precision
-        return given or baseline.precision
-
     def tolerance(self, model: Model, name: str) -> dict[str, Any]:
         """The values of a cell's tolerance that differ from the default. The model's own entry has precedence."""
         return {**self.override(name).tolerance, **model.tolerance}

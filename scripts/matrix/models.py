@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from scripts.core import checkout, python_source
 from scripts.core.dimensions import Sizes
-from scripts.matrix import cell, feature, schemas
+from scripts.matrix import cell, torchbench
+from scripts.matrix.choices import DTYPES
 from scripts.matrix.entries import DYNAMIC, Model, variants_of_sizes
 from scripts.matrix.reading import ConfigError
 from scripts.sources.registry import model_file, source_of, unknown
@@ -21,6 +23,10 @@ from scripts.torch_model.source import shipped
 
 PIPELINE_KEYS = ("file", "tolerance", "torchbench", "default", DYNAMIC)
 """Keys of a model's entry that are not options of its functions."""
+PHASES: tuple[str, ...] = python_source.literal(
+    checkout.ROOT / "models/parts/causal_lm.py", "PHASES", ()
+)
+"""Of a language model, as the file declares them, which cannot be imported here: it imports torch."""
 AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 """Options that may be lists, and the prefix of their values in the names of variants."""
 
@@ -75,9 +81,7 @@ def checked(model: Model, root: Path) -> Model:
         model = dataclasses.replace(model, options=model.options | {"dtype": facts.dtype})
     if "batch_size" in model.options:
         return model
-    default = facts.batch_size
-    for batch_size in feature.hooks("batch_size"):
-        default = batch_size(model, root) or default
+    default = torchbench.batch_size(model, root) or facts.batch_size
     return dataclasses.replace(model, default_batch_size=default)
 
 
@@ -99,8 +103,7 @@ def with_variants(wanted: str, models: Mapping[str, Model]) -> str:
 
 def with_absolute_paths(model: Model, root: Path) -> Model:
     """The model for a run in another folder than `root`, the folder of the Snakefile."""
-    for absolute in feature.hooks("absolute_model"):
-        model = absolute(model, root)
+    model = torchbench.absolute(model, root)
     options = _with_paths(model.file, model.options, root)
     return dataclasses.replace(model, file=str(root / model.file), options=options)
 
@@ -142,7 +145,7 @@ def model_of(
 def could_be_variant(name: str, declared: Iterable[Model]) -> bool:
     """Whether `name` is that of a variant that a declared model could have: `llama-decode` where this configuration sets
     another phase of `llama`. Only options that the configuration sets count."""
-    known = schemas.values()
+    known = {"dtype": DTYPES, "phase": PHASES}
     for model in declared:
         pattern = re.escape(model.family)
         for axis, prefix in AXES.items():

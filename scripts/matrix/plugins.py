@@ -107,7 +107,7 @@ def runtimes() -> list[Runtime]:
 def speed_rewrites(root: Path = ROOT) -> tuple[str, ...]:
     """The names of the rewrites for speed, which scripts/lowering/fx_rewrites declares."""
     path = root / "scripts/lowering/fx_rewrites/__init__.py"
-    return _literal(path, "SPEED", tuple[str, ...])
+    return literal(path, "SPEED", tuple[str, ...])
 
 
 def installed(versions: Mapping[str, str]) -> dict[str, str]:
@@ -138,13 +138,14 @@ def _values(kind: Hashable, path: Path, *_: int) -> dict[str, Any]:
     """The values of the fields of a plugin in its file, as it is now. A file may leave out those with a default."""
     forms = get_type_hints(kind)
     return {
-        field.name: _literal(path, field.name.upper(), forms[field.name], field.default)
+        field.name: literal(path, field.name.upper(), forms[field.name], field.default)
         for field in dataclasses.fields(cast("Any", kind))
         if field.name != "name"
     }
 
 
-def _literal(path: Path, name: str, form: Any, default: Any = dataclasses.MISSING) -> Any:
+def literal(path: Path, name: str, form: Any, default: Any = dataclasses.MISSING) -> Any:
+    """A literal of a file, of a type. Raises DeclarationError, and OSError without a file."""
     missing = object()
     try:
         value = python_source.literal(path, name, missing)
@@ -172,6 +173,8 @@ def _has(form: Any, value: Any) -> bool:
     """Whether a value is of a type. Numbers are factors, which are above 0."""
     parts = get_args(form)
     match get_origin(form) or form:
+        case typing.Any:
+            return True
         case typing.Literal:
             return value in parts
         case builtins.tuple:

@@ -26,9 +26,11 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, core_schema
 from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
+from scripts.core import checkout, python_source
 from scripts.iree.backends import BACKENDS, OPT_LEVELS
-from scripts.matrix import choices, plugins, reading, schemas, stages
-from scripts.matrix.choices import DTYPES, MATMUL_PRECISIONS, POLICY, PRECISIONS, Test
+from scripts.matrix import choices, plugins, reading, stages
+from scripts.matrix.choices import DTYPES, MATMUL_PRECISIONS, PRECISIONS, Test
+from scripts.matrix.models import PHASES
 from scripts.matrix.reading import ConfigError
 from scripts.sources.source import MODEL_KINDS
 from scripts.supervise import outcome
@@ -97,7 +99,7 @@ Flag = Annotated[str, Field(pattern="^(--.|[A-Za-z0-9])")]
 
 Dtype = Annotated[str, _one_of(DTYPES)]
 OptLevel = Annotated[str, _one_of(OPT_LEVELS)]
-Phase = Annotated[str, _one_of(schemas.literal("models/parts/causal_lm.py", "PHASES"))]
+Phase = Annotated[str, _one_of(PHASES)]
 Status = Annotated[str, _one_of(outcome.STATUSES)]
 Dump = Annotated[str, _one_of((*choices.BASELINE_DUMPS, *choices.IREE_DUMPS, choices.MODULES))]
 
@@ -178,7 +180,10 @@ class Frontend(TypedDict, total=False):
     exporter: Required[Module]
     env: Required[Name]
     options: Options
-    ir_format: Annotated[str, _one_of(schemas.literal("scripts/lowering/link.py", "FORMATS"))]
+    ir_format: Annotated[
+        str,
+        _one_of(python_source.literal(checkout.ROOT / "scripts/lowering/link.py", "FORMATS", ())),
+    ]
 
 
 class StepOverride(TypedDict, total=False):
@@ -222,7 +227,7 @@ class Baseline(TypedDict, total=False):
     runtime: Required[Module]
     device: Required[plugins.Device]
     env: Required[Name]
-    precision: Annotated[str, _one_of((*PRECISIONS, POLICY))]
+    precision: Annotated[str, _one_of(PRECISIONS)]
     xla_flags: str
     program: Name | Annotated[list[Name], NOT_EMPTY]
     rewrites: Literal["speed"]
@@ -272,7 +277,6 @@ class Measure(Rule, total=False):
 class Tune(TypedDict, total=False):
     budget_s: Annotated[Number, Field(gt=0, le=604_800)]
     keep: Annotated[Number, Field(gt=0, le=1)]
-    specs: Annotated[Number, Field(ge=0, le=0.5)]
     targets: Globs
 
 
@@ -322,7 +326,6 @@ class Compare(TypedDict, total=False):
     latency: Worse
     compile_time: Worse
     compile_cpu_s: Worse
-    compile_instructions: Worse
     compile_rss_mb: Worse
     run_rss_mb: Worse
     vmfb_bytes: Worse
@@ -344,7 +347,6 @@ class AtMost(TypedDict, total=False):
 
     compile_s: NotNegative
     compile_cpu_s: NotNegative
-    compile_instructions: NotNegative
     compile_rss_mb: NotNegative
     run_rss_mb: NotNegative
     vmfb_bytes: NotNegative

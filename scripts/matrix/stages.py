@@ -94,8 +94,8 @@ _DECLARED = (
 def _all() -> dict[str, Stage]:
     """The stages of the core and of features, by name. One that makes failures good comes after the stage whose they are."""
     declared = list(_DECLARED)
-    for file in sorted(checkout.ROOT.glob("scripts/features/*/stages.py")):
-        module = importlib.import_module(f"scripts.features.{file.parent.name}.stages")
+    for file in sorted(checkout.ROOT.glob("scripts/features/*/*_stages.py")):
+        module = importlib.import_module(f"scripts.features.{file.parent.name}.{file.stem}")
         for stage in module.STAGES:
             names = [other.name for other in declared]
             at = names.index(stage.remedies) + 1 if stage.remedies else len(declared)

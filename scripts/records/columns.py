@@ -7,22 +7,33 @@ the values that a record takes from a measurement, and docs/columns.md are deriv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from scripts.matrix import stages
+import msgspec
+
+from scripts.iree.backends import BACKENDS, OPT_LEVELS
+from scripts.matrix import choices, plugins, stages
 from scripts.matrix.choices import BASES
+from scripts.matrix.models import PHASES
 from scripts.records import remedied
 from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
+from scripts.supervise import outcome
 from scripts.timing.machine_limits import COMPUTE, MEMORY
+from scripts.timing.ratios import VERDICTS
+from scripts.verify import verification
 
 COLUMN = "speedup_vs_"
 """How the names of speed-ups begin; the runtime follows."""
-POSITIVE = {"exclusiveMinimum": 0}
-FROM_0 = {"minimum": 0}
-FROM_1 = {"minimum": 1}
-TEXTS = {"additionalProperties": {"type": "string"}}
-CLOSED = {"additionalProperties": False}
-SECONDS = {"items": {"type": "number", "exclusiveMinimum": 0}}
+POSITIVE = msgspec.Meta(gt=0)
+FROM_0 = msgspec.Meta(ge=0)
+FROM_1 = msgspec.Meta(ge=1)
+NOT_EMPTY = msgspec.Meta(min_length=1)
+CLOSED = msgspec.Meta(extra={"closed": True})
+TEXTS = dict[str, str]
+MILLISECONDS = list[Annotated[float, POSITIVE]]
+DEVICE_KINDS = tuple(
+    dict.fromkeys((*(backend.device_kind for backend in BACKENDS.values()), *plugins.DEVICES))
+)
 OF_BATCHES = [stage.folder for stage in stages.STAGES.values() if stage.is_batch]
 """The stages of operator problems."""
 NOT_OF_ROWS = ("machine_limits", "trace", "dumps", "profile", "code", "compile_time", *OF_BATCHES)
@@ -105,10 +116,10 @@ def with_bases(table: Sequence[Field], records: Iterable[Mapping[str, Any]]) -> 
 COLUMNS = (
     Field("model.name", TEXT, "Name of the model.", column="model"),
     Field("model.suite", TEXT, "Suite that the model is from: `vmfbench` (`models/`), `user` (a file elsewhere), `timm`, `hf`, `torchvision` or `torchbench`.", column="suite"),
-    Field("experiment.phase", TEXT, "Phase of a language model; null for other models.", column="phase", nullable=True, choices="phase"),
-    Field("experiment.test", TEXT, "What is run: `eval` is the forward pass, `train` a training step.", column="test", choices="test"),
-    Field("experiment.dtype", TEXT, "Type of the model's weights and floating-point inputs.", column="dtype", choices="dtype"),
-    Field("experiment.precision", TEXT, "What a baseline computes in: `none` is the model's own dtype, `fp16` and `bf16` cast weights and inputs, `amp-*` is autocast.", column="precision", choices="precision"),
+    Field("experiment.phase", TEXT, "Phase of a language model; null for other models.", column="phase", nullable=True, checks=Literal[PHASES]),
+    Field("experiment.test", TEXT, "What is run: `eval` is the forward pass, `train` a training step.", column="test", checks=Literal[choices.TESTS]),
+    Field("experiment.dtype", TEXT, "Type of the model's weights and floating-point inputs.", column="dtype", checks=Literal[choices.DTYPES]),
+    Field("experiment.precision", TEXT, "What a baseline computes in: `none` is the model's own dtype, `fp16` and `bf16` cast weights and inputs, `amp-*` is autocast.", column="precision", checks=Literal[choices.PRECISIONS]),
     Field("experiment.batch_size", INTEGER, "Batch size of the inputs.", unit="samples", column="batch_size", checks=FROM_1),
     Field("", TEXT, "Size of the model: its option `size`.", column="size", value=_size),
     Field("reference.layers", INTEGER, "Layers, of a model of transformers: `num_hidden_layers` of its configuration.", unit="count", column="layers", optional=True, checks=FROM_1),
@@ -122,15 +133,15 @@ COLUMNS = (
     Field("experiment.target", TEXT, "Target of an IREE cell; for a baseline its name, or null where that is the name of its runtime. It ends with the number of threads where `measure.threads` lists several: `llvm-cpu+2-threads`, `eager+2-threads`.", column="target", nullable=True),
     Field("experiment.toolchain", TEXT, "Toolchain of an IREE cell: `pinned`, or the one that its frontend or target belongs to ([toolchains](toolchains.md)); null for a baseline.", column="toolchain", nullable=True, optional=True),
     Field("experiment.backend", TEXT, "Backend of iree-compile; null for a baseline.", column="backend", nullable=True),
-    Field("experiment.opt_level", TEXT, "`--iree-opt-level`, of an IREE cell.", column="opt_level", optional=True, choices="opt_level"),
-    Field("experiment.flags", LIST, "Further flags of iree-compile, of an IREE cell: those of the target, or of its override for the model.", column="flags", optional=True, checks={"items": {"type": "string"}}),
+    Field("experiment.opt_level", TEXT, "`--iree-opt-level`, of an IREE cell.", column="opt_level", optional=True, checks=Literal[OPT_LEVELS]),
+    Field("experiment.flags", LIST, "Further flags of iree-compile, of an IREE cell: those of the target, or of its override for the model.", column="flags", optional=True, checks=list[str]),
     Field("experiment.tuned", TEXT, "File of the tuning result that has set opt level and flags (`tuned: auto`, [tuning](tuning.md#use-the-results)), of an IREE cell; null where none has.", column="tuned", nullable=True, optional=True),
     Field("experiment.imported", TEXT, "Machine on which the row was measured, of a row that was imported ([how](reproducers.md#measure-elsewhere)); null for a row of this run.", column="imported", nullable=True, optional=True),
-    Field("experiment.device", TEXT, "Kind of device; latencies are compared only within one kind.", column="device", choices="device_kind"),
+    Field("experiment.device", TEXT, "Kind of device; latencies are compared only within one kind.", column="device", checks=Literal[DEVICE_KINDS]),
     Field("run.device_name", TEXT, "Name of the device, as its driver gives it; for a CPU that of the processor.", column="device_name", nullable=True),
     Field("run.threads", INTEGER, "CPU threads that the runtime was given; null for other devices.", unit="threads", column="threads", nullable=True),
-    Field("outcome.status", TEXT, "How the cell ended.", column="status", choices="status"),
-    Field("outcome.stage", TEXT, "First stage that failed, or the last stage of a cell that is ok.", column="stage", checks={"enum": STAGES}),
+    Field("outcome.status", TEXT, "How the cell ended.", column="status", checks=Literal[outcome.STATUSES]),
+    Field("outcome.stage", TEXT, "First stage that failed, or the last stage of a cell that is ok.", column="stage", checks=Literal[tuple(STAGES)]),
     Field("outcome.reason", TEXT, "Class of the failure, to group rows by ([list](troubleshooting.md)).", column="reason"),
     Field("outcome.detail", TEXT, "The line of the log that says what went wrong.", column="detail"),
     Field("outcome.blocked_by", TEXT, "Stage and cell of the failure that kept later stages from running.", column="blocked_by"),
@@ -139,7 +150,7 @@ COLUMNS = (
     Field("remedy.first.reason", TEXT, "Reason for which the compilation that was asked for failed, of a row with remedies that were tried.", column="first_error"),
     Field("remedy.first.detail", TEXT, "Its detail.", column="first_error_detail"),
     Field("", TEXT, "Remedies that were tried, in order, each with the reason of its failure.", column="tried", value=remedied.tried),
-    Field("verification.code", TEXT, "Result of the comparison with the golden outputs ([codes](#verification)).", column="verification_code", choices="verification_code"),
+    Field("verification.code", TEXT, "Result of the comparison with the golden outputs ([codes](#verification)).", column="verification_code", checks=Literal[tuple(verification.CODES)]),
     Field("verification.max_abs_error", NUMBER, "Largest absolute difference from the golden outputs; null if it is infinite, as where one of two values is a NaN.", unit="of the output", column="max_abs_error", nullable=True, optional=True, checks=FROM_0),
     Field("verification.rmse_vs_fp64", NUMBER, "Root mean square error against the float64 outputs; null if it is infinite.", unit="of the output", column="rmse_vs_fp64", nullable=True, optional=True, checks=FROM_0),
     Field("", TEXT, "Steps of a language model that gave the token of `generate()`, of those compared: `16/16`.", column="greedy_tokens", value=_steps("greedy_tokens", "greedy_expected")),
@@ -153,7 +164,7 @@ COLUMNS = (
     Field("latency.generations", INTEGER, "Processes of this row that count, one after the other.", unit="count", column="generations", varies=True, checks=FROM_1),
     Field("latency.turns", INTEGER, "Slices of calls of these processes; the other rows of the model took turns with them.", unit="count", column="turns", varies=True, checks=FROM_1),
     *(field for base in BASES for field in speedup_over(base)),
-    Field("latency.verdict", TEXT, "What the interval of the ratio to the faster of eager and inductor (ONNX: ONNX Runtime; MLIR: XLA) says: `faster` or `slower` (it excludes 1), `same` (it is within ±5 %), or `undecided`; null without such a row.", column="verdict", nullable=True, varies=True, choices="verdict"),
+    Field("latency.verdict", TEXT, "What the interval of the ratio to the faster of eager and inductor (ONNX: ONNX Runtime; MLIR: XLA) says: `faster` or `slower` (it excludes 1), `same` (it is within ±5 %), or `undecided`; null without such a row.", column="verdict", nullable=True, varies=True, checks=Literal[VERDICTS]),
     Field("latency.dynamic_cost", NUMBER, "Latency of a program for all sizes ([dynamic sizes](dynamic.md)) / latency of the program for this size alone, by the same path and target or of the same runtime; null for other rows, and without such a row.", unit="ratio", column="dynamic_cost", nullable=True, optional=True, varies=True),
     Field("latency.dynamic_cost_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="dynamic_cost_low", nullable=True, optional=True, varies=True),
     Field("latency.dynamic_cost_high", NUMBER, "Its upper end.", unit="ratio", column="dynamic_cost_high", nullable=True, optional=True, varies=True),
@@ -170,7 +181,7 @@ COLUMNS = (
     Field("work.limit_share", NUMBER, "The time that the device needs at least, for its FLOPs or for its bytes ([limits](limits.md)), / latency.", unit="ratio", column="limit_share", nullable=True, varies=True, checks=FROM_0),
     Field("work.limit_share_low", NUMBER, "Lower end of its 99 % interval, which is that of the latency.", unit="ratio", column="limit_share_low", nullable=True, varies=True, checks=FROM_0),
     Field("work.limit_share_high", NUMBER, "Its upper end.", unit="ratio", column="limit_share_high", nullable=True, varies=True, checks=FROM_0),
-    Field("work.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks={"enum": [MEMORY, COMPUTE, None]}),
+    Field("work.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks=Literal[MEMORY, COMPUTE]),
     Field("work.no_limit_share", TEXT, "Why a latency has no `limit_share`. If it is above 1 beyond its interval, a count or the limits are wrong, and this says so.", column="no_limit_share", nullable=True, varies=True),
     Field("run.load_ms", NUMBER, "Module and weights loaded until the first call can be made.", unit="ms", column="load_ms", nullable=True, varies=True),
     Field("run.first_call_ms", NUMBER, "First call, outputs on the host; of a baseline this includes just-in-time compilation.", unit="ms", column="first_call_ms", nullable=True, varies=True),
@@ -178,7 +189,6 @@ COLUMNS = (
     Field("", NUMBER, "Cold run: time on the host, without compiling (PyTorch/XLA).", unit="s", column="trace_s", varies=True, value=_cold("trace_s")),
     Field("", NUMBER, "Time of iree-compile, or all that a baseline's runtime compiled before the first repetition.", unit="s", column="compile_s", varies=True, value=_compile_s),
     Field("compile.cpu_s", NUMBER, "CPU time of iree-compile, all threads together. Other work on the machine changes it less than `compile_s`.", unit="s", column="compile_cpu_s", optional=True, varies=True),
-    Field("compile.instructions", INTEGER, "Instructions of iree-compile in user space, which other work on the machine hardly changes. Null if the processor's counters cannot be read, as on most virtual machines.", unit="count", column="compile_instructions", nullable=True, optional=True, varies=True, checks=FROM_0),
     Field("compile.cached", FLAG, "Whether the module is from the [shared folder](disk.md#shared-compilations) of an earlier compilation. Then there is no time and no memory of iree-compile.", column="cached", optional=True, varies=True),
     Field("", NUMBER, "Cold run: time of executions as counted by the runtime (PyTorch/XLA).", unit="s", column="execute_s", varies=True, value=_cold("execute_s")),
     Field("compile.vmfb_bytes", INTEGER, "Size of the compiled module, without weights.", unit="bytes", column="vmfb_bytes", optional=True),
@@ -194,7 +204,7 @@ COLUMNS = (
     Field("versions.torch_xla", TEXT, "Version of PyTorch/XLA, of a baseline that runs on it.", column="torch_xla_version", nullable=True, optional=True),
     Field("versions.iree", TEXT, "Version of IREE's packages; of a local build, what its compiler prints. Null for a baseline.", column="iree_version", nullable=True),
     Field("versions.iree_build", TEXT, "Version and commit that iree-compile prints; null for a baseline, and where it was not recorded when the environment was made (by conda, or an older vmfbench).", column="iree_build", nullable=True, optional=True),
-    Field("export.rewrites", LIST, "What the exporter changed in the program, or a baseline with `rewrites` in the captured graph ([list](configuration.md#rewrites)).", column="rewrites", optional=True, checks={"items": {"type": "string"}}),
+    Field("export.rewrites", LIST, "What the exporter changed in the program, or a baseline with `rewrites` in the captured graph ([list](configuration.md#rewrites)).", column="rewrites", optional=True, checks=list[str]),
     Field("reference.inputs_from", TEXT, "What the inputs were made of.", column="inputs_from", optional=True),
     Field("reference.golden_from", TEXT, "What has made the golden results: `eager`, `onnxruntime`, `xla`, `iree-O0` with the reason why not `xla`, or the file that was given.", column="golden_from", optional=True),
     Field("reference.weights_bytes", INTEGER, "Size of the weights.", unit="bytes", column="weights_bytes", optional=True, checks=FROM_1),
@@ -212,7 +222,7 @@ OTHERS = (
     Field("model.file", TEXT, "Its file: Python, an exported program (`.pt2`), or `config.json` of a folder of Hugging Face."),
     Field("model.options", OBJECT, "Options that its functions were called with."),
     Field("experiment", OBJECT, "What was run, and how."),
-    Field("experiment.matmul_precision", TEXT, "Precision of float32 products, of a baseline.", optional=True, choices="matmul_precision"),
+    Field("experiment.matmul_precision", TEXT, "Precision of float32 products, of a baseline.", optional=True, checks=Literal[choices.MATMUL_PRECISIONS]),
     Field("experiment.optimizer", OBJECT, "Optimizer of a training step (`name`, `lr`, and the other arguments that `train` sets).", nullable=True, optional=True),
     Field("experiment.xla_flags", TEXT, "`XLA_FLAGS` of a baseline.", nullable=True),
     Field("experiment.compile", OBJECT, "Arguments of torch.compile that a baseline's entry sets.", optional=True),
@@ -233,7 +243,7 @@ OTHERS = (
     Field("reference.work.weight_bytes", INTEGER, "Bytes of weights that are read.", unit="bytes", checks=FROM_0),
     Field("reference.work.input_bytes", INTEGER, "Bytes of inputs that are read.", unit="bytes", checks=FROM_0),
     Field("reference.work.output_bytes", INTEGER, "Bytes of outputs that are written.", unit="bytes", checks=FROM_0),
-    Field("reference.work.no_formula", OBJECT, "Calls of operators without a formula for FLOPs, by operator.", checks={"additionalProperties": FROM_1}),
+    Field("reference.work.no_formula", OBJECT, "Calls of operators without a formula for FLOPs, by operator.", checks=dict[str, Annotated[int, FROM_1]]),
     Field("reference.left_out", OBJECT, "Values that the reference (for training, the gradients stage) could not compute, and why.", optional=True, checks=TEXTS),
     Field("imported", OBJECT, "Where an imported row was measured.", optional=True, checks=CLOSED),
     Field("imported.system", TEXT, "Operating system and architecture."),
@@ -251,15 +261,15 @@ OTHERS = (
     Field("verification.greedy_tokens", INTEGER, "Steps of a language model that gave the token of `generate()`.", unit="count", nullable=True, optional=True, checks=FROM_0),
     Field("verification.train_steps", INTEGER, "Successive training steps whose loss was eager's.", unit="count", nullable=True, optional=True, checks=FROM_0),
     Field("verification.train_expected", INTEGER, "Successive training steps that were compared.", unit="count", nullable=True, optional=True, checks=FROM_1),
-    Field("verification.losses", LIST, "Loss of each of these training steps; null where it is infinite or NaN.", nullable=True, optional=True, checks={"items": {"type": ["number", "null"]}}),
-    Field("verification.golden_losses", LIST, "The same in eager mode.", nullable=True, optional=True, checks={"items": {"type": "number"}}),
+    Field("verification.losses", LIST, "Loss of each of these training steps; null where it is infinite or NaN.", nullable=True, optional=True, checks=list[float | None]),
+    Field("verification.golden_losses", LIST, "The same in eager mode.", nullable=True, optional=True, checks=list[float]),
     Field("verification.greedy_expected", INTEGER, "Steps of a language model that were compared.", unit="count", nullable=True, optional=True, checks=FROM_1),
     Field("latency", OBJECT, "The timing; null unless the verification passed.", nullable=True),
     Field("latency.speedup_vs_<runtime>", NUMBER, "The same as `speedup_vs_eager` for every other runtime of a baseline that has a latency in the run, such as `speedup_vs_openvino`, each with `_low` and `_high`. A baseline with own arguments of torch.compile or with rewrites counts as a runtime with the name of its entry. The CSV of such a run has columns of these names.", unit="ratio", nullable=True, optional=True, varies=True),
     Field("latency.calls", INTEGER, "Calls that count.", unit="count", varies=True, checks=FROM_1),
-    Field("latency.values_ms", LIST, "Latency in each generation: the 5 % quantile of the calls of a process.", unit="ms", varies=True, checks={"minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}}),
-    Field("latency.uncounted_ms", LIST, "Latency in each generation that does not count, because the machine was slower; no other value is made from these.", unit="ms", optional=True, varies=True, checks={"items": {"type": "number", "exclusiveMinimum": 0}}),
-    Field("latency.anchor_ms", LIST, "That of the anchor in the same generations; empty if the group has none.", unit="ms", varies=True, checks={"items": {"type": "number", "exclusiveMinimum": 0}}),
+    Field("latency.values_ms", LIST, "Latency in each generation: the 5 % quantile of the calls of a process.", unit="ms", varies=True, checks=Annotated[MILLISECONDS, NOT_EMPTY]),
+    Field("latency.uncounted_ms", LIST, "Latency in each generation that does not count, because the machine was slower; no other value is made from these.", unit="ms", optional=True, varies=True, checks=MILLISECONDS),
+    Field("latency.anchor_ms", LIST, "That of the anchor in the same generations; empty if the group has none.", unit="ms", varies=True, checks=MILLISECONDS),
     Field("latency.anchor", TEXT, "The row through which this one is compared with rows of other runs: eager, with its version.", nullable=True),
     Field("latency.group", TEXT, "What was timed in the same turns: rows with the same text are compared by generation.", varies=True),
     Field("latency.started", NUMBER, "When the timing of the group began, since the epoch.", unit="s", varies=True),
@@ -267,8 +277,8 @@ OTHERS = (
     Field("latency.foreign", NUMBER, "Time of other processes during the turns, as a share of that of all cores.", unit="ratio", varies=True),
     Field("latency.steal", NUMBER, "The same for other guests of the hypervisor.", unit="ratio", varies=True),
     Field("latency.load", NUMBER, "Highest load average of the machine during the turns, over a minute; 0 where it was not recorded.", unit="processes", optional=True, varies=True, checks=FROM_0),
-    Field("latency.unknown", LIST, "Baselines whose ratio is not known although both have a latency: it has no interval, or one wider than ±50 %.", optional=True, varies=True, checks={"items": {"type": "string"}}),
-    Field("runs", LIST, "Runs of the verification: the cold run, and for a baseline a warm one; null where there was none.", nullable=True, checks={"minItems": 1, "items": {"type": "object"} | CLOSED}),
+    Field("latency.unknown", LIST, "Baselines whose ratio is not known although both have a latency: it has no interval, or one wider than ±50 %.", optional=True, varies=True, checks=list[str]),
+    Field("runs", LIST, "Runs of the verification: the cold run, and for a baseline a warm one; null where there was none.", nullable=True, checks=msgspec.Meta(min_length=1, extra={"closed": True})),
     Field("runs[].total_s", NUMBER, "Wall time of all calls of the run, the device's work included.", unit="s", varies=True, checks=POSITIVE),
     Field("runs[].iterations", INTEGER, "Calls of the run.", unit="count", varies=True, checks=FROM_1),
     Field("runs[].trace_s", NUMBER, "Time on the host, without compiling; null if the runtime does not count it.", unit="s", nullable=True, varies=True),
@@ -287,29 +297,30 @@ OTHERS = (
     Field("export.steps_s", OBJECT, "Time of each step of the export, by step.", unit="s", optional=True, varies=True),
     Field("export.program_bytes", INTEGER, "Size of the program.", unit="bytes", optional=True),
     Field("export.left_out", OBJECT, "What could not be found out about the program, and why.", optional=True, checks=TEXTS),
-    Field("export.dimensions", LIST, "Open dimensions of a program for all sizes: the `axis` of the input at `position`, the `option` that sets it, and the sizes that are allowed.", optional=True, checks={"items": {"type": "object"}}),
+    Field("export.dimensions", LIST, "Open dimensions of a program for all sizes: the `axis` of the input at `position`, the `option` that sets it, and the sizes that are allowed.", optional=True, checks=list[dict]),
     Field("export.frontend_version", TEXT, "Version of the frontend's package that exported it.", optional=True),
     Field("export.torch_version", TEXT, "Version of PyTorch that exported it, with its build.", optional=True),
     Field("compile", OBJECT, "The compilation of an IREE cell; empty where it failed, null for a baseline.", nullable=True),
     Field("compile.compile_s", NUMBER, "Time of iree-compile.", unit="s", optional=True, varies=True),
-    Field("compile.added_flags", LIST, "Flags of iree-compile that the program itself needs ([float64](models.md#float64)).", optional=True, checks={"items": {"type": "string"}}),
+    Field("compile.added_flags", LIST, "Flags of iree-compile that the program itself needs ([float64](models.md#float64)).", optional=True, checks=list[str]),
     Field("remedy", OBJECT, "What was tried where the compilation of an IREE cell failed; null where it did not, where nothing was to be tried, and for baselines.", nullable=True, checks=CLOSED),
     Field("remedy.frontend", TEXT, "Frontend of the program that the remedy compiled.", optional=True),
-    Field("remedy.opt_level", TEXT, "Its `--iree-opt-level`.", optional=True, choices="opt_level"),
-    Field("remedy.flags", LIST, "Its further flags of iree-compile.", optional=True, checks={"items": {"type": "string"}}),
+    Field("remedy.opt_level", TEXT, "Its `--iree-opt-level`.", optional=True, checks=Literal[OPT_LEVELS]),
+    Field("remedy.flags", LIST, "Its further flags of iree-compile.", optional=True, checks=list[str]),
     Field("remedy.first", OBJECT, "The failure of what was asked for.", optional=True, checks=CLOSED),
-    Field("remedy.first.status", TEXT, "Its status.", choices="status"),
+    Field("remedy.first.status", TEXT, "Its status.", checks=Literal[outcome.STATUSES]),
     Field("remedy.first.log", TEXT, "Its log."),
-    Field("remedy.tried", LIST, "The attempts, in order; the last one succeeded if the row has a remedy.", checks={"items": {"type": "object"}}),
+    Field("remedy.tried", LIST, "The attempts, in order; the last one succeeded if the row has a remedy.", checks=list[dict]),
     Field("remedy.tried[].remedy", TEXT, "Name of the remedy."),
     Field("remedy.tried[].frontend", TEXT, "Frontend of the program that it compiled."),
-    Field("remedy.tried[].opt_level", TEXT, "Its `--iree-opt-level`.", choices="opt_level"),
-    Field("remedy.tried[].flags", LIST, "Its further flags of iree-compile.", checks={"items": {"type": "string"}}),
-    Field("remedy.tried[].status", TEXT, "How it ended; `skipped` if it was not run.", choices="status"),
+    Field("remedy.tried[].opt_level", TEXT, "Its `--iree-opt-level`.", checks=Literal[OPT_LEVELS]),
+    Field("remedy.tried[].flags", LIST, "Its further flags of iree-compile.", checks=list[str]),
+    Field("remedy.tried[].status", TEXT, "How it ended; `skipped` if it was not run.", checks=Literal[outcome.STATUSES]),
     Field("remedy.tried[].reason", TEXT, "Why it failed, or was not run."),
     Field("remedy.tried[].detail", TEXT, "The line of its log that says what went wrong."),
     Field("remedy.tried[].seconds", NUMBER, "Its wall time; 0 if it was not run, or its failure was known.", unit="s", varies=True, checks=FROM_0),
-    Field("versions", OBJECT, "Versions of packages, by package.", checks={"additionalProperties": {"type": ["string", "null"]}}),
+    Field("versions", OBJECT, "Versions of packages, by package."),
+    Field("versions.<package>", TEXT, "Version of another package that an exporter or runtime declares.", nullable=True, optional=True),
     Field("versions.python", TEXT, "Version of Python of the environment of the row's last stage; left out where it was not recorded.", optional=True),
     Field("versions.torch_build", TEXT, "Build of PyTorch (`cu132`, `cpu`); left out where the stage did not run, or the version names none.", optional=True),
 )  # fmt: skip

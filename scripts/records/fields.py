@@ -1,31 +1,33 @@
-"""The declaration of a value of a record, and what is derived from it: row, dtypes, schema."""
+"""The declaration of a value of a record, and what is derived from it: row, dtypes, and the form that msgspec checks."""
 
 from __future__ import annotations
 
-import copy
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import GenericAlias
+from typing import Annotated, Any, Literal, get_origin
 
-from scripts.matrix import schemas
+import msgspec
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value: its name for readers, in JSON Schema, and as pandas dtype."""
+    """A kind of value: its name for readers, its type, and its pandas dtype."""
 
     words: str
-    json_type: str
+    type: Any
     dtype: str
 
 
-TEXT = Kind("text", "string", "object")
-INTEGER = Kind("integer", "integer", "Int64")  # pandas' own, as an integer may be missing
-NUMBER = Kind("number", "number", "float64")
-FLAG = Kind("true or false", "boolean", "boolean")
-LIST = Kind("list", "array", "object")
-OBJECT = Kind("object", "object", "object")
+TEXT = Kind("text", str, "object")
+INTEGER = Kind(
+    "integer", Annotated[int, msgspec.Meta(le=2**63 - 1)], "Int64"
+)  # pandas' own, as an integer may be missing
+NUMBER = Kind("number", float, "float64")
+FLAG = Kind("true or false", bool, "boolean")
+LIST = Kind("list", list, "object")
+OBJECT = Kind("object", dict, "object")
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class Field:
 
     `path`: its place in a line of results.jsonl, such as `latency.ms`; `runs[].total_s` is a value of every object of a
     list, and `<runtime>` in a name stands for any text. A column that is not a single value of the record has a `value` instead, a function of the record. `nullable`: it
-    may be null. `optional`: it may be left out. `choices`: the name of a set of values in schemas.values(). `checks`:
-    further keywords of JSON Schema. `varies`: another run of the same program on the same machine may have another value.
+    may be null. `optional`: it may be left out. `checks`: the bounds of the value
+    (msgspec.Meta), or its type where that is narrower than that of the kind; columns.CLOSED: an object, or each
+    object of a list, has no values but those that are declared. `varies`: another run of the same program on the same machine may have another value.
     """
 
     path: str
@@ -45,9 +48,8 @@ class Field:
     column: str = ""
     nullable: bool = False
     optional: bool = False
-    choices: str = ""
     varies: bool = False
-    checks: Mapping[str, Any] = field(default_factory=dict)
+    checks: Any = None
     value: Callable[[Mapping[str, Any]], Any] | None = None
 
     def value_in(self, record: Mapping[str, Any]) -> Any:
@@ -102,29 +104,65 @@ def pattern(path: str) -> str:
     return f"^{'.+'.join(map(re.escape, re.split('<[a-z]+>', path)))}$"
 
 
-def schema(table: Iterable[Field], rules: str = "record") -> dict[str, Any]:
-    """The JSON Schema of a record: that of each field, and the rules about several fields in
-    `<rules>.schema.json`."""
-    root = schemas.read(rules)
-    inside = {"": root}
-    choices = schemas.values()
-    for declared in sorted(
-        (declared for declared in table if declared.path),
-        key=lambda declared: declared.path.count("."),
-    ):
-        above, _, name = declared.path.rpartition(".")
-        null = [None] if declared.nullable else []
-        if declared.choices:
-            body: dict[str, Any] = {"enum": [*choices[declared.choices], *null]}
-        else:
-            kind = declared.kind.json_type
-            # The fields inside are added to the copy.
-            body = {"type": [kind, "null"] if null else kind} | copy.deepcopy(dict(declared.checks))
-        names, key = ("patternProperties", pattern(name)) if "<" in name else ("properties", name)
-        inside[above].setdefault(names, {})[key] = body
-        if not declared.optional:
-            inside[above].setdefault("required", []).append(name)
-        inside[declared.path] = body
-        if declared.kind is LIST:
-            inside[f"{declared.path}[]"] = body.setdefault("items", {})
-    return root
+def form(table: Sequence[Field], above: str = "", needed: Mapping[str, Any] | None = None, closed: bool = False) -> Any:  # fmt: skip
+    """The class, for msgspec, of a section of records, or of whole ones. `closed`: whether it has no other values.
+
+    `needed`: what a reader needs of a record that an older version or another tool may have written, with the types of these
+    values by their paths. Of any other value, only the type is checked, and it may be missing.
+    """
+    members: list[Any] = []
+    for field in table:
+        parent, _, name = field.path.rpartition(".")
+        if not field.path or parent != above or "<" in name:
+            continue
+        kind = (needed or {}).get(field.path) or _type(table, field, needed)
+        is_needed = not field.optional
+        if needed is not None:
+            has_needed = any(f"{path}.".startswith(f"{field.path}.") for path in needed)
+            is_needed = has_needed and not (field.nullable and field.kind is OBJECT)
+        if field.nullable or (needed is not None and not is_needed):
+            kind |= None
+        members.append((name, kind) if is_needed else (name, kind, None))
+    members.sort(key=len)  # those with a default are last
+    return msgspec.defstruct("Record", members, forbid_unknown_fields=closed)
+
+
+def _type(table: Sequence[Field], field: Field, needed: Mapping[str, Any] | None) -> Any:
+    """The type of a value that is there, and not null."""
+    is_list, bounds = field.kind is LIST, None
+    kind, inside = field.kind.type, f"{field.path}[]" if is_list else field.path
+    if isinstance(field.checks, msgspec.Meta):
+        bounds = field.checks
+    elif field.checks is not None and (needed is None or get_origin(field.checks) is not Literal):
+        kind = field.checks
+    if any(other.path.rpartition(".")[0] == inside for other in table):
+        closed = bool(bounds and (bounds.extra or {}).get("closed"))
+        inner = form(table, inside, needed, closed and (needed is None or is_list))
+        kind = GenericAlias(list, inner) if is_list else inner
+    return Annotated[kind, bounds] if bounds else kind
+
+
+def checker(table: Sequence[Field], section: str = "") -> Callable[[Any], str]:
+    """A function that returns how a record, or a section of one, differs from its declaration; "" if it does not."""
+    known = next((field for field in table if section and field.path == section), None)
+    kind = _type(table, known, None) if known else form(table, closed=True)
+    whole = kind | None if known and known.nullable else kind
+    patterns = [
+        (field.path.rpartition(".")[0], re.compile(pattern(field.path)), _type(table, field, None) | None)
+        for field in table
+        if "<" in field.path and not section
+    ]  # fmt: skip
+
+    def problem(value: Any) -> str:
+        where = ""
+        try:
+            msgspec.convert(value, whole)
+            for parent, path, kind in patterns:
+                for name, inner in (lookup(value, parent) or {}).items():
+                    if path.match(where := f"{parent}.{name}"):
+                        msgspec.convert(inner, kind)
+        except msgspec.ValidationError as error:
+            return f"{error} - at `$.{where}`" if where else str(error)
+        return ""
+
+    return problem

@@ -13,11 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import jsonschema
 import msgspec
 
 from scripts.matrix import stages
-from scripts.records import fields, results_file, speedups, stage_files
+from scripts.records import fields, latency_section, results_file, speedups, stage_files
 from scripts.records.columns import FIELDS
 from scripts.run import outputs
 from scripts.supervise import outcome
@@ -121,7 +120,7 @@ def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, A
     ended = _ended(measured, member, log)
     latency = None
     if timing and ended.status == outcome.OK:
-        latency = stage_files.latency_section(
+        latency = latency_section.of_timing(
             timing, f"{measured.cell}@{name}", MEMBER,
             experiment["test"], experiment["phase"], experiment["batch_size"], None,
         )  # fmt: skip
@@ -138,8 +137,8 @@ def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, A
         "imported": {"system": measured.system, "cores": measured.cores},
     }
     row.pop("work", None)
-    results_file.check_form(row)
-    _check_schema(row)
+    msgspec.convert(row, results_file.MODELS.decoder.type)  # its names are parts of paths
+    _check_declared(row)
     return row
 
 
@@ -159,10 +158,10 @@ def _ended(measured: Measured, timed: MemberTiming | None, log: str) -> Outcome:
     )
 
 
-def _check_schema(row: Mapping[str, Any]) -> None:
-    """Raise ValueError if a row does not follow the schema of records, once it is compared with others."""
+def _check_declared(row: Mapping[str, Any]) -> None:
+    """Raise ValueError if a row is not as records are declared, once it is compared with others."""
     whole = copy.deepcopy(dict(row))
     whole["work"] = speedups.work_section(whole, None, [])
     speedups.add_speedups([whole])
-    for error in jsonschema.Draft202012Validator(fields.schema(FIELDS)).iter_errors(whole):
-        raise ValueError(f"{'.'.join(map(str, error.absolute_path))}: {error.message:.300}")
+    if what := results_file.MODELS.problem(whole):
+        raise ValueError(f"{what:.300}")

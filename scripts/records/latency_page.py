@@ -5,16 +5,17 @@ The same rows give the same page, byte for byte.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from scripts.matrix.matrix import Matrix
 from scripts.records import columns, imported, markdown, record, wording
 from scripts.records.markdown import text
+from scripts.records.results_file import MODELS
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column
-from scripts.records.row_set import Content, RowSet
+from scripts.records.row_set import CPU, Content, RowSet
 from scripts.records.screen import Screen
 from scripts.run import outputs
 from scripts.timing.ratios import LEAST
@@ -108,12 +109,8 @@ def _means(table: Table) -> str:
     return f"{MEANS}\n{markdown.table(head, rows, right=range(1, len(head)))}"
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cpu", action="store_true", help="only the rows that run on the CPU")
-
-
-def _of_matrix(matrix: Matrix, args: argparse.Namespace) -> Content:
-    if args.cpu:
+def _of_matrix(matrix: Matrix, folder: Path) -> Content:
+    if folder == CPU:
         return content(record.records(matrix.on_cpu()))
     return content(record.records(matrix, further=imported.rows()))
 
@@ -123,10 +120,9 @@ ROW_SET = RowSet(
     jsonl=outputs.JSONL,
     about="One row for every IREE cell and every baseline cell, including failed ones. A run with baselines of other runtimes than eager and inductor has further columns for each of them, such as `speedup_vs_openvino`, `speedup_vs_openvino_low` and `speedup_vs_openvino_high`.",
     declared_in="scripts/records/columns.py",
-    fields=columns.FIELDS,
+    form=MODELS,
     columns=columns.COLUMNS,
     described=columns.FIELDS,
     content=_of_matrix,
-    add_options=_add_options,
     screen=lambda records: Screen(Table.of_records(records)),
 )

@@ -21,7 +21,7 @@ from scripts.matrix.choices import DEFAULT_MATMUL_PRECISION
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
 from scripts.matrix.stage import REPORT, STATUS, VERIFICATION, Stage
-from scripts.records import at_hand, remedied, speedups, stage_files
+from scripts.records import at_hand, latency_section, remedied, speedups, stage_files
 from scripts.records.columns import FIELDS
 from scripts.records.fields import names
 from scripts.records.results_file import cell_of
@@ -116,7 +116,7 @@ def baseline_record(
         root, matrix, row_cell, chain, baseline, model, baseline.device, timed_stage
     )
     record["experiment"] |= of_baseline(row_cell, baseline) | {
-        "precision": matrix.precision(model, baseline, test),
+        "precision": baseline.precision,
         "matmul_precision": matrix.measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
         "optimizer": matrix.train if test == "train" else None,
     }
@@ -234,7 +234,7 @@ def common_record(
         "outcome": {key: getattr(decisive, key) for key in _OF_OUTCOME}
         | {"blocked_by": last.blocked_by, "stale": is_stale and decisive.status == outcome.OK},
         "verification": measured.get("verification") or _unverified(decisive),
-        "latency": stage_files.latency_section(
+        "latency": latency_section.of_timing(
             timing, str(group), str(row), row.test, model.phase, model.batch_size,
             stage_files.anchor(root, timing),
         ) if timing and own else None,

@@ -7,11 +7,10 @@ import dataclasses
 import functools
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import jsonschema
 import msgspec
 
 from scripts.core import checkout
@@ -20,11 +19,11 @@ from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.choices import TESTS
 from scripts.records import fields
 from scripts.records.columns import FIELDS
-from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
-from scripts.records.fields import Kind as ValueKind
+from scripts.records.fields import Field
 from scripts.run import outputs
 from scripts.supervise import outcome
 from scripts.timing.calls import Run
+from scripts.verify import verification
 
 NAME = r"\A(?!\.)[^/\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]{1,200}\Z"
 """Names of models, suites, frontends, targets, runtimes and devices, which are parts of paths and are printed."""
@@ -36,6 +35,93 @@ class BadRecords(Exception):
     """An error in the records: what is wrong, where, and what to do about it."""
 
 
+def cell_of(record: Mapping[str, Any]) -> Cell:
+    """The cell of a record."""
+    experiment = record["experiment"]
+    kind = Kind.IREE if experiment["runtime"] == "iree" else Kind.BASELINE
+    # A baseline with the name of its runtime has no target.
+    named = experiment.get("frontend"), experiment["target"] or experiment["runtime"], experiment.get("test")  # fmt: skip
+    return _cell(kind, record["model"]["name"], *named)
+
+
+def name_of(record: Mapping[str, Any]) -> Cell | str:
+    """The cell of a record; of an operator problem its name, `aten.add.Tensor-0123456789ab/<frontend>/<target>`."""
+    if "problem" not in record:
+        return cell_of(record)
+    experiment = record["experiment"]
+    path = experiment["target"] or experiment["runtime"]
+    path = f"{experiment['frontend']}/{path}" if experiment["runtime"] == "iree" else path
+    return f"{record['problem']['name']}/{path}"
+
+
+@functools.lru_cache(1 << 16)  # rows of many runs have the same cells
+def _cell(kind: Kind, model: str, frontend: str | None, target: str, test: str | None) -> Cell:
+    return cell.of_columns(kind, model, {"frontend": frontend, "target": target, "test": test})
+
+
+_Name = Annotated[str, msgspec.Meta(pattern=NAME)]
+_NEEDED = {
+    "model.name": _Name,
+    "model.suite": _Name,
+    "experiment.test": Literal[TESTS],
+    "experiment.runtime": _Name,
+    "experiment.frontend": _Name | None,
+    "experiment.target": _Name | None,
+    "experiment.dtype": str,
+    "experiment.batch_size": int | None,
+    "experiment.device": _Name,
+    "outcome.status": Literal[outcome.STATUSES],
+    "outcome.detail": str,
+    "verification.code": str,
+    "run": None,
+    "latency.ms": None,
+    "latency.values_ms": None,
+    "runs[].total_s": None,
+    "runs[].iterations": None,
+}
+
+
+def contradiction(record: Mapping[str, Any]) -> str:
+    """How the values of a record contradict each other; "" if they do not."""
+    ended, code = record["outcome"], record["verification"]["code"]
+    is_ok = ended["status"] == outcome.OK
+    if not is_ok and not all(ended[key] for key in ("reason", "detail", "log")):
+        return f"{ended['status']} without reason, detail or log"
+    if bool(record["latency"]) != is_ok or (is_ok and code != verification.PASS):
+        has = "a" if record["latency"] else "no"
+        return f"{ended['status']} with {has} latency and verification {code}"
+    return ""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Form:
+    """The form of the records of a set. `csv`: the target that makes it. `fields`: every value of a record. `contradiction`:
+    how values of a record contradict each other, or "". `needed`: what readers need of a record, which an older version or
+    another tool may have written, with the types by its path; None: that of the field.
+    """
+
+    csv: str
+    fields: Sequence[Field]
+    contradiction: Callable[[Mapping[str, Any]], str] = contradiction
+    needed: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _NEEDED)
+
+    @functools.cached_property
+    def decoder(self) -> msgspec.json.Decoder:
+        """Of a line that readers can use."""
+        return msgspec.json.Decoder(fields.form(self.fields, needed=self.needed))
+
+    @functools.cached_property
+    def _problem(self) -> Callable[[Any], str]:
+        return fields.checker(self.fields)
+
+    def problem(self, record: Mapping[str, Any]) -> str:
+        """How a record differs from the declaration of its fields, or contradicts itself; "" if it does not."""
+        return self._problem(record) or self.contradiction(record)
+
+
+MODELS = Form("results/latency.csv", FIELDS)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Record:
     """One line of results.jsonl. Two lines are two records, even if they are equal."""
@@ -43,6 +129,7 @@ class Record:
     path: Path
     line: int
     data: dict
+    form: Form = MODELS
 
     @property
     def where(self) -> str:
@@ -61,9 +148,9 @@ class Record:
         """The value of one of CELL_KEYS. If an older record lacks it, None; for `precision`, "none"."""
         experiment = self.data["experiment"]
         if key in ("model", "suite"):
-            return self.data["model"]["name" if key == "model" else "suite"]
+            return self.data.get("model", {}).get("name" if key == "model" else "suite")
         if key == "cell":
-            return str(cell_of(self.data))
+            return str(name_of(self.data))
         if key == "precision":
             return experiment.get(key) or "none"
         return experiment.get(key)
@@ -91,108 +178,19 @@ class Record:
         return [cold, *(dataclasses.replace(call, total_s=ms / 1e3) for ms in values)]
 
 
-def cell_of(record: Mapping[str, Any]) -> Cell:
-    """The cell of a record."""
-    experiment = record["experiment"]
-    kind = Kind.IREE if experiment["runtime"] == "iree" else Kind.BASELINE
-    # A baseline with the name of its runtime has no target.
-    named = experiment.get("frontend"), experiment["target"] or experiment["runtime"], experiment.get("test")  # fmt: skip
-    return _cell(kind, record["model"]["name"], *named)
-
-
-@functools.lru_cache(1 << 16)  # rows of many runs have the same cells
-def _cell(kind: Kind, model: str, frontend: str | None, target: str, test: str | None) -> Cell:
-    return cell.of_columns(kind, model, {"frontend": frontend, "target": target, "test": test})
-
-
-_Positive = Annotated[float, msgspec.Meta(gt=0)]
-
-
-class _Run(msgspec.Struct, forbid_unknown_fields=True):
-    total_s: _Positive
-    iterations: Annotated[int, msgspec.Meta(ge=1)]
-    trace_s: float | None = None
-    compile_s: float | None = None
-    compile_count: float | None = None
-    execute_s: float | None = None
-    execute_count: float | None = None
-
-
-_NEEDED = {
-    "model.name": Annotated[str, msgspec.Meta(pattern=NAME)],
-    "model.suite": Annotated[str, msgspec.Meta(pattern=NAME)],
-    "experiment.test": Literal[TESTS],
-    "experiment.runtime": Annotated[str, msgspec.Meta(pattern=NAME)],
-    **dict.fromkeys(
-        ("experiment.frontend", "experiment.target"),
-        Annotated[str, msgspec.Meta(pattern=NAME)] | None,
-    ),
-    "experiment.dtype": str,
-    "experiment.batch_size": int | None,
-    "experiment.device": Annotated[str, msgspec.Meta(pattern=NAME)],
-    "outcome.status": Literal[outcome.STATUSES],
-    "outcome.detail": str,
-    "verification.code": str,
-    "run": None,
-    "latency.ms": _Positive,
-    "latency.values_ms": Annotated[list[_Positive], msgspec.Meta(min_length=1)],
-}
-"""What readers need of a record, which an older version or another tool may have written, by its path."""
-_TYPES: dict[ValueKind, Any] = {TEXT: str, INTEGER: int, NUMBER: float, FLAG: bool, LIST: list, OBJECT: dict}  # fmt: skip
-_BOUNDS = {"exclusiveMinimum": "gt", "minimum": "ge"}
-
-
-def _type(field: Field) -> Any:
-    """The type of a value that may be missing. A missing one may be null too."""
-    kind: Any = _TYPES[field.kind]
-    items = field.checks.get("items", {}).get("type")
-    if items == "string":
-        kind = list[str]
-    elif items == "number":
-        kind = list[float]
-    if field.kind is INTEGER:
-        kind = Annotated[int, msgspec.Meta(le=2**63 - 1)]
-    if bounds := {_BOUNDS[k]: v for k, v in field.checks.items() if k in _BOUNDS}:
-        kind = Annotated[kind, msgspec.Meta(**bounds)]
-    return kind | None
-
-
-def _form(above: str = "") -> Any:
-    """The class of a section of a record, or of the whole: what is there has the type of its field."""
-    members: list[Any] = []
-    for field in FIELDS:
-        parent, _, name = field.path.rpartition(".")
-        if not field.path or parent != above or not name.isidentifier():
-            continue
-        form: Any = _NEEDED.get(field.path)
-        has_needed = any(f"{path}.".startswith(f"{field.path}.") for path in _NEEDED)
-        is_needed = has_needed and not (field.nullable and field.kind is OBJECT)
-        if field.path == "runs":
-            form = list[_Run] | None
-        elif field.kind is OBJECT and any(f.path.startswith(f"{field.path}.") for f in FIELDS):
-            form = _form(field.path) if is_needed else _form(field.path) | None
-        form = form or _type(field)
-        members.append((name, form) if is_needed else (name, form, None))
-    members.sort(key=len)  # those with a default are last
-    return msgspec.defstruct(f"_{above or 'Record'}".replace(".", "_"), members)
-
-
-_record = functools.cache(_form)
-
-
-def read(path: Path) -> list[Record]:
-    """Every record of a results.jsonl.
+def read(path: Path, form: Form = MODELS) -> list[Record]:
+    """Every record of a file.
 
     Raises BadRecords, naming file and line, if a line is not a record or the file is damaged.
     """
     if not path.is_file():
         raise BadRecords(
-            f"{path}: no such file; run `{checkout.run_command('results/latency.csv')}` first,"
+            f"{path}: no such file; run `{checkout.run_command(form.csv)}` first,"
             " or name another with --results"
         )
     if what := outputs.difference(path):
         raise BadRecords(
-            f"{what}; `{checkout.run_command('results/latency.csv')}` makes it again (a copy that was"
+            f"{what}; `{checkout.run_command(form.csv)}` makes it again (a copy that was"
             " edited can be read from another folder: name it with --results)"
         )
     try:
@@ -201,36 +199,26 @@ def read(path: Path) -> list[Record]:
     except UnicodeDecodeError as error:
         raise BadRecords(f"{path}: not UTF-8 ({error}); is this a results.jsonl?") from error
     return [
-        _parse(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()
+        _parse(path, number, line, form)
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
     ]
 
 
-@functools.cache
-def _line_decoder() -> msgspec.json.Decoder:
-    return msgspec.json.Decoder(_record())
-
-
 def check_line(line: bytes) -> None:
-    """Raise msgspec.DecodeError if a line is not a record whose values have the types of their fields, as `check_form` does."""
-    known: Any = _line_decoder().decode(line)
+    """Raise msgspec.DecodeError if a line is not a record whose values have the types of their fields."""
+    known: Any = MODELS.decoder.decode(line)
     if known.latency and not known.runs:
         raise msgspec.ValidationError("a latency without runs")
 
 
-def check_form(record: Mapping[str, Any]) -> None:
-    """Raise ValueError if a value of a record has another type than that of its field, or a name could leave its folder."""
-    msgspec.convert(record, _record())
-
-
 def check(records: Iterable[Record]) -> None:
-    """Raise BadRecords, naming file and line, for the first record that does not follow the schema of this version."""
-    validator = jsonschema.Draft202012Validator(fields.schema(FIELDS))
+    """Raise BadRecords, naming file and line, for the first record that does not follow the declaration of this version."""
     for record in records:
-        for problem in validator.iter_errors(record.data):
-            where = ".".join(map(str, problem.absolute_path)) or "record"
-            message = textwrap.shorten(problem.message, 300, placeholder=" …")
+        if what := record.form.problem(record.data):
+            message = textwrap.shorten(what, 300, placeholder=" …")
             raise BadRecords(
-                f"{record.where}: {where}: {message}; expected a record of this version of the project"
+                f"{record.where}: {message}; expected a record of this version of the project"
             )
 
 
@@ -244,23 +232,23 @@ def explained(records: Iterable[Record]) -> Iterator[None]:
         raise
 
 
-def _parse(path: Path, number: int, line: str) -> Record:
+def _parse(path: Path, number: int, line: str, form: Form) -> Record:
     if len(line) > MOST_CHARS:
         raise BadRecords(
             f"{path}:{number}: found a line of {len(line):,} characters, expected at most {MOST_CHARS:,}; take it out"
         )
     try:
-        known: Any = msgspec.json.decode(line, type=_record())
+        known: Any = form.decoder.decode(line)
         data = json.loads(line)
     except msgspec.ValidationError as error:
         raise BadRecords(
-            f"{path}:{number}: {error}; expected a record of this project, as in a results.jsonl of its own"
+            f"{path}:{number}: {error}; expected a record of this project, as `{checkout.run_command(form.csv)}` writes it"
         ) from error
     except (ValueError, RecursionError) as error:
         raise BadRecords(
             f"{path}:{number}: not valid JSON ({error}); make the file again with"
-            f" `{checkout.run_command('results/latency.csv', options='--force')}`, or take the line out"
+            f" `{checkout.run_command(form.csv, options='--force')}`, or take the line out"
         ) from error
-    if known.latency and not known.runs:
+    if known.latency and not getattr(known, "runs", True):
         raise BadRecords(f"{path}:{number}: a latency without runs")
-    return Record(path, number, data)
+    return Record(path, number, data, form)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from scripts.records import speedups, stage_files
+from scripts.records import latency_section, speedups
 from scripts.records.row import Column, Row, Timing
 from scripts.supervise import outcome
 from scripts.timing import ratios
@@ -103,7 +103,7 @@ class Provenance:
             is_unknown = base in latency.get("unknown", ())
             if is_unknown:
                 self.unknown += 1
-                if latency["foreign"] > stage_files.SHARE_OF_OTHERS:
+                if latency["foreign"] > latency_section.SHARE_OF_OTHERS:
                     self.load = max(self.load, latency["load"])
             elif value is None or speedups.runtime_of(record) == base:
                 continue

@@ -8,20 +8,17 @@ import argparse
 import importlib
 import itertools
 import json
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import jsonschema
 
 from scripts.core import atomic, commands, exits, private
 from scripts.matrix import feature
 from scripts.matrix.matrix import Matrix
 from scripts.records import at_hand, columns, fields
 from scripts.records.fields import Field
-from scripts.records.results_file import cell_of
+from scripts.records.results_file import Form, name_of
 from scripts.run import outputs
 from scripts.supervise import outcome
 
@@ -30,8 +27,8 @@ if TYPE_CHECKING:
 
 CHUNK = 5000
 """Rows that are converted to CSV at a time."""
-CHECKED = 50
-"""Records of a form that are checked, of a set with very many."""
+RESULTS, CPU = outputs.CSV.parent, outputs.CPU_FILES[0].parent
+MATRIX = Path("logs/matrix.json")
 OF_MODELS = "latency"
 """The set that is there without any feature."""
 
@@ -70,55 +67,49 @@ class RowSet:
     """The declaration of a set.
 
     `name`: results/<name>.csv and .md. `jsonl`: the file of the records. `about`: what the rows are, for docs/columns.md.
-    `declared_in`: the file with the declaration of the fields. `fields`: every value of a record, with the rules about
-    several fields in `<rules>.schema.json`. `columns`: those of the CSV, in order; it has further ones if the run has further
-    baselines (columns.with_bases). `described`: those in docs/columns.md.
-    `content`: returns what a run writes, for its matrix and the options of the stage; raises ValueError with a message.
-    `add_options`: adds options of its own to the stage. `screen`: what is printed at the end of a run. `name_of`: the name
-    of a record in messages. `alike`: of a set with very many records, what those of the same form have in common. Only some
-    of each form are checked, because that takes as long as making the record; they are read again and not kept in memory;
-    they are not kept in the history; and the CSV has no further columns.
+    `declared_in`: the file with the declaration of the fields. `form`: that of a record. `columns`: those of the CSV, in order; it has further ones if the run has
+    further baselines (columns.with_bases). `described`: those in docs/columns.md.
+    `content`: returns what a run writes, for its matrix and the folder of results; raises ValueError with a message.
+    `screen`: what is printed at the end of a run. `is_large`: it has very many records. They are read again and not kept in
+    memory, they are not kept in the history, and the CSV has no further columns.
     """
 
     name: str
     jsonl: Path
     about: str
     declared_in: str
-    fields: Sequence[Field]
+    form: Form
     columns: Sequence[Field]
     described: Sequence[Field]
-    content: Callable[[Matrix, argparse.Namespace], Content]
+    content: Callable[[Matrix, Path], Content]
     screen: Callable[[Iterable[Record]], RenderableType]
-    add_options: Callable[[argparse.ArgumentParser], object] = lambda parser: None
-    rules: str = "record"
-    name_of: Callable[[Record], object] = cell_of
-    alike: Callable[[Record], Hashable] | None = None
+    is_large: bool = False
 
     @property
     def csv(self) -> Path:
-        return outputs.files_of(self.name)[0]
+        return Path(self.form.csv)
+
+    def files(self, folder: Path) -> tuple[Path, Path, Path]:
+        """The CSV, the page and the records in a folder of results."""
+        csv = folder / self.csv.name
+        return csv, csv.with_suffix(".md"), folder / self.jsonl.relative_to(RESULTS)
 
     def checked(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Yield records. One that violates the schema is a bug of this project, and ends the command with its name."""
-        validator = jsonschema.Draft202012Validator(fields.schema(self.fields, self.rules))
-        seen: Counter[Hashable] = Counter()
+        """Yield records. One that differs from its declaration is a bug of this project, and ends the command with its name."""
         for record in records:
-            form = self.alike(record) if self.alike else None
-            seen[form] += 1
-            is_checked = not self.alike or seen[form] <= CHECKED
-            for problem in validator.iter_errors(record) if is_checked else ():
-                where = ".".join(map(str, problem.absolute_path))
-                exits.fail(f"record {self.name_of(record)}: {where}: {problem.message}")
+            if what := self.form.problem(record):
+                exits.fail(f"record {name_of(record)}: {what}")
             yield record
 
-    def write(self, content: Content, jsonl: Path, csv: Path, md: Path) -> Iterable[Record]:
-        """Write the files, and return the records. They have nothing that identifies this user or machine (core/private.py). Raises OSError."""
+    def write(self, content: Content, folder: Path) -> Iterable[Record]:
+        """Write the files into a folder of results, and return the records. They have nothing that identifies this user or machine (core/private.py). Raises OSError."""
+        csv, page, jsonl = self.files(folder)
         checked = self.checked(map(private.cleaned, content.records))
-        records = Stored(jsonl) if self.alike else list(checked)
-        atomic.write_parts(jsonl, lines(checked if self.alike else records))
-        table = self.columns if self.alike else columns.with_bases(self.columns, records)
+        records = Stored(jsonl) if self.is_large else list(checked)
+        atomic.write_parts(jsonl, lines(checked if self.is_large else records))
+        table = self.columns if self.is_large else columns.with_bases(self.columns, records)
         atomic.write_parts(csv, to_csv(records, table))
-        atomic.write_text(md, content.page(records))
+        atomic.write_text(page, content.page(records))
         content.write_beside(records)
         return records
 
@@ -127,7 +118,7 @@ def _modules() -> dict[str, str]:
     """The modules that declare the sets of models' rows and of the features that are loaded, by the names of the sets."""
     features = feature.LOADED.values()
     return {OF_MODELS: "scripts.records.latency_page"} | {
-        declared.csv: declared.modules["row_set"] for declared in features if declared.csv
+        declared.csv: declared.row_set for declared in features if declared.csv
     }
 
 
@@ -136,50 +127,41 @@ def loaded() -> list[RowSet]:
     return [importlib.import_module(module).ROW_SET for module in _modules().values()]
 
 
-def aggregate(description: str | None) -> None:
-    """Run the command of the stage that writes a set, with the digests of its files, and keep its records in the history.
+def aggregate(description: str | None) -> tuple[Path, str] | None:
+    """Run the command of the stage that writes a set, with the digests of its files. Returns what the history keeps: the file of
+    records and the name of the set; None for records that it does not keep.
 
     If the disk refuses a file, no digests are recorded, so the next run writes all of them. Stages whose files could not be
     read are marked as damaged, so that the next run repeats them.
     """
     modules = _modules()
-    chosen = argparse.ArgumentParser(add_help=False)
-    chosen.add_argument(
-        "--set",
-        default=OF_MODELS,
-        choices=modules,
-        help="rows of results/<set>.csv (default: latency)",
-    )
-    name = chosen.parse_known_args()[0].set
-    row_set: RowSet = importlib.import_module(modules[name]).ROW_SET
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.stages.aggregate_results", description=description, parents=[chosen]
+        prog="python -m scripts.stages.aggregate_results", description=description
     )
-    parser.add_argument("--matrix", required=True, type=Path, help="results/logs/matrix.json")
-    parser.add_argument("--out-csv", required=True, type=Path)
-    parser.add_argument("--out-jsonl", required=True, type=Path)
-    parser.add_argument("--out-md", required=True, type=Path)
+    rows = "rows of results/<set>.csv (default: latency)"
+    parser.add_argument("--set", default=OF_MODELS, choices=modules, help=rows)
+    parser.add_argument("--matrix", default=RESULTS / MATRIX, type=Path, help=f"default: {RESULTS / MATRIX}")  # fmt: skip
+    folder = f"folder of the files (default: {RESULTS}); {CPU}: those of the rows on the CPU"
+    parser.add_argument("--out", default=RESULTS, type=Path, help=folder)
     parser.add_argument("--due", default="0", help="what asks for these files (run/outputs.py)")
-    row_set.add_options(parser)
     args = parser.parse_args()
+    row_set: RowSet = importlib.import_module(modules[args.set]).ROW_SET
+    files = row_set.files(args.out)
     try:
         matrix = Matrix.from_json(atomic.read_json(args.matrix))
-        content = row_set.content(matrix, args)
+        content = row_set.content(matrix, args.out)
     except ValueError as error:
         exits.fail(str(error))
     try:
-        records = row_set.write(content, args.out_jsonl, args.out_csv, args.out_md)
-        written = (args.out_csv, args.out_md, args.out_jsonl)
-        of_models = row_set.name == OF_MODELS
-        files = at_hand.made_from(matrix, args.out_csv.parent) if of_models else {}
-        beside = [path for path in written if path.parent == args.out_csv.parent]
-        outputs.record(args.due, beside, files)
+        records = row_set.write(content, args.out)
+        made_from = at_hand.made_from(matrix, args.out) if args.set == OF_MODELS else {}
+        beside = [path for path in files if path.parent == args.out]
+        outputs.record(args.due, beside, made_from)
         condemn_damaged(records)
     except OSError as error:
-        exits.fail(f"{error}; the next run makes {args.out_csv} again")
-    in_history = not row_set.alike and args.out_csv not in outputs.CPU_FILES
-    for module in feature.modules("keep") if in_history else ():
-        module.keep(args.out_jsonl, row_set.name)
+        exits.fail(f"{error}; the next run makes {files[0]} again")
+    in_history = not row_set.is_large and args.out != CPU
+    return (files[2], args.set) if in_history else None
 
 
 def lines(records: Iterable[Record]) -> Iterator[str]:

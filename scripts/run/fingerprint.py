@@ -190,7 +190,7 @@ class Code:
 def _codes() -> dict[str, Code]:
     """What is in CODES, and what this process has computed. A file that cannot be read counts as none."""
     try:
-        stored = atomic.unsealed(atomic.read_json(CODES))
+        stored = atomic.read_json(CODES)
         return {modules: Code(**known) for modules, known in stored.items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {}
@@ -198,9 +198,7 @@ def _codes() -> dict[str, Code]:
 
 def write_codes() -> None:
     """Write the codes that this process knows to CODES, for the supervisors of its run. Raises OSError."""
-    atomic.write_json(
-        CODES, atomic.sealed({modules: asdict(known) for modules, known in _codes().items()})
-    )
+    atomic.write_json(CODES, {modules: asdict(known) for modules, known in _codes().items()})
 
 
 def _version(file: Path) -> list[int]:
@@ -219,7 +217,7 @@ CLOCK_TOLERANCE_S = 60
 @dataclass(frozen=True)
 class Recorded:
     """The outcome in a status file. `whole`: its usage file can be read, and every artifact has its
-    original size. The contents of artifacts are checked when they are read (supervise/outcome.py)."""
+    original size."""
 
     version: tuple[int, int, int]
     outcome: Outcome
@@ -255,8 +253,8 @@ def _is_whole(status_path: str) -> bool:
     folder = os.path.dirname(status_path)
     try:
         usage = outcome.read_usage(status_path)
-        return usage is not None and all(
-            atomic.has_size_of(f"{folder}/{name}", artifact)
+        return usage is not None and not any(
+            atomic.size_difference(f"{folder}/{name}", artifact)
             for name, artifact in usage.artifacts.items()
         )
     except (OSError, ValueError):

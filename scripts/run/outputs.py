@@ -1,17 +1,19 @@
 """The files that the aggregate writes, and damage to them; and the code of a row whose results were never compared.
 
 No stage of the workflow reads results/latency.csv, so the loss of half of it would not be noticed.
-The aggregate stores digests of its files. A run compares them before it plans, and readers compare
+The aggregate stores digests of its files. A run compares the sizes before it plans, and readers compare
 them before they read.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from scripts.core import atomic, commands
 from scripts.core.atomic import Digest
@@ -76,29 +78,34 @@ def record_path(file: Path) -> Path:
     return file.parent / "logs" / name
 
 
-def record(due: str, files: Sequence[Path], made_from: Mapping[str, Any]) -> None:
-    """Store the digests of files in one folder, the param `due` that they were written for, and what they are made from
-    (records/at_hand.py)."""
-    digests = {file.name: asdict(atomic.digest_of(file)) for file in files}
-    kept = {"due": due, "files": digests, "made_from": made_from}
-    atomic.write_json(record_path(files[0]), atomic.sealed(kept))
+@dataclass(frozen=True)
+class _Record:
+    """What is known of the files that the aggregate wrote into a folder: the param `due` that they were written for, their
+    digests by name, and what they are made from (records/at_hand.py)."""
+
+    due: int = 0
+    files: dict[str, Digest] = field(default_factory=dict)
+    made_from: dict[str, Any] | None = None
+
+
+def record(due: str, files: Sequence[Path], made_from: dict[str, Any]) -> None:
+    """Store what is known of files in one folder."""
+    digests = {file.name: atomic.digest_of(file) for file in files}
+    atomic.write_json(record_path(files[0]), asdict(_Record(int(due), digests, made_from)))
 
 
 def made_from(file: Path) -> dict[str, Any]:
     """Return what a file that the aggregate wrote is made from; {} if that is not known."""
-    try:
-        return atomic.unsealed(atomic.read_json(record_path(file))).get("made_from") or {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return {}
+    return _recorded(file).made_from or {}
 
 
-def difference(file: Path) -> str:
-    """Return how a file differs from the file that the aggregate wrote.
+def difference(file: Path, compared: Callable[[Path, Digest], str] = atomic.size_difference) -> str:
+    """Return how a file differs from the file that the aggregate wrote. `compared`: compares it with its digest.
 
     Returns "" if it does not differ, has no digest, or does not exist.
     """
-    recorded = _recorded(file)[1].get(file.name) if file.exists() else None
-    what = atomic.difference_from(file, recorded) if recorded else ""
+    recorded = _recorded(file).files.get(file.name) if file.exists() else None
+    what = compared(file, recorded) if recorded else ""
     return f"{file} is damaged: {what}" if what else ""
 
 
@@ -108,26 +115,20 @@ def due(files: Sequence[Path]) -> str:
     It is a new value if one of the files is damaged, which makes Snakemake write them again, else
     the value that they were written for.
     """
-    count = _recorded(files[0])[0]
-    return str(count + 1 if any(map(difference, files)) else count)
+    return str(_recorded(files[0]).due + any(map(difference, files)))
 
 
-def _recorded(file: Path) -> tuple[int, dict[str, Digest]]:
-    """Return the param that the files were written for, and their digests by name.
-
-    Returns (0, {}) if these are not known, for example because an older version wrote the files. If the record is
-    damaged, the param is a new one, so that it is written again.
-    """
+def _recorded(file: Path) -> _Record:
+    """Return what is known of a file and of those beside it; nothing of one of an older version. If that cannot be read, the
+    param is a new one, so that it is written again."""
     path = record_path(file)
     try:
-        written: dict[str, Any] = atomic.unsealed(atomic.read_json(path))
-        return int(written["due"]), {
-            name: Digest(**fields) for name, fields in written["files"].items()
-        }
+        # An older version wrote the param as text.
+        return msgspec.json.decode(path.read_bytes(), type=_Record, strict=False)
     except OSError:
-        return 0, {}
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return path.stat().st_mtime_ns, {}
+        return _Record()
+    except (ValueError, RecursionError):
+        return _Record(path.stat().st_mtime_ns)
 
 
 def code_of_unmeasured(decisive: Outcome) -> str:

@@ -123,7 +123,7 @@ class Options:
             "runtime": baseline.runtime,
             "device": baseline.device,
             "test": cell.test,
-            "precision": self.matrix.precision(model, baseline, cell.test),
+            "precision": baseline.precision,
             "matmul_precision": measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
         }
         if baseline.xla_flags:

@@ -14,12 +14,12 @@ from typing import Any
 from scripts.core import atomic, checkout, machine
 from scripts.iree import compile_cache
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, expansion, feature, reading, settings, stages
+from scripts.matrix import cell, expansion, reading, settings, stages
 from scripts.matrix.cell import PINNED, Cell
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import STATUS, VERIFICATION
-from scripts.run import entry_checks, outputs
+from scripts.run import entry_checks, flag_checks, kept_results, outputs
 from scripts.run.plan import Plan, parse_retry
 from scripts.sources import registry
 from scripts.supervise import outcome
@@ -126,10 +126,7 @@ def of_configuration(
         raise settings.ConfigError(
             f"toolchains: {further[0]} needs an environment that uv makes; leave --sdm conda out"
         )
-    notes: list[str] = []
-    for adjust in feature.hooks("adjust"):
-        matrix, further = adjust(matrix)
-        notes += further
+    matrix, notes = kept_results.with_results(matrix)
     plan = Plan(matrix, retry=parse_retry(config.get("retry")), with_conda=with_conda)
     return Run(matrix, plan, Gate(config.get("stop_on"), plan.maker.may_make_good), notes)
 
@@ -207,7 +204,7 @@ def problems(run: Run, may_submit: bool) -> list[str]:
         return list(dict.fromkeys(unusable))
     if run.plan.with_conda:
         return []
-    return [problem for check in feature.hooks("problems") for problem in check(run.matrix)]
+    return flag_checks.problems(run.matrix)
 
 
 def _thread_problem(matrix: Matrix) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from scripts.core import commands
 from scripts.features import registry
+from scripts.features.compare.history import store
 from scripts.records import row_set
 
 
 def main() -> None:
     registry.load()
-    row_set.aggregate(__doc__)
+    if written := row_set.aggregate(__doc__):
+        store.keep(*written)
 
 
 if __name__ == "__main__":

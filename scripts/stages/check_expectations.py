@@ -1,4 +1,5 @@
-"""Compare the rows of the last run with `expect:`, of the configuration or of a file; exit with 1 if any differs.
+"""Compare the rows of the last run with `expect:`, of the configuration or of a file; exit with 1 if any differs. With --files, compare
+the files of the run with the checksums of what was written.
 
 A status, stage or reason that is expected must be the one that was found, so an expected failure that works now differs too. A verdict
 that is not decided never does.
@@ -7,22 +8,30 @@ that is not decided never does.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scripts.core import atomic, commands, exits
 from scripts.features import registry
 from scripts.matrix import cell
+from scripts.matrix.stage import OUTCOMES
 from scripts.records import at_hand, ci_formats, expectations, markdown
 from scripts.records.ci_formats import BAD_INPUT, Case
 from scripts.records.expectations import Checked, Violation
 from scripts.records.results_file import BadRecords, cell_of, read
+from scripts.run import outputs
+from scripts.supervise import outcome
 
 
 def main() -> int:
     registry.load()
     args = _arguments()
+    if args.files:
+        changed = [*changed_files(args.results)]
+        print("\n".join(changed) or f"{args.results}: all files are those that were written")
+        return 1 if changed else 0
     try:
         rows = args.results / "results.jsonl" if args.results.is_dir() else args.results
         records = [record.data for record in read(rows)]
@@ -73,6 +82,38 @@ def main() -> int:
     return 1 if violations else 0
 
 
+def changed_files(results: Path) -> Iterator[str]:
+    """What differs of the files of stages, of operator problems and of the aggregation from their sizes and checksums. The
+    stages are marked, so that the next run repeats them."""
+    for path in sorted(results.rglob(outcome.USAGE)):
+        if any((folder / outcome.USAGE).exists() for folder in path.parent.parents):
+            continue  # a try of a remedy or of tuning, whose files were moved if it succeeded
+        for what in _changed_files_of_stage(path):
+            outcome.condemn(path.with_name(outcome.STATUS), what)
+            yield what
+    for file in itertools.chain(outputs.FILES, outputs.CPU_FILES, *outputs.of_features()):
+        if what := outputs.difference(
+            results / file.relative_to("results"), atomic.difference_from
+        ):
+            yield f"{what}; delete it, and the next run makes it again"
+
+
+def _changed_files_of_stage(usage: Path) -> Iterator[str]:
+    try:
+        known = outcome.read_usage(usage)
+        made = {usage.with_name(name): digest for name, digest in known.artifacts.items()} if known else {}  # fmt: skip
+        problems = usage.with_name(OUTCOMES)
+        for name, line in (outcome.read_problem_ends(problems) if problems in made else {}).items():
+            for file, values in (line.result.get("files") or {}).items():
+                made[usage.with_name(name) / file] = atomic.Digest(**values)
+    except (OSError, ValueError) as error:
+        yield str(error)
+        return
+    for path, digest in made.items():
+        if what := atomic.difference_from(path, digest):
+            yield f"{path} is damaged: {what}; the next run makes it again"
+
+
 FORMATS = ("text", "markdown", "comment", "github", "junit")
 
 
@@ -87,7 +128,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--as-config", action="store_true", help=entries)
     where = "folder, or a file of rows; default: results"
     parser.add_argument("--results", type=Path, default=Path("results"), help=where)
-    cell.add_arguments(parser)
+    written = "compare the files of stages with the checksums of what was written, in place of rows"
+    parser.add_argument("--files", action="store_true", help=written)
+    commands.add_cell_option(parser)
     args = parser.parse_args()
     if args.update and not args.file:
         parser.error(

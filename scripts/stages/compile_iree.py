@@ -69,7 +69,6 @@ def main() -> None:
     measured = {
         "compile_s": round(run.seconds, 3),
         "cpu_s": round(run.cpu_s, 3),
-        "instructions": run.instructions,
         "max_rss_mb": round(run.max_rss_mb, 1),
     }
     atomic.write_json(args.out_report, {**measured, **report, "cached": False})

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-
 from scripts.core import atomic, commands, exits
 from scripts.core.commands import option
 from scripts.features import registry
 from scripts.matrix import cell
-from scripts.records import coverage, markdown, remedied
-from scripts.records.coverage import COLUMNS, ENDINGS
+from scripts.records import coverage_page
+from scripts.records.coverage import ENDINGS
 from scripts.records.markdown import text
 from scripts.records.results_file import BadRecords, Record, read
-from scripts.records.results_table import Provenance
-from scripts.supervise.diagnose import failure_signature, readable_detail
-
-LOWERING_PATH = ["frontend", "target"]
-MODEL = ["suite", "model"]
-MANY = 10
-ALWAYS_COUNTED = ("verified", "no-device", "wrong", "compile", "export", "reference")
-LEGEND = """\
-✓: verified against eager · `compiled`: it compiles, but this machine has no such device · `✗ wrong`: it
-ran, and its results differ from eager's · `✗ <stage>`: that stage failed, with its status if that is
-`unsupported`, `crashed`, `oom` or `timeout` · `✗ env`: an environment could not be made · `undecided`:
-two runs of eager differ · `skipped`: on a skip list · –: not in the matrix · \\*: the exporter
-rewrote the program, because the frontend does not accept it otherwise · †: a [remedy](#remedies) has compiled it
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +26,7 @@ class Options:
         nargs="+",
         help="one or several results.jsonl that have no cell in common",
     )
-    cell: list[str] = option(factory=list, **cell.CELL)
+    cell: list[str] = option(factory=list, **commands.CELL)
     out_md: Path | None = option(None, help="the page, in Markdown")
     out_csv: Path | None = option(None, help="CSV file with one line per cell and complete details")
     title: str = "Coverage"
@@ -59,9 +42,9 @@ def main() -> None:
         records = load(args.results, args.cell)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
-    cells = frame(records)
+    cells = coverage_page.frame(records)
     if args.out_csv:
-        atomic.write_text(args.out_csv, to_csv(cells))
+        atomic.write_text(args.out_csv, coverage_page.to_csv(cells))
         print(args.out_csv)
     if args.out_md:
         paths = [*map(_from_here, args.results), "--out-md", _from_here(args.out_md)]
@@ -70,7 +53,7 @@ def main() -> None:
         made_by = shlex.join(command)
         note = f"\n{args.note}\n" if args.note else ""
         head = f"# {text(args.title)}\n\nMade by `{made_by}`.\n{note}"
-        atomic.write_text(args.out_md, head + page(cells, records))
+        atomic.write_text(args.out_md, head + coverage_page.page(cells, records))
         print(args.out_md)
     counts = cells["ending"].value_counts()
     print(", ".join(f"{counts[key]} {ENDINGS[key]}" for key in ENDINGS if key in counts))
@@ -105,167 +88,6 @@ def load(paths: Sequence[Path], cells: Sequence[str] = ()) -> list[Record]:
             " about those; run the workflow with a frontend and a target"
         )
     return records
-
-
-def frame(records: Sequence[Record]) -> pd.DataFrame:
-    """One row per IREE cell, in the order of the records (coverage.iree_cells)."""
-    return pd.DataFrame(coverage.iree_cells(record.data for record in records))
-
-
-def to_csv(cells: pd.DataFrame) -> str:
-    """CSV with one line per cell. Details are complete; their line breaks become spaces."""
-    one_line = cells["detail"].map(lambda detail: " ".join(detail.split()))
-    flat = cells.assign(detail=one_line, rewrites=cells["rewrites"].map("; ".join))
-    return flat.map(commands.csv_cell).to_csv(
-        columns=list(COLUMNS), index=False, lineterminator="\n"
-    )
-
-
-def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
-    """The sections of the Markdown page, below its title: counts and reasons before the long table."""
-    provenance = Provenance()
-    for record in records:
-        provenance.add(record.data)
-    bodies = {
-        "By suite": table(suites(cells)),
-        "Why cells stopped": (
-            "Details that differ only in numbers, types or source lines share a row, which quotes the"
-            f" first of them.\n\n{table(reasons(cells), quoted='detail')}"
-        ) if not cells["verified"].all() else "",
-        "Compiled": (
-            "Cells by how they were compiled. *By remedy*: as asked they fail, and another lowering path, level or set"
-            f" of flags compiles them.\n\n{table(compiled(cells))}"
-        ) if (cells["way"] != remedied.WAYS[0]).any() else "",
-        "Remedies": (
-            "Cells that a remedy has compiled. They count as failed above and below if it took another lowering"
-            f" path.\n\n{table(made_good(cells))}"
-        ) if cells["remedy"].any() else "",
-        "By model": f"{LEGEND}\n{table(models(cells))}",
-        "Rewrites": table(rewrites(cells)) if cells["rewrites"].any() else "",
-        "Measured with": markdown.bullets([*provenance.where, *provenance.with_what]),
-    }  # fmt: skip
-    return "".join(f"\n{section}" for section in markdown.sections(bodies))
-
-
-def suites(cells: pd.DataFrame) -> pd.DataFrame:
-    """Cells by suite (down) and how they ended (across); every cell is counted once."""
-    counts = pd.crosstab(cells["suite"], cells["ending"])
-    shown = [key for key in ENDINGS if key in ALWAYS_COUNTED or key in counts]
-    counts = counts.reindex(index=cells["suite"].unique(), columns=shown, fill_value=0)
-    by_model = cells.groupby(MODEL, sort=False)["verified"].any().groupby("suite", sort=False)
-    counts.insert(0, "models", by_model.size())
-    counts.insert(1, "with a verified cell", by_model.sum())
-    counts.insert(2, "cells", cells["suite"].value_counts())
-    if len(counts) > 1:
-        counts.loc["all"] = counts.sum()
-    return counts.rename(columns=ENDINGS).rename_axis("suite").reset_index()
-
-
-def compiled(cells: pd.DataFrame) -> pd.DataFrame:
-    """Targets (down) and how their cells were compiled (across)."""
-    counts = pd.crosstab(cells["target"], cells["way"])
-    counts = counts.reindex(index=cells["target"].unique(), columns=remedied.WAYS, fill_value=0)
-    return counts.rename_axis("target").reset_index()
-
-
-def made_good(cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells that a remedy has compiled, together where their paths, reasons and remedies agree."""
-    by = ["frontend", "target", "first error", "remedy", "frontend used"]
-    remedied = cells[cells["remedy"] != ""].rename(
-        columns={"frontend_used": "frontend used", "first_error": "first error"}
-    )
-    models = remedied.groupby(by, sort=False)["model"].agg(["size", ", ".join]).reset_index()
-    return models.set_axis([*by, "cells", "models"], axis=1)
-
-
-def models(cells: pd.DataFrame) -> pd.DataFrame:
-    """Models (down) and lowering paths (across); the last row counts the verified models. MANY models of a suite that ended
-    alike share a row."""
-    marks = cells.pivot(index=MODEL, columns=LOWERING_PATH, values="mark")
-    verified = cells.groupby(LOWERING_PATH)["verified"].agg(lambda v: f"{v.sum()} of {len(v)}")
-    every = itertools.product(*(cells[name].unique() for name in LOWERING_PATH))
-    paths = [path for path in every if path in marks.columns]
-    rows = marks.reindex(index=pd.MultiIndex.from_frame(cells[MODEL].drop_duplicates()))
-    rows = rows[paths].fillna("–").reset_index()
-    rows.columns = ["suite", "model", *("/\n".join(path) for path in paths)]
-    alike = [name for name in rows.columns if name != "model"]
-    counts = rows.groupby(alike, sort=False)["model"].transform("size")
-    many = rows[counts >= MANY].groupby(alike, sort=False)["model"].agg(", ".join).reset_index()
-    rows = pd.concat([rows[counts < MANY], many[rows.columns]], ignore_index=True)
-    rows.loc[len(rows)] = ["verified", "", *(verified[path] for path in paths)]
-    return rows
-
-
-def reasons(cells: pd.DataFrame) -> pd.DataFrame:
-    """Why cells are not verified, the most frequent reason first, each with the cells concerned."""
-    names = cells.groupby("model")["suite"].transform("nunique")
-    label = cells["model"].where(names == 1, cells["suite"] + "/" + cells["model"])
-    labelled = cells.assign(label=label, kind=cells["detail"].map(failure_signature))
-    every = labelled.groupby("label")[LOWERING_PATH].apply(
-        lambda group: list(group.itertuples(index=False, name=None))
-    )
-    stopped = labelled[~labelled["verified"]]
-    rows = []
-    for (stage, status, reason, _), group in stopped.groupby(
-        ["stopped_at", "status", "reason", "kind"], sort=False
-    ):
-        detail = readable_detail(group["detail"].iloc[0])
-        rows.append((len(group), stage, status, reason, detail, where(group, every)))
-    columns = ["cells", "stage", "status", "reason", "detail", "where"]
-    table = pd.DataFrame(rows, columns=columns)
-    return table.sort_values("cells", ascending=False, kind="stable")
-
-
-def where(group: pd.DataFrame, every: pd.Series) -> str:
-    """The cells of a group as text, with models of the same lowering paths together.
-
-    `<frontend>/*` stands for all targets of a frontend, `*/<target>` for all frontends of a target.
-    """
-    together: dict[str, list[str]] = {}
-    for model, cells in group.groupby("label", sort=False):
-        here, there = list(cells[LOWERING_PATH].itertuples(index=False, name=None)), every[model]
-        paths = "everywhere" if set(here) == set(there) else ", ".join(_named(here, there))
-        together.setdefault(paths, []).append(str(model))
-    return "; ".join(f"{paths}: {', '.join(names)}" for paths, names in together.items())
-
-
-def _named(here: Sequence[tuple[str, str]], there: Sequence[tuple[str, str]]) -> list[str]:
-    """Short names for the lowering paths `here`, given all lowering paths of the model, `there`."""
-
-    def whole(side: int, name: str) -> bool:
-        of_name = {path for path in there if path[side] == name}
-        return len(of_name) > 1 and of_name <= set(here)
-
-    named: dict[str, None] = {}
-    for frontend, target in here:
-        if whole(0, frontend):
-            named[f"{frontend}/*"] = None
-        elif whole(1, target):
-            named[f"*/{target}"] = None
-        else:
-            named[f"{frontend}/{target}"] = None
-    return list(named)
-
-
-def rewrites(cells: pd.DataFrame) -> pd.DataFrame:
-    """What exporters changed, per frontend. A program is counted once, for all of its targets."""
-    programs = cells.drop_duplicates([*MODEL, "frontend"]).explode("rewrites")
-    programs = programs.dropna(subset="rewrites")
-    counts = programs.groupby(["frontend", "rewrites"], sort=False)["model"].agg(
-        ["size", ", ".join]
-    )
-    return counts.reset_index().set_axis(["frontend", "rewrite", "programs", "models"], axis=1)
-
-
-def table(rows: pd.DataFrame, quoted: str = "") -> str:
-    """Return a Markdown table. Numbers are aligned to the right; the column `quoted` is code."""
-    right = [n for n, kind in enumerate(rows.dtypes) if pd.api.types.is_numeric_dtype(kind)]
-    show = [markdown.code if name == quoted else text for name in rows.columns]
-    lines = [
-        [f(value) for f, value in zip(show, row, strict=True)]
-        for row in rows.itertuples(index=False)
-    ]
-    return markdown.table([text(name) for name in rows.columns], lines, right)
 
 
 def _from_here(path: Path) -> str:

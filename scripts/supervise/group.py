@@ -64,9 +64,9 @@ def outcomes(folder: Path) -> list[Outcome]:
 
 
 def kept_timing(path: Path) -> GroupTiming | None:
-    """The timing in a file TIMED; None if there is none, or if the file is damaged."""
+    """The timing in a file TIMED; None if there is none, or if it cannot be read."""
     try:
-        return msgspec.convert(atomic.unsealed(atomic.read_json(path)), GroupTiming)
+        return msgspec.convert(atomic.read_json(path), GroupTiming)
     except (OSError, ValueError, msgspec.ValidationError):
         return None
 
@@ -134,7 +134,7 @@ class _Work:
         if fault:
             return Ran(ended, fault=fault)
         timing.write(artifact)
-        atomic.write_json(self._folder / TIMED, atomic.sealed(asdict(timing)))
+        atomic.write_json(self._folder / TIMED, asdict(timing))
         return Ran(ended, supervise.digests(self._job, scratch))
 
     def _verified(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ USAGE = "usage.json"
 _BEGUN = "begun.txt"
 
 DAMAGED_FILE = "damaged-file"
-"""Reason of a stage one of whose files has changed since it was written."""
+"""Reason of a stage one of whose files is missing, has another size than when it was written, or cannot be read."""
 DISK_FULL = "disk-full"
 EXHAUSTED = "exhausted"
 """Reason of a stage that could not open a file or start a process or thread, because there were too many."""
@@ -122,8 +122,8 @@ def begun(status_path: str | Path) -> str:
 
 def write(status_path: str | Path, outcome: Outcome, usage: Usage) -> None:
     """Write the usage, then the outcome: a status file means that the stage is finished."""
-    atomic.write_json(usage_path(status_path), atomic.sealed(dataclasses.asdict(usage)))
-    atomic.write_json(status_path, atomic.sealed(dataclasses.asdict(outcome)))
+    atomic.write_json(usage_path(status_path), dataclasses.asdict(usage))
+    atomic.write_json(status_path, dataclasses.asdict(outcome))
     Path(status_path).with_name(_BEGUN).unlink(missing_ok=True)
 
 
@@ -131,7 +131,7 @@ def read(status_path: str | Path) -> Outcome:
     """Read a status file. Raises ValueError naming the file if it is not one."""
     values = atomic.read_json(status_path)
     try:
-        values = atomic.unsealed(values)
+        values.pop("crc32", None)  # of an older version
         for name, value in values.items():
             expected = (float, int, type(None)) if name == "limit" else str
             if not isinstance(value, expected):
@@ -152,7 +152,7 @@ def read_usage(status_path: str | Path) -> Usage | None:
     except FileNotFoundError:
         return None
     try:
-        values = atomic.unsealed(values)
+        values.pop("crc32", None)  # of an older version
         artifacts = values.pop("artifacts", {})
         numbers = {key: float(value) for key, value in values.items()}
         return Usage(
@@ -182,7 +182,7 @@ def condemn(status_path: str | Path, what: str) -> None:
     ended = read_or_damaged(Path(status_path))
     if ended.status != DAMAGED:
         now = dataclasses.replace(ended, status=DAMAGED, reason=DAMAGED_FILE, detail=what)
-        atomic.write_json(status_path, atomic.sealed(dataclasses.asdict(now)))
+        atomic.write_json(status_path, dataclasses.asdict(now))
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Damage:
 def first_damage(command: Sequence[str], own: Collection[Path] = ()) -> Damage | None:
     """The first damaged file among those that a command names; None if there is none.
 
-    A word of the command, or the value in `--option=value`, is checked if it is a file whose digest
+    A word of the command, or the value in `--option=value`, is checked if it is a file whose size
     is in the usage file of its folder. `own` are the artifacts that the command will write.
     """
     for word in command:
@@ -209,13 +209,13 @@ def first_damage(command: Sequence[str], own: Collection[Path] = ()) -> Damage |
 
 
 def difference(path: Path) -> str:
-    """How a file differs from what its stage wrote; "" if it does not, or if no digest is known."""
+    """How the size of a file differs from what its stage wrote; "" if it does not, or if none is known."""
     try:
         usage = read_usage(path)
     except (OSError, ValueError) as error:
         return str(error)
     recorded = usage.artifacts.get(path.name) if usage else None
-    if recorded is None or not (how := atomic.difference_from(path, recorded)):
+    if recorded is None or not (how := atomic.size_difference(path, recorded)):
         return ""
     return f"{path} is damaged: {how}; the next run makes it again"
 
@@ -255,7 +255,7 @@ def write_memory(status_path: Path, series: MemorySeries | None) -> None:
     if series is None or not series.mb:
         path.unlink(missing_ok=True)
     else:
-        atomic.write_text(path, json.dumps(atomic.sealed(asdict(series))) + "\n")
+        atomic.write_text(path, json.dumps(asdict(series)) + "\n")
 
 
 def read_memory(status_path: Path) -> MemorySeries | None:
@@ -263,9 +263,7 @@ def read_memory(status_path: Path) -> MemorySeries | None:
     import msgspec  # bundles that measure have this module, and their machines no msgspec
 
     try:
-        series = msgspec.convert(
-            atomic.unsealed(atomic.read_json(status_path.with_name(MEMORY))), MemorySeries
-        )
+        series = msgspec.convert(atomic.read_json(status_path.with_name(MEMORY)), MemorySeries)
     except (OSError, ValueError, msgspec.ValidationError):
         return None
     return series if len(series.seconds) == len(series.mb) else None

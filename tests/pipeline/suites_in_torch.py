@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from models.suites import _untrained as untrained
-from scripts.features.suites.verbs import list_suites
+from scripts.stages import list_suites
 from scripts.torch_model import convert, errors, loading
 from scripts.torch_model.arguments import ModelChoice
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.features.suites import suites
+from scripts.matrix import suites
 from tests.checkouts import ROOT, in_environment
 
 BENCHMARK = """

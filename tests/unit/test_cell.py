@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.core import commands
 from scripts.matrix import cell
 from scripts.matrix.cell import Cell, Kind, of_axes
 from scripts.matrix.choices import TESTS
@@ -154,7 +155,7 @@ def test_a_cell_stands_on_those_of_the_stages_before_and_its_dumps_are_of_its_ro
 )
 def test_the_option_of_the_commands_selects_by_globs_of_names(globs, chosen):
     parser = argparse.ArgumentParser()
-    cell.add_arguments(parser)
+    commands.add_cell_option(parser)
     found = parser.parse_args([word for glob in globs for word in ("--cell", glob)]).cell
     named = {"a": "m/f/t", "b": "m/eager/eval", "c": "n/eager/eval"}
     assert "".join(key for key, name in named.items() if cell.selects(found, name)) == chosen

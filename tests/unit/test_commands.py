@@ -42,7 +42,7 @@ def command(body: str) -> tuple[str, str]:
     )
 
 
-@pytest.mark.parametrize("verb", verbs.all_verbs().values(), ids=lambda verb: verb.name)
+@pytest.mark.parametrize("verb", verbs.VERBS, ids=lambda verb: verb.name)
 def test_every_verb_says_what_it_does_and_takes_help(verb):
     done = subprocess.run(
         [sys.executable, "-m", "scripts.command", verb.name, "--help"],

@@ -266,13 +266,6 @@ def test_sizes_times_memory_and_errors_are_compared_by_thresholds(before, after)
     assert not calm.alarms
 
 
-@pytest.mark.parametrize(("more", "alarms"), [(1.04, []), (1.06, ["compile_instructions"])])
-def test_six_percent_more_instructions_of_the_compiler_count(before, after, more, alarms):
-    cell(before, BERT)["compile"]["instructions"] = 40_000_000_000
-    cell(after, BERT)["compile"]["instructions"] = int(40_000_000_000 * more)
-    assert [change.key for change in compared(before, after).alarms] == alarms
-
-
 def test_a_leak_that_was_not_there_is_a_change_for_the_worse(before, after):
     for rows, left in ((before, 0), (after, 5000)):
         next(row for row in rows if row["latency"])["latency"]["leaked_bytes"] = left

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core.process import Limits, run_tool
-from scripts.features.profile import compile_page, compile_profile, profile_files
-from scripts.features.profile.verbs import why
+from scripts.features.profile import compile_page, compile_profile, profile_files, why
 from scripts.matrix.stages import STAGES
 
 CELL = "tiny/mlir/vulkan"

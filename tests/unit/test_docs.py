@@ -235,9 +235,7 @@ def is_project(module: str) -> bool:
 def code_of(module: str) -> str:
     """Return the source of a command and of all project modules that it imports."""
     modules = [module]
-    if (
-        module == "scripts.features.report.verbs.export"
-    ):  # finds the formats by the names of their files
+    if module == "scripts.command.export":  # finds the formats by the names of their files
         modules.append("scripts.features.operators.report.backendbench")
         modules += [f"scripts.features.report.formats.{file.stem}" for file in ROOT.glob("scripts/features/report/formats/*.py")]  # fmt: skip
     files = python_source.closure(modules, ROOT, is_project)
@@ -253,7 +251,7 @@ def is_declared(option: str, code: str) -> bool:
 @pytest.mark.parametrize(("page", "command"), MODULES)
 def test_every_command_of_the_project_exists_with_its_options(page, command):
     words = shlex.split(command)
-    named = {verb.name: verb.module for verb in verbs.all_verbs().values()}
+    named = {verb.name: verb.module for verb in verbs.VERBS}
     module = named[words[1]] if words[0] == "vmfbench" else words[words.index("-m") + 1]
     assert ROOT.joinpath(*module.split(".")).with_suffix(".py").exists()
     own = words[: words.index("--")] if "--" in words else words  # the others are Snakemake's

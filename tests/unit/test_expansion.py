@@ -5,11 +5,9 @@ import dataclasses
 import json
 
 import pytest
-import yaml
 
 from scripts.matrix import expansion
 from scripts.matrix.cell import of_axes
-from scripts.matrix.choices import PRECISIONS
 from scripts.matrix.entries import Baseline, Model
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
@@ -376,17 +374,6 @@ def test_a_baseline_has_a_precision_and_flags_of_its_own_or_none(root):
     assert found["eager"] == Baseline("eager", "eager", "cpu", "e", "none", "")
 
 
-def test_the_policy_of_torchbench_without_a_file_is_refused(root):
-    config = with_entry("baselines", "eager", precision="torchbench")
-    assert problems_of(config, root) == [
-        "baselines.eager.precision: the policy torchbench needs the file that lists its "
-        "exceptions; set torchbench.file"
-    ]
-    config |= {"tests": ["train"], "torchbench": {"file": "bench.yaml"}}
-    (root / "bench.yaml").write_text("{}")
-    assert expansion.expand(config, {}, root).tests == ("train",)
-
-
 def test_a_model_is_known_to_a_torchbench_file_by_its_own_name_or_the_one_given(root):
     found = expansion.expand(with_entry("models", "b", torchbench="BERT"), {}, root).models
     assert {name: model.torchbench for name, model in found.items()} == {
@@ -514,41 +501,6 @@ def test_how_to_compare_is_taken_for_programs_and_baselines_whatever_the_toleran
         "a/eager/eval": asked,
         "a/eager/train": asked,
     }
-
-
-@pytest.mark.parametrize(
-    ("model", "cell", "precision"),
-    [
-        ("a", "eager/eval", "none"),
-        ("a", "gpu/eval", "bf16"),
-        ("a", "gpu/train", "amp-fp16"),
-        ("b", "gpu/eval", "fp16"),
-        ("b", "gpu/train", "amp-bf16"),
-        ("mine", "gpu/train", "none"),
-    ],
-)
-def test_under_the_policy_the_file_device_and_test_decide_the_precision(
-    with_file, model, cell, precision
-):
-    lists = {"force_fp16_for_bf16_models": ["b"], "amp_dtype_bfloat16": ["b"]}
-    found = with_file(
-        yaml.safe_dump({"dtype": lists, "only_fp32": ["mine"]}),
-        baselines={name: one | {"precision": "torchbench"} for name, one in GPU.items()},
-        tests=BOTH,
-    )
-    baseline, test = cell.split("/")
-    chosen = found.precision(found.models[model], found.baselines[baseline], test)
-    assert chosen == precision
-    assert chosen in PRECISIONS
-
-
-def test_a_precision_that_is_set_is_kept_whatever_the_file_says(with_file):
-    found = with_file(
-        "{only_fp32: [a], tolerance: {cosine: [a]}}",
-        baselines={"gpu": GPU["gpu"] | {"precision": "amp-bf16"}},
-    )
-    chosen = {found.precision(m, b, test) for m, b, test in found.baseline_cells()}
-    assert chosen == {"amp-bf16"}
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.command import export as export_records
 from scripts.features.operators.report import problem_record, table
-from scripts.features.report.verbs import export as export_records
 from scripts.records import row_set
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
@@ -120,7 +120,7 @@ def test_only_problems_that_backendbench_includes_are_exported(tree):
         (["--only", "target=cuda"], "nothing to export: no problem that BackendBench includes was run"),
         (["--cell", "*/mlir/*"], "nothing to export: no record matches --cell */mlir/*; there are: aten.add"),
         (["--results", "elsewhere.jsonl"], "elsewhere.jsonl: no such file; run `snakemake --cores 8 results/operators.csv`"),
-        (["--results", "models.jsonl"], "models.jsonl:1: not the record of an operator problem (KeyError('problem'))"),
+        (["--results", "models.jsonl"], "models.jsonl:1: Object missing required field `problem`; expected a record of this project, as `snakemake --cores 8 results/operators.csv` writes it"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_exported_is_refused_with_the_reason(tree, capsys, arguments, error):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import sys
 
 import pytest
 
+from scripts.command import export as export_records
 from scripts.features.report import formats as record_formats
-from scripts.features.report.verbs import export as export_records
 
 ENDED = 1_800_000_000.5
 
@@ -120,18 +118,13 @@ class Exporter:
         [path] = self("google-benchmark", *options)
         return json.loads(path.read_text(), parse_constant=pytest.fail)
 
-    def dynamo(self, *records: dict, options=()) -> dict[str, list[dict]]:
-        self.write(*records)
-        paths = self("dynamo-csv", *options)
-        return {path.name: list(csv.DictReader(io.StringIO(path.read_text()))) for path in paths}
-
 
 @pytest.fixture
 def export(tmp_path, monkeypatch, capsys):
     return Exporter(tmp_path, monkeypatch, capsys)
 
 
-FORMATS = ("torchbench-xla", "google-benchmark", "dynamo-csv", "pytorch-hud", "github-action-benchmark")  # fmt: skip
+FORMATS = ("torchbench-xla", "google-benchmark", "pytorch-hud")
 
 
 # The command line
@@ -176,14 +169,34 @@ def test_out_names_the_file_or_a_folder_that_is_there(export, tmp_path):
     export.write(record())
     assert export("google-benchmark", "--out", str(tmp_path / "a/b.json")) == [tmp_path / "a/b.json"]  # fmt: skip
     assert export("google-benchmark", "--out", str(tmp_path / "a")) == [tmp_path / "a/google-benchmark.json"]  # fmt: skip
-    assert {p.parent for p in export("dynamo-csv", "--out", str(tmp_path / "new"))} == {tmp_path / "new"}  # fmt: skip
 
 
-def test_a_folder_of_files_is_not_written_over_a_file(export, tmp_path):
+@pytest.fixture
+def of_several_files(export, monkeypatch):
+    """Makes a format write files of these names."""
     export.write(record())
+    module = export_records.formats()["pytorch-hud"]
+    return lambda *names: monkeypatch.setattr(
+        module, "render", lambda *_: dict.fromkeys(names, "text")
+    )
+
+
+def test_several_files_are_in_a_folder_and_not_written_over_a_file(
+    export, of_several_files, tmp_path
+):
+    of_several_files("a.csv", "b/c.csv")
+    folder = tmp_path / "new"
+    assert export("pytorch-hud", "--out", str(folder)) == [folder / "a.csv", folder / "b/c.csv"]
     (tmp_path / "there").write_text("kept")
-    said = export.refuses("dynamo-csv", "--out", str(tmp_path / "there"))
+    said = export.refuses("pytorch-hud", "--out", str(tmp_path / "there"))
     assert "there: this format writes several files; name a folder" in said
+
+
+@pytest.mark.parametrize("name", ["../x.csv", "/tmp/x.csv", "..", "a/../b.csv", "a\x1b.csv"])
+def test_a_name_that_leaves_the_folder_is_refused(export, of_several_files, tmp_path, name):
+    of_several_files(name)
+    said = export.refuses("pytorch-hud", "--out", str(tmp_path / "out"))
+    assert "expected one that stays in its folder" in said
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -239,7 +252,7 @@ def test_a_line_that_is_no_record_is_named_with_its_number(export, name, line, w
             {"latency": {"median_ms": 1.0, "values_ms": [1.0]}},
             "Object missing required field `ms` - at `$.latency`",
         ),
-        ({"runs": []}, "a latency without runs"),
+        ({"runs": []}, "Expected `array` of length >= 1 - at `$.runs`"),
         (
             {"runs": [run_of(1.0, median_s=1.0)]},
             "Object contains unknown field `median_s` - at `$.runs[0]`",
@@ -619,165 +632,6 @@ def test_the_context_has_the_date_the_schema_version_and_the_devices(export):
     }
 
 
-# dynamo-csv
-
-
-def test_a_pair_of_files_for_each_compiler_suite_dtype_mode_and_device(export):
-    found = export.dynamo(
-        record(),
-        record("inductor", test="train", precision="amp-bf16"),
-        record("iree", dtype="bf16", device="vulkan"),
-        record("inductor", target="inductor-cuda", device="cuda", dtype="f16", suite="own"),
-        record("inductor", target="inductor-2-threads"),
-        record("xla", precision="fp16"),
-    )
-    stems = {
-        "eager_zoo_float32_inference_cpu",
-        "inductor_zoo_amp_training_cpu",
-        "iree-mlir-llvm-cpu_zoo_bfloat16_inference_vulkan",
-        "inductor_own_float16_inference_cuda",
-        "inductor-2-threads_zoo_float32_inference_cpu",
-        "xla_zoo_float16_inference_cpu",
-    }
-    assert set(found) == {f"{s}_{kind}.csv" for s in stems for kind in ("performance", "accuracy")}
-
-
-@pytest.mark.parametrize("name", ["../x.csv", "/tmp/x.csv", "..", "a/../b.csv", "a\x1b.csv"])
-def test_a_name_that_leaves_the_folder_is_refused(export, tmp_path, monkeypatch, name):
-    export.write(record())
-    module = export_records.formats()["dynamo-csv"]
-    monkeypatch.setattr(module, "render", lambda *_: {name: "text"})
-    said = export.refuses("dynamo-csv", "--out", str(tmp_path / "out"))
-    assert "expected one that stays in its folder" in said
-
-
-def test_a_performance_row_in_ms_s_and_gb(export):
-    found = export.dynamo(
-        record(rss_mib=2000.0),
-        record("inductor", rss_mib=1000.0, first_call_ms=5040.0, speedup=2.5),
-    )
-    [row] = found["inductor_zoo_float32_inference_cpu_performance.csv"]
-    assert row == {
-        "dev": "cpu",
-        "name": "net",
-        "batch_size": "3",
-        "speedup": "2.500000",
-        "abs_latency": "40.000000",
-        "compilation_latency": "5.000000",
-        "compression_ratio": "2.000000",
-        "eager_peak_mem": "2.097152",
-        "dynamo_peak_mem": "1.048576",
-    }
-
-
-def test_memory_is_compared_with_eager_on_as_many_threads_and_without_rewrites(export):
-    found = export.dynamo(
-        on(record(rss_mib=2000.0, target="eager+1-threads"), 1),
-        on(record(rss_mib=500.0, target="eager+2-threads"), 2),
-        on(record(rss_mib=9000.0, target="eager+rewrite", rewrites="speed"), 1),
-        on(record("inductor", rss_mib=1000.0, target="inductor+1-threads"), 1),
-    )
-    [row] = found["inductor+1-threads_zoo_float32_inference_cpu_performance.csv"]
-    assert row["compression_ratio"] == "2.000000"
-
-
-def on(of: dict, threads: int) -> dict:
-    of["run"]["threads"] = threads
-    return of
-
-
-def test_compilation_is_iree_compile_or_the_cold_run_beyond_steady_calls(export):
-    found = export.dynamo(record("iree"), record("xla", first_call_ms=1040.0), record(first_call_ms=1.0))  # fmt: skip
-    seconds = {name.split("_")[0]: rows[0].get("compilation_latency") for name, rows in found.items() if "perf" in name}  # fmt: skip
-    assert seconds == {
-        "iree-mlir-llvm-cpu": "7.500000",
-        "xla": "1.000000",
-        "eager": "0.000000",
-    }
-
-
-def test_memory_of_a_gpu_is_not_that_of_the_process(export):
-    found = export.dynamo(record(device="cuda"), record("inductor", device="cuda"))
-    [row] = found["inductor_zoo_float32_inference_cuda_performance.csv"]
-    assert {row[k] for k in ("compression_ratio", "eager_peak_mem", "dynamo_peak_mem")} == {"0.000000"}  # fmt: skip
-
-
-def test_memory_of_a_gpu_is_what_its_tensors_held(export):
-    eager, inductor = record(device="cuda"), record("inductor", device="cuda")
-    eager["run"]["device_memory_mb"] = 3000.0
-    inductor["run"]["device_memory_mb"] = 1500.0
-    found = export.dynamo(eager, inductor)
-    [row] = found["inductor_zoo_float32_inference_cuda_performance.csv"]
-    assert (row["compression_ratio"], row["dynamo_peak_mem"]) == ("2.000000", "1.572864")
-
-
-def test_memory_is_compared_with_eager_of_the_same_experiment_selected_or_not(export):
-    found = export.dynamo(
-        record(rss_mib=4000.0, batch_size=8), record(), record("inductor", rss_mib=500.0),
-        record(rss_mib=3000.0, batch_size=16),
-        options=["--only", "runtime=inductor"],
-    )  # fmt: skip
-    assert len(found) == 2
-    [row] = found["inductor_zoo_float32_inference_cpu_performance.csv"]
-    assert row["compression_ratio"] == "2.000000"
-
-
-def test_a_failed_cell_is_a_row_of_zeros_beside_its_accuracy(export):
-    found = export.dynamo(record("inductor", model="a"), failed("inductor", model="b"))
-    rows = found["inductor_zoo_float32_inference_cpu_performance.csv"]
-    assert [row["name"] for row in rows] == ["a", "b"]
-    assert {v for k, v in rows[1].items() if k not in ("dev", "name", "batch_size")} == {"0.000000"}
-    assert found["inductor_zoo_float32_inference_cpu_accuracy.csv"] == [
-        {"dev": "cpu", "name": "a", "batch_size": "3", "accuracy": "pass"},
-        {"dev": "cpu", "name": "b", "batch_size": "3", "accuracy": "fail_to_run"},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "word"),
-    [
-        ("FAIL", "error", "fail_accuracy"),
-        ("EAGER_FAILED", "error", "eager_1st_run_fail"),
-        ("EAGER_FAILED", "oom", "eager_1st_run_OOM"),
-        ("EAGER_FAILED", "timeout", "timeout"),
-        ("NONDETERMINISTIC_EAGER_RUN", "error", "eager_two_runs_differ"),
-        ("EXCEPTION_RAISED", "crashed", "fail_to_run"),
-        ("VERIFIER_DIDNT_RUN", "unsupported", "fail_to_run"),
-        ("VERIFIER_DIDNT_RUN", "timeout", "timeout"),
-        ("VERIFIER_DIDNT_RUN", "oom", "OOM"),
-        ("VERIFIER_SKIPPED", "skipped", "pass_due_to_skip"),
-    ],
-)
-def test_accuracy_is_in_the_words_of_the_reader(export, code, status, word):
-    found = export.dynamo(record(code=code, status=status))
-    assert found["eager_zoo_float32_inference_cpu_accuracy.csv"][0]["accuracy"] == word
-
-
-def test_files_of_an_absent_device_are_left_out_whole(export):
-    absent = [
-        failed(status="unavailable", device="cuda"),
-        failed(status="error", device="cuda", model="b"),
-    ]
-    found = export.dynamo(record(), *absent)
-    assert len(found) == 2
-    assert "left out 2 cells of absent devices: net/eager/eval, b/eager/eval" in export.notes
-    export.write(*absent)
-    assert "nothing to export" in export.refuses("dynamo-csv")
-
-
-def test_a_device_that_went_away_leaves_every_model_its_row(export):
-    found = export.dynamo(record(), failed(status="unavailable", model="b"))
-    rows = found["eager_zoo_float32_inference_cpu_accuracy.csv"]
-    assert [row["accuracy"] for row in rows] == ["pass", "fail_to_run"]
-
-
-def test_a_speedup_that_is_not_known_is_zero_and_that_is_said(export):
-    found = export.dynamo(record("inductor", speedup=None))
-    row = found["inductor_zoo_float32_inference_cpu_performance.csv"][0]
-    assert (row["speedup"], row["abs_latency"]) == ("0.000000", "40.000000")
-    assert "no eager measurement to compare with" in export.notes
-
-
 def test_the_profilers_totals_are_lists_of_one_number_and_nothing_else_of_a_profile_is(export):
     row = record("xla")
     row["run"]["profile"] = {
@@ -790,7 +644,7 @@ def test_the_profilers_totals_are_lists_of_one_number_and_nothing_else_of_a_prof
     assert not {"operators", "dynamo_counters", "profiler"} & metrics.keys()
 
 
-# pytorch-hud and github-action-benchmark
+# pytorch-hud
 
 
 TEXTS = {"name", "mode", "dtype", "type", "backend", "repo", "branch", "sha", "version"}
@@ -824,23 +678,6 @@ def test_the_database_of_pytorch_gets_a_record_per_value(export):
     assert metrics["bad", "ok"] == [0.0]
     assert entries[0]["dependencies"]["iree"]["version"] == "3.13.0"
     assert entries[0]["dependencies"]["iree"]["extra_info"] == {"build": "rc1"}
-
-
-def test_the_charts_of_a_branch_get_what_was_measured(export):
-    export.write(complete(record("iree")), complete(failed("iree", model="bad")))
-    [path] = export("github-action-benchmark")
-    entries = json.loads(path.read_text(), parse_constant=pytest.fail)
-    assert entries[0] == {
-        "name": "net/mlir/llvm-cpu latency_ms",
-        "unit": "ms",
-        "value": 40.0,
-        "extra": "99 % interval 38 to 42 ms",
-    }
-    assert {"name": "net/mlir/llvm-cpu compile_s", "unit": "s", "value": 7.5} in entries
-    assert not [entry for entry in entries if entry["name"].startswith("bad")]
-    assert "1 cells that were not measured are left out" in export.notes
-    export.write(complete(failed("iree")))
-    assert "no cell was measured" in export.refuses("github-action-benchmark")
 
 
 def complete(made: dict) -> dict:

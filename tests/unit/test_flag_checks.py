@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.variants import flag_checks
 from scripts.matrix.entries import StepOverride, TargetOverride
+from scripts.run import flag_checks
 
 COMPILER = """\
 #!/bin/sh

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.variants import document, tables
-from scripts.matrix import expansion, settings
+from scripts.features.variants import document
+from scripts.matrix import compile_tables, expansion, settings
 from scripts.matrix.settings import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def test_the_page_has_the_tables_of_the_file():
 def test_a_mistake_in_the_file_is_named(tmp_path, text, problem):
     (tmp_path / "table.yaml").write_text(text)
     with pytest.raises(ConfigError) as error:
-        tables.flag_sets(tmp_path / "table.yaml")
+        compile_tables.flag_sets(tmp_path / "table.yaml")
     assert problem in str(error.value)
     assert "table.yaml" in str(error.value)
 
@@ -93,5 +93,5 @@ def test_a_set_that_does_not_exist_for_the_backend_is_an_error(target, problem):
     ],
 )  # fmt: skip
 def test_only_programs_that_shift_bytes_have_4_bit_weights(line, found):
-    patterns = tables.flag_sets().properties["4-bit weights"]
+    patterns = compile_tables.flag_sets().properties["4-bit weights"]
     assert any(re.search(one, line) for one in patterns) == found

@@ -99,3 +99,17 @@ def test_a_module_below_a_folder_of_a_toolchain_is_opened_by_a_link(tmp_path, mo
 )  # fmt: skip
 def test_a_compiler_is_identified_by_what_it_says(text, shown):
     assert tools.identified(text) == shown
+
+
+def test_a_compilation_with_a_tuning_spec_takes_one_dispatch_at_a_time(tmp_path):
+    program = tmp_path / "program.mlir"
+    program.write_text("func.func @main() {\n")
+    named = [f"{compile_options.SPEC_FLAG}=x.mlir"]
+    assert compile_options.flags_for_program(program, named) == ["--mlir-disable-threading"]
+    assert compile_options.flags_for_program(program, ["--iree-opt-level=O3"]) == []
+
+
+def test_the_tuning_spec_of_flags_is_the_file_that_they_name():
+    named = ["--a", f"{compile_options.SPEC_FLAG}=x/y.mlir"]
+    assert compile_options.named_spec(named) == Path("x/y.mlir")
+    assert compile_options.named_spec(["--a=b"]) is None

@@ -80,8 +80,12 @@ def test_sizes_types_and_divisors_are_read(project):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('DIMENSIONS = ("rows", "columns")\n', "", "DIMENSIONS: found nothing, expected a tuple"),
-        ('("4x8", "16x8")', "make()", "SHAPES: found an expression, expected a tuple"),
+        (
+            'DIMENSIONS = ("rows", "columns")\n',
+            "",
+            "DIMENSIONS: found nothing, expected tuple[str, ...]",
+        ),
+        ('("4x8", "16x8")', "make()", "SHAPES: found an expression, expected tuple[str, ...]"),
         ('("4x8", "16x8")', "()", "SHAPES: found none"),
         ('"4x8", "16x8"', '"4x8x2", ""', "found shape '4x8x2', expected <rows>x<columns>"),
         ('"4x8", "16x8"', '"4x0", ""', "found shape '4x0'"),

@@ -143,7 +143,7 @@ def test_damaged_limits_are_left_out_with_a_note_and_measured_again(results, cap
     usage = Usage(1.0, 9.0, {file.name: atomic.digest_of(file)})
     outcome.write(file.with_name("status.json"), Outcome("ok", "machine_limits", "cpu"), usage)
     assert speedups.read_limits(["cpu"]) == [LIMITS]
-    file.write_text(file.read_text().replace("0.02", "0.03"))
+    file.write_text(file.read_text()[:-9])
     assert speedups.read_limits(["cpu"]) == []
     assert f"note: {file} is damaged: " in capsys.readouterr().err
     assert outcome.read(file.with_name("status.json")).status == "damaged"

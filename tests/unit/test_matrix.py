@@ -49,7 +49,7 @@ FULL = Matrix(
     dumps={"kinds": ["ir"], "repeat": 2},
     overrides={
         "a/f/cpu": Override("skip.all of x.yaml"),
-        "a/half/train": Override("", "amp-bf16", {"tol": 0.5, "cosine": False}),
+        "a/half/train": Override("", {"tol": 0.5, "cosine": False}),
         "b/eager/eval": Override(tolerance={"small_tensor_multiplier": True}),
     },
 )

@@ -22,8 +22,7 @@ def whole(results, monkeypatch) -> list[dict]:
     """The records of an aggregate."""
     results.write()
     atomic.write_json("matrix.json", results.matrix.to_json())
-    outputs = ["--out-csv", "all/latency.csv", "--out-jsonl", "all/results.jsonl", "--out-md", "all/latency.md"]  # fmt: skip
-    monkeypatch.setattr(sys, "argv", ["x", "--matrix", "matrix.json", *outputs])
+    monkeypatch.setattr(sys, "argv", ["x", "--matrix", "matrix.json", "--out", "all"])
     aggregate_results.main()
     return [json.loads(line) for line in Path("all/results.jsonl").read_text().splitlines()]
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from scripts.features.operators.problems import dataset, traces
 from scripts.features.operators.problems.dataset import DatasetError
 from scripts.features.operators.problems.traces import TraceError
-from scripts.features.operators.report import table
-from scripts.features.suites.torchbench import TorchbenchFile
-from scripts.features.variants import kept_results
+from scripts.features.operators.report import backendbench
 from scripts.matrix import reading
 from scripts.matrix.reading import ConfigError
+from scripts.matrix.torchbench import TorchbenchFile
 from scripts.records import expectations, imported, results_file
 from scripts.records.results_file import BadRecords
+from scripts.run import kept_results
 from scripts.supervise import outcome
 from tests import mutations
 from tests.unit.test_operator_sources import EXCLUDED, ROW, TRACE
@@ -88,7 +88,7 @@ READERS = {
     "results": ("results.jsonl", lines(*ROWS), results_file.read, (BadRecords,)),
     "a result": ("results.jsonl", MEASURED, results_file.read, (BadRecords,)),
     "record": ("record.json", RECORD, read_record, (BadRecords,)),
-    "operators": ("operators.jsonl", OPERATOR, table.read_records, (BadRecords,)),
+    "operators": ("operators.jsonl", OPERATOR, backendbench.read, (BadRecords,)),
     "status": ("status.json", dataclasses.asdict(ENDED), outcome.read, (ValueError,)),
     "usage": ("usage.json", USED, outcome.read_usage, (ValueError,)),
     "kept result": ("cpu.yaml", KEPT.encode(), kept_results.read, (ConfigError,)),

@@ -6,12 +6,12 @@ import json
 import sys
 from pathlib import Path
 
-import jsonschema
 import pandas as pd
 import pytest
 
 from scripts.features.operators.report import problem_record
 from scripts.features.operators.report.columns import COLUMNS, FIELDS
+from scripts.features.operators.report.table import OPERATORS as FORM
 from scripts.matrix.stages import status_path
 from scripts.records import fields
 from scripts.stages import aggregate_results
@@ -20,7 +20,6 @@ from tests.declared import undeclared
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, PROBLEMS, Tree
 from tests.unit.conftest import MATRIX
 
-VALID = jsonschema.Draft202012Validator(fields.schema(FIELDS, "operator_record"))
 COLUMNS_OF = ["torch/llvm-cpu", "torch/cuda", "xla/llvm-cpu", "xla/cuda", "eager"]
 
 
@@ -35,7 +34,7 @@ def records(tree: Tree) -> dict[str, dict]:
     tree.write()
     found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     for one in found:
-        assert [error.message for error in VALID.iter_errors(one)] == []
+        assert FORM.problem(one) == ""
         assert list(undeclared(one, FIELDS)) == []
     names = {ADD.name: "add", MM.name: "mm", MM_16.name: "f16"}
     rows = zip([names[p.name] for p in tree.problems for _ in COLUMNS_OF], COLUMNS_OF * len(tree.problems), strict=True)  # fmt: skip
@@ -135,7 +134,7 @@ def test_a_problem_is_overhead_here_by_eager_on_the_same_kind_of_device(
     assert found["add/torch/llvm-cpu"]["run"]["overhead_here"] is False
 
 
-def test_the_schema_refuses_a_failure_without_a_fault_and_a_latency_without_a_pass(tree):
+def test_a_failure_is_refused_without_a_fault_and_a_latency_without_a_pass(tree):
     one = records(tree)["mm/torch/llvm-cpu"]
     for path, value in (("outcome.fault", "iree-codegen"), ("verification.code", "FAIL"), ("latency", None)):  # fmt: skip
         section, _, key = path.partition(".")
@@ -144,26 +143,23 @@ def test_the_schema_refuses_a_failure_without_a_fault_and_a_latency_without_a_pa
             wrong[section][key] = value
         else:
             wrong[section] = value
-        assert not VALID.is_valid(wrong), path
+        assert FORM.problem(wrong), path
     failed = copy.deepcopy(one)
     failed["outcome"] |= {"status": "error", "reason": "why", "detail": "what"}
     failed["verification"]["code"] = "VERIFIER_DIDNT_RUN"
     failed["latency"] = None
-    assert not VALID.is_valid(failed)
+    assert FORM.problem(failed)
     failed["outcome"]["fault"] = "iree-codegen"
-    assert VALID.is_valid(failed)
+    assert FORM.problem(failed) == ""
 
 
 def aggregate(tree: Tree) -> None:
     """Run the command as the rule does."""
     Path("matrix.json").write_text(json.dumps(tree.matrix.to_json()))
     source = {"problems": 4, "selected": 3, "max_elements": 9, "larger": 1, "notes": ["no models"]}
-    Path("source.json").write_text(json.dumps(source))
-    outs = {"csv": "results/operators.csv", "jsonl": "results/operators/operators.jsonl", "md": "results/operators.md"}  # fmt: skip
-    argv = ["x", "--set", "operators", "--matrix", "matrix.json", "--source", "source.json"]
-    argv += [word for name, path in outs.items() for word in (f"--out-{name}", path)]
+    Path("results/operators/source.json").write_text(json.dumps(source))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "argv", argv)
+        patched.setattr(sys, "argv", ["x", "--set", "operators", "--matrix", "matrix.json"])
         aggregate_results.main()
 
 

@@ -222,21 +222,6 @@ def test_what_is_measured_with_is_in_the_step_and_not_in_the_rule(plan):
     assert plain.groups.rule("conv") == Rule()
 
 
-def test_a_step_of_the_policy_is_in_the_precision_that_the_file_came_to(plan):
-    policy = Baseline("eager", "eager", "cuda", "torch-mlir", "torchbench")
-    other = changed(
-        plan,
-        baselines={"eager": policy},
-        tests=("eval", "train"),
-        overrides={
-            "conv/eager/eval": Override(precision="bf16"),
-            "conv/eager/train": Override(precision="amp-fp16"),
-        },
-    )
-    found = [parsed(other.options.step(cell(test=test))).precision for test in ("eval", "train")]
-    assert found == ["bf16", "amp-fp16"]
-
-
 HOSTILE = [
     "--xla_a=1 --xla_b",
     "-leading",
@@ -295,7 +280,7 @@ def test_a_tolerance_is_the_files_for_the_cell_under_the_models_own(plan):
     other = changed(
         plan,
         models=plan.matrix.models | {"tiny": tiny},
-        overrides={"tiny/eager/eval": Override("", None, {"tol": 0.25, "cosine": True})},
+        overrides={"tiny/eager/eval": Override("", {"tol": 0.25, "cosine": True})},
     )
     tolerance = other.options.tolerance
     assert json.loads(tolerance(cell("tiny"))) == {"cosine": True, "tol": 0.5}
@@ -381,7 +366,7 @@ def test_the_digest_changes_with_the_tests_and_what_a_file_says_of_a_cell(plan):
         changed(plan, tests=("eval", "train")).aggregation.digest(),
         changed(plan, overrides={"conv/eager/eval": Override("why")}).aggregation.digest(),
         changed(
-            plan, overrides={"conv/eager/eval": Override(precision="bf16")}
+            plan, overrides={"conv/eager/eval": Override(tolerance={"tol": 0.5})}
         ).aggregation.digest(),
     }
     assert len(digests) == 4

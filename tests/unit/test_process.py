@@ -39,29 +39,6 @@ def test_a_forked_process_returns_its_work_and_how_it_ended(capfd):
     assert process.forked(lambda: os.kill(os.getpid(), signal.SIGSEGV))[0] == -signal.SIGSEGV
 
 
-TASK_CLOCK = 1, 1
-"""An event of the kernel's own, which virtual machines have too: nanoseconds on a core."""
-
-
-def test_events_of_child_processes_and_of_their_children_are_counted():
-    def nanoseconds(work: str) -> int:
-        nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {work!r}])"
-        with process.instructions_counted(*TASK_CLOCK) as count:
-            subprocess.run([sys.executable, "-c", nested], check=True)
-        if count.value is None:
-            pytest.skip("this system lets no process count events")
-        return count.value
-
-    spun = "import time\nwhile time.process_time() < 1: pass"
-    assert nanoseconds(spun) > nanoseconds("pass") + 500_000_000
-
-
-def test_an_event_that_cannot_be_counted_gives_no_value():
-    with process.instructions_counted(kind=99) as count:
-        pass
-    assert count.value is None
-
-
 def test_what_a_tool_prints_is_passed_through_and_returned(capfd):
     said: list[str] = []
     process.run_tool([sys.executable, "-c", "import sys; sys.stderr.write('a\\nb\\n')"], said=said)

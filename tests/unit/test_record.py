@@ -5,7 +5,6 @@ import dataclasses
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from scripts.core import atomic
@@ -18,7 +17,10 @@ from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.calls import Run
 
-VALID = jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid
+
+def valid(one: dict) -> bool:
+    return not results_file.MODELS.problem(one)
+
 
 TWICE = pytest.approx(2.0)
 
@@ -66,7 +68,7 @@ def test_a_row_says_which_stage_decided_and_what_it_blocked(
     reason = None if status == "ok" else (reason or ["why"])[0]
     results.write(ended(status, at, of, reason or "", "what" if reason else ""))
     found = record.records(results.matrix)
-    assert all(map(VALID, found))
+    assert all(map(valid, found))
     row = rows(found)[cell]
     assert [row[k] for k in ("status", "stage", "reason")] == [status, stage, reason]
     assert [row[k] for k in ("blocked_by", "verification_code")] == [blocked_by, code]
@@ -121,7 +123,7 @@ def test_damaged_words_of_tools_are_left_out_and_the_environment_is_made_again(r
     said.write_text(json.dumps({"iree-compile": SAID}))
     usage = Usage(1.0, 9.0, {said.name: atomic.digest_of(said)})
     outcome.write(said.with_name("status.json"), Outcome("ok", "env", "iree"), usage)
-    said.write_text(said.read_text().replace("3.14.0", "3.15.0"))
+    said.write_text(said.read_text()[:-1])
     found = of_cell(record.records(results.matrix))["conv/mlir/llvm-cpu"]
     assert "iree_build" not in found["versions"]
     assert f"note: {said} is damaged: " in capsys.readouterr().err
@@ -168,22 +170,22 @@ def test_records_can_be_made_from_another_folder(results, ended, tmp_path, monke
         ("verification", {"cosine": 1e-3}),
     ],
 )
-def test_the_schema_refuses_a_record_that_claims_too_much(results, section, change):
+def test_a_record_is_refused_that_claims_too_much(results, section, change):
     results.write()
     good = record.records(results.matrix)[0]
-    assert VALID(good)
+    assert valid(good)
     bad = copy.deepcopy(good)
     bad[section] = bad[section] | change if isinstance(change, dict) else change
-    assert not VALID(bad)
+    assert not valid(bad)
 
 
 @pytest.mark.parametrize("key", ["reason", "detail", "log"])
-def test_the_schema_asks_of_a_failure_why_and_where_to_read_on(results, ended, key):
+def test_a_failure_has_to_say_why_and_where_to_read_on(results, ended, key):
     results.write(ended("error", "compile", "conv/mlir/vulkan"))
     bad = record.records(results.matrix)[1]
-    assert VALID(bad)
+    assert valid(bad)
     bad["outcome"][key] = ""
-    assert not VALID(bad)
+    assert not valid(bad)
 
 
 def of_cell(found: list[dict]) -> dict[str, dict]:
@@ -194,7 +196,7 @@ def of_cell(found: list[dict]) -> dict[str, dict]:
 def test_a_row_that_left_its_group_has_the_outcome_of_its_timing_and_no_latency(results, ended):
     results.write(ended("crashed", "time", "conv/mlir/llvm-cpu", "SIGSEGV"))
     found = of_cell(record.records(results.matrix))
-    assert all(map(VALID, found.values()))
+    assert all(map(valid, found.values()))
     one = found["conv/mlir/llvm-cpu"]
     assert [one["outcome"][key] for key in ("status", "stage", "reason")] == ["crashed", "time", "SIGSEGV"]  # fmt: skip
     assert one["outcome"]["log"] == "results/time/conv/cpu/eval/members/conv_mlir_llvm-cpu.txt"
@@ -220,7 +222,7 @@ def test_the_runs_of_a_baseline_are_those_that_it_recorded_and_the_row_has_the_c
     at = Path("results/baseline/conv/eager/eval/verification.json")
     results.verify(at, runs=runs, compile_s=0.25, device_memory_mb=64.5, profile={"operators": []})
     found = of_cell(record.records(results.matrix))["conv/eager/eval"]
-    assert VALID(found)
+    assert valid(found)
     assert found["runs"] == [dataclasses.asdict(run) for run in runs]
     row = fields.row(found, FIELDS)
     assert [row[f"{k}_s"] for k in ("trace", "compile", "execute")] == [0.125, 0.25, 0.0625]
@@ -254,7 +256,7 @@ def test_a_cell_of_a_skip_list_is_skipped_by_nothing_but_the_list(results, cell)
     results.matrix = dataclasses.replace(results.matrix, overrides={cell: Override(SKIP)})
     results.write()
     found = of_cell(record.records(results.matrix))
-    assert all(map(VALID, found.values()))
+    assert all(map(valid, found.values()))
     assert {name for name, one in found.items() if one["outcome"]["status"] == "skipped"} == {cell}
     row = fields.row(found[cell], FIELDS)
     assert (row["reason"], row["detail"], row["blocked_by"]) == ("skip-list", SKIP, None)
@@ -289,7 +291,7 @@ def trained(results):
 def test_gradients_that_could_not_be_made_fail_training_and_nothing_else(trained, ended):
     trained.write(ended("crashed", "gradients", "conv"))
     found = record.records(trained.matrix)
-    assert all(map(VALID, found))
+    assert all(map(valid, found))
     bad = {cell: row for cell, row in rows(found).items() if row["status"] != "ok"}
     assert list(bad) == ["conv/eager/train"]
     row = bad["conv/eager/train"]
@@ -329,25 +331,20 @@ def test_a_speedup_is_within_one_precision(results):
     assert found["conv/eager-half/eval"]["speedup_vs_eager"] == 1.0
 
 
-def test_a_baseline_says_its_precision_and_flags_and_the_lists_of_a_file_win(results):
-    flagged = Baseline("xla-odd", "xla", "cpu", "torch-xla", "torchbench", "--xla_a=1 --xla_b")
+def test_a_baseline_says_its_precision_and_flags(results):
+    flagged = Baseline("xla-odd", "xla", "cpu", "torch-xla", "amp-bf16", "--xla_a=1 --xla_b")
     cell = "conv/xla-odd/eval"
     results.matrix = dataclasses.replace(
         results.matrix,
         baselines={"eager": results.matrix.baselines["eager"], "xla-odd": flagged},
-        overrides={
-            cell: Override(precision="amp-bf16"),
-            "tiny/xla-odd/eval": Override(precision="none"),
-        },
     )
     results.write()
     versions = {"torch": "2.9.0", "torch_xla": "2.9.1"}
     results.verify(Path(f"results/baseline/{cell}/verification.json"), versions=versions)
     found = of_cell(record.records(results.matrix))
-    assert all(map(VALID, found.values()))
+    assert all(map(valid, found.values()))
     experiment = found[cell]["experiment"]
     assert (experiment["precision"], experiment["xla_flags"]) == ("amp-bf16", "--xla_a=1 --xla_b")
-    assert found["tiny/xla-odd/eval"]["experiment"]["precision"] == "none"
     assert found["conv/eager/eval"]["experiment"]["xla_flags"] is None
     row = fields.row(found[cell], FIELDS)
     assert (row["target"], row["runtime"]) == ("xla-odd", "xla")
@@ -361,7 +358,7 @@ def test_torch_version_has_no_build_in_any_row_and_the_record_has_it_beside(resu
     measured = Path("results/baseline/conv/eager/eval/verification.json")
     results.verify(measured, versions={"torch": "2.15.0+cu132"})
     found = of_cell(record.records(results.matrix))
-    assert all(map(VALID, found.values()))
+    assert all(map(valid, found.values()))
     for cell in ("conv/mlir/llvm-cpu", "conv/eager/eval"):
         versions = found[cell]["versions"]
         assert (versions["torch"], versions["torch_build"]) == ("2.15.0", "cu132")
@@ -405,7 +402,7 @@ def test_the_row_of_a_baseline_that_ran_a_program_is_of_its_lowering_path(of_pro
     }
     Path("results/export/conv/mlir/report.json").write_text(json.dumps(report))
     found = of_cell(record.records(of_programs.matrix))[cell]
-    VALID(found)
+    valid(found)
     assert found["versions"] == versions | {
         "torch": "2.9", "frontend": "1", "torch_xla": None, "iree": None, "python": "3.11.7"
     }  # fmt: skip
@@ -435,7 +432,7 @@ def test_a_row_has_the_level_and_the_flags_that_its_model_is_compiled_with(resul
     assert found["tiny/mlir/llvm-cpu"] == ("O3", "--x")
     assert found["conv/eager/eval"] == (None, None)
     assert records[0]["experiment"]["flags"] == ["--y", "--z=1"]
-    assert all(map(VALID, records))
+    assert all(map(valid, records))
 
 
 @pytest.mark.parametrize(
@@ -482,4 +479,4 @@ def test_a_row_of_a_toolchain_has_its_name_and_what_its_compiler_says(
     pinned = found["conv/mlir/vulkan"]
     assert (pinned["toolchain"], pinned["iree_build"]) == ("pinned", None)
     assert found["conv/eager/eval"]["toolchain"] is None
-    assert all(map(VALID, record.records(results.matrix)))
+    assert all(map(valid, record.records(results.matrix)))

@@ -12,16 +12,16 @@ import pytest
 
 from scripts.core import atomic
 from scripts.features.report.verbs import failed
-from scripts.features.variants import document, tables
+from scripts.features.variants import document
 from scripts.features.variants import remedy_job as trying
-from scripts.matrix import expansion, settings, ways
+from scripts.matrix import compile_tables, expansion, settings, ways
 from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.entries import Frontend
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES, status_path
 from scripts.matrix.ways import Hang, Remedy, Variant
-from scripts.records import coverage, expectations, fields, record, screen
+from scripts.records import coverage, coverage_page, expectations, fields, record, screen
 from scripts.records.columns import FIELDS
 from scripts.records.results_file import Record
 from scripts.records.results_table import Table
@@ -29,7 +29,6 @@ from scripts.records.wording import absent
 from scripts.run import environments, fingerprint
 from scripts.run.plan import Plan
 from scripts.run.starting import Gate
-from scripts.stages import report_coverage
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 
@@ -57,7 +56,7 @@ def test_the_page_has_the_tables_of_the_file():
 
 
 def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_shipped():
-    table = tables.remedies()
+    table = compile_tables.remedies()
     declared, _ = settings.load({}, [ROOT / "config.yaml"])
     named = {name for names in table.order.values() for name in names}
     named |= {
@@ -83,7 +82,7 @@ def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_ship
 def test_a_mistake_in_the_file_is_named(tmp_path, text, problem):
     (tmp_path / "table.yaml").write_text(text)
     with pytest.raises(ConfigError) as error:
-        tables.remedies(tmp_path / "table.yaml")
+        compile_tables.remedies(tmp_path / "table.yaml")
     assert problem in str(error.value)
     assert "table.yaml" in str(error.value)
 
@@ -463,7 +462,7 @@ def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
             "compiled for vulkan: {} as asked, {} by remedy, {} not at all".format(*counts),
         ]
         records = [Record(Path("r"), n, one) for n, one in enumerate(found)]
-        page = report_coverage.page(report_coverage.frame(records), records)
+        page = coverage_page.page(coverage_page.frame(records), records)
         assert "| vulkan | {} | {} | {} |".format(*counts) in page
         listed = "| mlir | vulkan | why | other-path | xla | 1 | conv |"
         assert (listed in page) == ("## Remedies" in page) == (works is not None)
@@ -498,7 +497,7 @@ def test_a_violation_gives_each_cause_with_its_own_stage(rows):
 
 
 def test_the_page_has_the_remedies_of_the_targets_that_are_shipped():
-    page = document.of_remedies(tables.remedies(), {"mine": ["O1", "O0"]})
+    page = document.of_remedies(compile_tables.remedies(), {"mine": ["O1", "O0"]})
     assert "| target `mine` | `O1`, `O0` |" in page
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.features import registry
 from scripts.features.compare import formats, page_views, pairs
 from scripts.features.compare.comparing import Settings, compare
 from scripts.features.kernels import page_view as kernels_view
@@ -21,7 +22,6 @@ from scripts.features.report.web import page, page_source, views
 from scripts.features.report.web.page import packed, policy_hash
 from scripts.features.report.web.page_source import Source
 from scripts.features.report.web.views import of_rows
-from scripts.matrix import feature
 from scripts.matrix.stages import status_path
 from scripts.records import latency_page, row_set, speedups
 from scripts.records.clusters import clusters
@@ -96,9 +96,9 @@ def test_each_view_has_a_script_and_each_script_is_in_the_page():
     assert {file.stem for file in WEB.glob("assets/*.js")} == {*page.SCRIPTS, "app"}
 
 
-def test_the_page_has_the_views_of_the_features_that_are_loaded(source, monkeypatch):
+def test_the_page_has_the_views_of_the_features(source, monkeypatch):
     assert 'id="data-view-kernels"' in page.page(source)
-    monkeypatch.setattr(feature, "LOADED", {})
+    monkeypatch.setattr(registry, "VIEWS", ())
     alone = page.page(source)
     assert 'id="data-view-kernels"' not in alone
     assert 'id="data-view-latency"' in alone

@@ -66,7 +66,7 @@ def test_a_good_configuration_passes():
         ("models/bert/torchbench", "hf_Bert"),
         ("train", {"name": "SGD", "lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
         ("train", {"name": "AdamW", "betas": [0.9, 0.95], "eps": 1e-6, "amsgrad": True}),
-        ("baselines/eager/precision", "torchbench"),
+        ("baselines/eager/precision", "amp-bf16"),
         ("baselines/eager/xla_flags", "--xla_gpu_autotune_level=0 --xla_dump_to=/tmp/a b"),
     ],
 )  # fmt: skip
@@ -127,7 +127,7 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
         ("dumps", {"save_ir": ["hlo", "mlir"]}, "dumps.save_ir.1: found \"mlir\", which should be 'text', 'hlo' or 'stablehlo'"),
         ("filter", 5, "filter: found 5, which should be a valid string"),
         ("exclude", ["a"], "exclude: found [\"a\"], which should be a valid string"),
-        ("baselines/eager/precision", "fp8", "baselines.eager.precision: found \"fp8\", which should be 'none', 'fp16', 'bf16', 'amp-fp16', 'amp-bf16' or 'torchbench'"),
+        ("baselines/eager/precision", "fp8", "baselines.eager.precision: found \"fp8\", which should be 'none', 'fp16', 'bf16', 'amp-fp16' or 'amp-bf16'"),
         ("baselines/eager/xla_flags", ["--a"], "baselines.eager.xla_flags: found [\"--a\"], which should be a valid string"),
         ("models/bert/tolerance", {"atol": 0.1}, "models.bert.tolerance.atol: unknown key 'atol'; did you mean 'tol'? (allowed: tol, cosine, small_tensor_multiplier, noise)"),
         ("models/bert/tolerance", {"noise": 0}, "models.bert.tolerance.noise: found 0, which should be greater than 0"),

@@ -4,14 +4,13 @@ import dataclasses
 import shlex
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from scripts.core import commands, exits
 from scripts.matrix import expansion, plugins, settings
 from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline
-from scripts.records import fields, record
+from scripts.records import fields, record, results_file
 from scripts.records.columns import FIELDS
 from scripts.run.params import Options
 from scripts.torch_runtime import arguments
@@ -95,5 +94,4 @@ def test_the_row_names_the_rewrites_and_is_compared_with_the_runtime_as_it_is(re
     # Eager takes 10 ms, the other one 20 ms.
     assert rewritten["speedup_vs_eager"] == pytest.approx(0.5)
     assert usual["speedup_vs_eager"] == 1.0
-    valid = jsonschema.Draft202012Validator(fields.schema(FIELDS)).is_valid
-    assert all(map(valid, found.values()))
+    assert not any(map(results_file.MODELS.problem, found.values()))

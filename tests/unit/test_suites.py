@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.features.suites import suites
-from scripts.features.suites.suites import Entry, SuiteError
-from scripts.matrix import expansion, schemas, settings
+from scripts.core import checkout
+from scripts.matrix import expansion, settings, suites
+from scripts.matrix.suites import Entry, SuiteError
 from tests import declarations
 from tests.declarations import CONFIG, MODEL
 
@@ -224,7 +224,7 @@ def test_the_schema_refuses_what_is_no_list_of_entries(declared):
 
 def test_the_command_line_adds_to_the_suites_that_are_declared(tmp_path):
     file = tmp_path / "config.yaml"
-    config = yaml.safe_load((schemas.ROOT / "config.yaml").read_text())
+    config = yaml.safe_load((checkout.ROOT / "config.yaml").read_text())
     file.write_text(yaml.safe_dump(config | {"suites": ["few", {"hf/t5": {"seq_len": 16}}]}))
     given = config | {"suites": " timm/resnet*, hf/bert"}
     declared, selections = settings.load(given, [file])
@@ -268,7 +268,7 @@ def test_a_torchbench_file_says_the_batch_size_of_a_torchbench_model(root):
 
 def test_the_lists_here_are_of_names_that_are_known_or_were():
     """The 67 and the 45 of PyTorch's runs, and a sample of thirty of all kinds."""
-    here = schemas.ROOT
+    here = checkout.ROOT
     sizes = {
         name: len(suites.read_list(name, here)) for name in ("timm-dynamo", "hf-dynamo", "sample")
     }

@@ -16,10 +16,7 @@ from scripts.features.profile import profile_files
 from scripts.features.report.verbs import failed
 from scripts.features.report.web.page_source import of_row
 from scripts.features.reproduce import case
-from scripts.features.suites import torchbench
-from scripts.features.suites.torchbench import TorchbenchFile
-from scripts.features.variants import flag_checks
-from scripts.matrix import expansion, plugins, settings, stages
+from scripts.matrix import expansion, plugins, settings, stages, torchbench
 from scripts.matrix.cell import (
     Cell,
     Kind,
@@ -35,8 +32,10 @@ from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stage import VERIFICATION
+from scripts.matrix.torchbench import TorchbenchFile
 from scripts.records import expectations, record, speedups
 from scripts.records.results_file import cell_of
+from scripts.run import flag_checks
 from scripts.run.plan import Plan
 from tests import declarations
 from tests.declarations import CONFIG

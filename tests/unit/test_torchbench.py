@@ -5,8 +5,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.features.suites.torchbench import GROUPS, LISTS, SIZES, TorchbenchFile
 from scripts.matrix.settings import ConfigError
+from scripts.matrix.torchbench import GROUPS, LISTS, SIZES, TorchbenchFile
 
 FILE = """
 batch_size:
@@ -28,17 +28,12 @@ slow:
   - *VERY_SLOW
   - crawler
 non_deterministic: [dice]
-dtype:
-  force_amp_for_fp16_bf16_models: [amp, amp-brain]
-  force_fp16_for_bf16_models: [half]
-  amp_dtype_bfloat16: [amp-brain, brain]
 families: &FAMILY
   - family-a
   - &BRANCH [family-b, [family-c]]
 only_training:
   - *FAMILY
   - learner
-only_fp32: [whole]
 skip:
   all: [gone]
   device:
@@ -194,49 +189,12 @@ def test_a_comparison_is_changed_for_the_models_listed_and_no_others(bench):
     assert bench.tolerance("other", "cuda", "train", "none") == {}
 
 
-@pytest.mark.parametrize(
-    ("model", "device", "test", "expected"),
-    [
-        ("other", "cpu", "eval", "none"),
-        ("other", "cuda", "eval", "bf16"),
-        ("other", "cuda", "train", "amp-fp16"),
-        ("half", "cuda", "eval", "fp16"),
-        ("half", "cpu", "eval", "none"),
-        ("amp", "cuda", "eval", "amp-fp16"),
-        ("amp", "vulkan", "eval", "amp-bf16"),
-        ("amp-brain", "cuda", "eval", "amp-bf16"),
-        ("brain", "cuda", "eval", "bf16"),
-        ("brain", "cuda", "train", "amp-bf16"),
-        ("whole", "cuda", "eval", "none"),
-        ("whole", "cuda", "train", "none"),
-    ],
-)
-def test_the_precision_is_the_policys_under_the_lists_that_name_the_model(
-    bench, model, device, test, expected
-):
-    assert bench.precision(model, device, test) == expected
-
-
-@pytest.mark.parametrize("ask", ["skip_reason", "batch_size", "tolerance", "precision"])
-def test_a_test_that_is_not_known_is_refused(bench, ask):
-    arguments = {"skip_reason": ["cpu"], "tolerance": ["cpu"], "precision": ["cpu"]}.get(ask, [])
-    further = {"tolerance": ["none"], "batch_size": [1]}.get(ask, [])
-    with pytest.raises(ValueError, match="test: found 'inference', allowed is one of eval, train"):
-        getattr(bench, ask)("wide", *arguments, "inference", *further)
-
-
-def test_a_precision_that_is_not_known_is_refused(bench):
-    with pytest.raises(ValueError, match="precision: found 'half'"):
-        bench.tolerance("wide", "cuda", "eval", "half")
-
-
 @pytest.mark.parametrize("text", ["{}", "other: 3", "skip:", "skip: {all: [~], device: {cpu: }}"])
 def test_a_file_that_says_nothing_changes_nothing(write, text):
     found = TorchbenchFile.read(write(text))
     assert found.skip_reason("a", "cpu", "eval") == found.skip_verify_reason("a") == ""
     assert found.batch_size("a", "train", 3) == 3
     assert found.tolerance("a", "cuda", "train", "none") == {}
-    assert found.precision("a", "cuda", "eval") == "bf16"
 
 
 def nested(key: str, value: object) -> dict:
@@ -268,12 +226,12 @@ def test_what_is_wrong_is_refused_once_by_file_and_key(write, keys, value, probl
 
 
 def test_everything_that_is_wrong_is_reported_at_once(write):
-    path = write("skip: {all: a, device: {cpu: [1]}}\nbatch_size: {training: {a: 0}}\ndtype: x")
+    path = write("skip: {all: a, device: {cpu: [1]}}\nbatch_size: {training: {a: 0}}\ntolerance: x")
     assert sorted(problems_of(path)) == [
         "batch_size.training.a: found 0, expected a positive whole number",
-        "dtype: found 'x', expected a mapping",
         "skip.all: found 'a', expected a list of models",
         "skip.device.cpu: found 1, expected the name of a model",
+        "tolerance: found 'x', expected a mapping",
     ]
 
 

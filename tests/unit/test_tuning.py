@@ -11,20 +11,20 @@ import msgspec
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants import flag_checks, kept_results, tables, tuned_matrix
+from scripts.features.variants import tuned_matrix
 from scripts.features.variants import tuned_page as tuning_page
 from scripts.features.variants.candidates import Search
-from scripts.features.variants.kept_results import Result
-from scripts.features.variants.search.report import Line, Report, Specs, Timing, TunedOperation
+from scripts.features.variants.search.report import Line, Report, Timing
 from scripts.features.variants.tuned_matrix import Tuning
-from scripts.iree.backends import BACKENDS
-from scripts.matrix import expansion, settings
+from scripts.iree import compile_options
+from scripts.matrix import compile_tables, expansion, settings
 from scripts.matrix.cell import Cell, Kind, of_axes
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Variant
-from scripts.run import outputs
+from scripts.run import flag_checks, kept_results, outputs
+from scripts.run.kept_results import Result
 from scripts.run.plan import Plan
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
@@ -44,14 +44,18 @@ def shipped(selections: dict | None = None, **changes) -> Matrix:
 
 def test_candidates_are_what_is_configured_then_all_combinations_each_once():
     one = {"does": "x", "backends": ("llvm-cpu",), "iree": (), "why": "y", "seen": "z"}
-    table = tables.FlagSetTable(
+    table = compile_tables.FlagSetTable(
         properties={"big": ("x",), "odd": ("y",)},
         opt_levels={"llvm-cpu": ("O3", "O2")},
         flag_sets={
-            "a": tables.FlagSet(name="a", flags=("--a",), needs=("big",), **one),
-            "gpu": tables.FlagSet(name="gpu", flags=("--g",), **one | {"backends": ("cuda",)}),
+            "a": compile_tables.FlagSet(name="a", flags=("--a",), needs=("big",), **one),
+            "gpu": compile_tables.FlagSet(
+                name="gpu", flags=("--g",), **one | {"backends": ("cuda",)}
+            ),
         },
-        preprocessing={"p": tables.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)},
+        preprocessing={
+            "p": compile_tables.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)
+        },
     )
     found = tuned_matrix.combined("llvm-cpu", [Variant("f", "O2", ("--a",))], ["f", "g"], table)
     assert [(c.name, c.variant.flags) for c in found] == [
@@ -130,7 +134,7 @@ def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
     assert first.program == "results/export/conv/mlir/program.mlir"
     assert first.options[-1] == '["--x"]'
     assert search.budget_s == 50
-    assert set(search.properties) == set(tables.flag_sets().properties)
+    assert set(search.properties) == set(compile_tables.flag_sets().properties)
     assert plan["variants"].exports("status.json", of) == ["results/export/conv/mlir/status.json"]
 
 
@@ -154,7 +158,7 @@ LEFT_OUT = line("late", 1.0, status="skipped", reason="budget", detail="used up"
 def aggregate(tree, monkeypatch):
     """Aggregate; the rows of results/tuned.csv by frontend or runtime, and the result that was written."""
 
-    def run(tuned_ms=2.0, default_ms=4.0, lines=None, ended="ok", specs=(), left=()):
+    def run(tuned_ms=2.0, default_ms=4.0, lines=None, ended="ok", left=()):
         tree.write()
         lines = lines or [
             line("as-configured", default_ms, True),
@@ -167,9 +171,7 @@ def aggregate(tree, monkeypatch):
         default = next((one for one in passed if one.configured), None)
         folder = Path("results/tune/conv/llvm-cpu")
         folder.mkdir(parents=True, exist_ok=True)
-        report = Report(
-            50, 20.0, 10.0, best and best.name, default and default.name, tuple(lines), specs
-        )
+        report = Report(50, 20.0, 10.0, best and best.name, default and default.name, tuple(lines))
         atomic.write_json(folder / "report.json", msgspec.to_builtins(report))
         found = Outcome(ended, "tune", "conv/llvm-cpu", *(["why", "what"] if ended != "ok" else []), log="l")  # fmt: skip
         outcome.write(folder / "status.json", found, Usage(1, 1))
@@ -181,8 +183,7 @@ def aggregate(tree, monkeypatch):
         endings = {("time_tuned", of): Outcome(cell=of, stage="", **left[name]) for name, of in cells.items()}  # fmt: skip
         tree.time("time_tuned", group, rows, endings)
         atomic.write_json("results/logs/matrix.json", tree.matrix.to_json())
-        out = [f"--out-{kind}=results/tuned.{kind}" for kind in ("csv", "jsonl", "md")]
-        monkeypatch.setattr(sys, "argv", ["x", "--set=tuned", "--matrix", "results/logs/matrix.json", "--out-results=results/tuned", *out])  # fmt: skip
+        monkeypatch.setattr(sys, "argv", ["x", "--set=tuned"])
         aggregate_results.main()
         table = outputs.rows(Path("results/tuned.csv"))
         rows = {row["frontend"] or row["runtime"]: row for row in table}
@@ -229,28 +230,6 @@ def test_a_gain_beyond_its_interval_is_kept(aggregate):
     )
     assert said.startswith("conv on llvm-cpu: default 4.00 ms, tuned 2.00 ms (other); gain 2.00 (")
     assert said.endswith("), kept")
-
-
-SPEC = "module attributes {transform.with_named_sequence} {}\n"
-FOUND = TunedOperation(("main_dispatch_0",), 0.4, "linalg.mmt4d", "#iree_cpu.lowering_config<a = [1]>", True, "#iree_cpu.lowering_config<a = [2]>", 1.25, 12, 2)  # fmt: skip
-
-
-def test_a_result_with_a_tuning_spec_names_its_file(aggregate):
-    specs = (Specs("other", "ok", "", "", 20.0, (FOUND,), 0.1),)
-    lines = [line("as-configured", 4.0, True), line("other-spec", 2.0, spec=SPEC)]
-    rows, result = aggregate(lines=lines, specs=specs)
-    path = kept_results.spec_path("conv", "llvm-cpu", SPEC)
-    assert path.read_text() == SPEC
-    flags = ("--y", f"--iree-codegen-tuning-spec-path={path}")
-    assert (result.flags, rows["tuned"]["flags"]) == (flags, "; ".join(flags))
-    assert kept_results.spec_problem(result.flags) == ""
-    page = Path("results/tuned.md").read_text()
-    row = (
-        "| `main_dispatch_0` | 40 % | `a = [1]` | `a = [2]` | 1.25 × | 12, 2 of them not accepted |"
-    )
-    assert "Tuning spec for `other`, 20 s:" in page
-    assert row in page
-    assert "10 % of the time are in further dispatches that no spec can match." in page
 
 
 def test_a_gain_within_its_interval_is_not_kept(aggregate):
@@ -300,24 +279,19 @@ def test_the_limits_are_those_of_what_is_tuned_for(tree):
 
 
 def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_path):
-    flag = "--iree-codegen-tuning-spec-path"
-    cpu = tree.matrix.targets["llvm-cpu"]
-    for path, expected in (
-        ("mine.mlir", ["mine.mlir"]),
-        ("results/tuned/conv/x-0badf00d.mlir", []),
-    ):
-        named = dataclasses.replace(cpu, flags=(f"{flag}={path}",))
-        of = dataclasses.replace(
-            tree.matrix,
-            targets={"llvm-cpu": named},
-            parts={"variants": Tuning({"llvm-cpu": named})},
-        )
-        plan = Plan(of, frozenset(), with_conda=False)
-        cell = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
-        assert plan.maker.specs(cell) == expected
-        assert path in plan["variants"].specs(cell)
-        said = f"targets.llvm-cpu.flags: the tuning spec {path} does not exist"
-        assert flag_checks.problems(of) == [said]
+    named = dataclasses.replace(
+        tree.matrix.targets["llvm-cpu"], flags=(f"{compile_options.SPEC_FLAG}=mine.mlir",)
+    )
+    of = dataclasses.replace(
+        tree.matrix,
+        targets={"llvm-cpu": named},
+        parts={"variants": Tuning({"llvm-cpu": named})},
+    )
+    plan = Plan(of, frozenset(), with_conda=False)
+    cell = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
+    assert plan.maker.specs(cell) == plan["variants"].specs(cell) == ["mine.mlir"]
+    said = "targets.llvm-cpu.flags: the tuning spec mine.mlir does not exist"
+    assert flag_checks.problems(of) == [said]
 
 
 def test_a_rocm_target_is_shown_beside_pytorch_on_the_same_gpu():
@@ -437,26 +411,14 @@ def test_a_result_of_something_else_is_not_used_and_a_warning_says_why(auto, cha
     assert problem in note
 
 
-def test_a_result_whose_tuning_spec_has_changed_is_not_used(auto, tmp_path):
-    path = kept_results.spec_path("bert", "llvm-cpu", SPEC, tmp_path)
-    flags = kept_results.spec_flags("bert", "llvm-cpu", SPEC, tmp_path)
+def test_a_result_whose_tuning_spec_is_gone_is_not_used(auto, tmp_path):
+    path = tmp_path / "mine.mlir"
+    flags = (f"{compile_options.SPEC_FLAG}={path}",)
     _, [gone] = auto(flags=flags)
     assert f"its tuning spec {path} does not exist" in gone
-    path.write_text(SPEC)
+    path.write_text("module {}\n")
     matrix, notes = auto(flags=flags)
     assert (notes, compiled(matrix)["bert", "torchxla-stablehlo"]) == ([], ("O2", flags))
-    path.write_text(SPEC + "// edited")
-    _, [changed] = auto(flags=flags)
-    assert f"its tuning spec {path} has been changed" in changed
-
-
-def test_specs_are_searched_for_where_configurations_are_tile_sizes(tree):
-    of = of_axes(model="conv", target="llvm-cpu")
-    search = msgspec.json.decode(
-        Plan(tree.matrix, frozenset(), with_conda=False)["variants"].search(of), type=Search
-    )
-    assert (search.specs, search.spec_flag) == (0.3, "--iree-codegen-tuning-spec-path")
-    assert [one.name for one in BACKENDS.values() if one.tuning_specs] == ["llvm-cpu"]
 
 
 def test_a_damaged_result_is_named(auto, tmp_path):

@@ -107,11 +107,3 @@ def test_without_seconds_only_the_first_part_and_what_is_configured_are_timed():
 def test_nothing_is_left_where_all_fail():
     of = raced({"a": 1.0, "b": 1.0}, failing=lambda _: True)
     assert (of.ms, set(of.ended)) == ({}, {"a", "b"})
-
-
-def test_a_second_race_has_the_anchor_of_the_first_one():
-    of = raced({"a": 5.0, "b": 3.0})
-    start = lambda name: Worker({"a": 5.0, "b": 3.0, "c": 2.0}[name])  # noqa: E731
-    of.run(["b", "c"], ("a",), start, parts, lambda: math.inf)
-    assert sorted(of.ms, key=of.rank) == ["c", "b", "a"]
-    assert len(of.ms["a"]) >= len(of.ms["b"]) > len(of.ms["c"])

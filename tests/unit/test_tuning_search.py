@@ -29,24 +29,15 @@ _, stage, of = sys.argv[1], sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2]
 with open("calls", "a") as calls:
     calls.write(stage + " ")
 if stage == "scripts.stages.compile_iree":
-    how, *spec = json.loads(of["--flags"])
+    [how] = json.loads(of["--flags"])
     if how == "fail":
         sys.exit("program.mlir:1:1: error: failed to bufferize op")
     if how == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if how == "hang":
         time.sleep(60)
-    if spec:
-        how = open(spec[0].partition("=")[2]).read()
     open(of["--out-vmfb"], "w").write(how.removeprefix("same "))
     json.dump({{"compile_s": 1.5}}, open(of["--out-report"], "w"))
-elif stage == "scripts.stages.tune_dispatches":
-    how = open("spec").read()
-    if how == "crash":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    open(of["--out-spec"], "w").write(how or "// No configuration was faster.")
-    found = {{"functions": ["d"], "share": 0.5, "operation": "mm", "default": "a", "matched": True, "found": how and "b" or None, "gain": 2.0, "tried": 4, "failed": 1}}
-    json.dump({{"operations": [found], "others": 0.1}}, open(of["--out-report"], "w"))
 elif stage == "scripts.stages.time_module":
     [module] = (word.partition("=")[2] for word in sys.argv if word.startswith("--module="))
     how, _, ms = open(module).read().partition(" ")
@@ -74,8 +65,8 @@ else:
         sys.exit(4)
     json.dump({{"command": "iree-benchmark-module --module=" + of["--vmfb"], "python": sys.argv[0]}}, open(of["--out"], "w"))
 """
-"""Compiles the first of `--flags` to a module with this text, or the tuning spec that the second one names; the calls of the
-module `ok <ms>` take that many milliseconds. The tuning spec that it finds is the text of the file `spec`."""
+"""Compiles the first of `--flags` to a module with this text; the calls of the module `ok <ms>` take that many
+milliseconds."""
 
 
 def candidate(how: str, **changes) -> Candidate:
@@ -106,7 +97,7 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
     monkeypatch.setattr(race, "RULE", dataclasses.replace(race.RULE, budget_s=0.001))
     monkeypatch.setattr(turns, "PAUSE_S", 0.0)
 
-    def run(*tried, budget_s=100.0, at_once=2, specs=0.0, **changes):
+    def run(*tried, budget_s=100.0, at_once=2, **changes):
         made = [folder / name for name in ("tuned.vmfb", "default.vmfb", "report.json")]
         job = Job(
             stage="tune",
@@ -121,7 +112,7 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
             due="c0de",
         )  # fmt: skip
         properties = {"products": ("torch.aten.mm",), "convolutions": ("torch.aten.convolution",)}
-        search = Search(tuple(tried), properties, budget_s, 1 / 3, specs, "--spec")
+        search = Search(tuple(tried), properties, budget_s, 1 / 3)
         assert candidates.search_of(candidates.to_text(search)) == search
         result = supervise.run(dataclasses.replace(job, **changes), tune_work.work(search, at_once))
         return (
@@ -241,63 +232,7 @@ def test_a_search_ends_when_the_run_is_gone(tune):
         tune(candidate("ok 5"), owner=os.getpid())
 
 
-def test_a_module_with_a_tuning_spec_is_a_candidate_that_can_win(tune):
-    Path("spec").write_text("ok 1.5")
-    result, report, modules = tune(
-        candidate("ok 4", configured=True), candidate("ok 3"), candidate("ok 9"), specs=0.3
-    )
-    assert (result.status, modules) == ("ok", ["ok 1.5", "ok 4"])
-    assert report.tuned == "ok-3-spec"
-    won = report.line_of(report.tuned)
-    assert (won.spec, won.flags, won.configured) == ("ok 1.5", ("ok 3",), False)
-    assert [one.candidate for one in report.specs] == ["ok-3", "ok-4"], "of the two fastest modules"
-    assert report.specs[0].operations[0].found == "b"
-    same = report.line_of("ok-4-spec")
-    assert same.same_as == "ok-3-spec", "both specs give the same module here"
-    assert report.line_of("ok-3").timing.generations > won.timing.generations > 3, "timed again"
-
-
-@pytest.mark.parametrize("made", ["ok 9", "wrong", "fail", ""])
-def test_without_a_faster_right_module_the_spec_is_not_taken(tune, made):
-    Path("spec").write_text(made)
-    result, report, modules = tune(candidate("ok 4", configured=True), candidate("ok 3"), specs=0.3)
-    assert (result.status, modules) == ("ok", ["ok 3", "ok 4"])
-    assert report.tuned == "ok-3"
-    tried = [one.name for one in report.candidates]
-    assert tried == ["ok-4", "ok-3", *(["ok-3-spec", "ok-4-spec"] if made else [])]
-
-
-def test_a_search_for_a_spec_that_fails_is_in_the_report(tune):
-    Path("spec").write_text("crash")
-    result, report, _ = tune(candidate("ok 4", configured=True), specs=0.3)
-    assert (result.status, report.tuned) == ("ok", "ok-4")
-    assert [(one.status, one.reason) for one in report.specs] == [("crashed", "SIGSEGV")]
-
-
 def test_a_module_that_has_failed_is_not_right_under_another_name(tune):
-    Path("spec").write_text("ok 1")
     tried = (candidate("ok 4", configured=True), candidate("wrong"), candidate("same wrong"))
-    _, report, _ = tune(*tried, specs=0.3)
+    _, report, _ = tune(*tried)
     assert endings(report)["same-wrong"] == endings(report)["wrong"] == ("error", "wrong-result")
-
-
-def test_no_spec_is_searched_for_where_the_flags_name_one(tune):
-    Path("spec").write_text("ok 1")
-    flags = ("ok 3", "--spec=mine.mlir")
-    Path("mine.mlir").write_text("ok 3")
-    own = candidate("ok 3", flags=flags, options=("--flags", json.dumps(flags)), configured=True)
-    _, report, _ = tune(own, specs=0.3)
-    assert (report.tuned, report.specs) == ("ok-3", ())
-
-
-def test_without_seconds_no_spec_is_searched_for(tune):
-    Path("spec").write_text("ok 1")
-    _, report, _ = tune(candidate("ok 4", configured=True), budget_s=5.0, specs=0.3)
-    [why] = report.specs
-    assert (why.candidate, why.status, why.reason, report.tuned) == (
-        "ok-4",
-        "skipped",
-        "budget",
-        "ok-4",
-    )
-    assert "s were left of the budget of 5 s" in why.detail

@@ -10,6 +10,7 @@ import pytest
 
 from scripts.command import doctor, run, verbs
 from scripts.core import checkout
+from scripts.features import registry
 from scripts.run import environments
 
 GB = 10**9
@@ -216,3 +217,13 @@ COMP_WORDS=({words}); COMP_CWORD={len(typed)}; _vmfbench; echo "${{COMPREPLY[@]}
         ["bash", "-c", script], cwd=checkout.ROOT, capture_output=True, text=True, check=True
     )
     assert set(done.stdout.split()) == completed
+
+
+def test_the_registry_lists_all_features_and_the_files_of_their_rules():
+    folders = checkout.ROOT.glob("scripts/features/*/__init__.py")
+    assert {file.parent.name for file in folders} == set(registry.NAMES)
+    snakefile = (checkout.ROOT / "Snakefile").read_text(encoding="utf-8")
+    rules = {f"workflow/rules/{file.name}" for file in checkout.ROOT.glob("workflow/rules/*.smk")}
+    assert {file for file in rules if f'include: "{file}"' not in snakefile} == set(
+        registry.rule_files()
+    )

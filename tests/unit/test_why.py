@@ -1,4 +1,4 @@
-"""scripts.features.profile.verbs.why: which modules a dispatch belongs to, which modules are shown as one, and what is said about them."""
+"""scripts.features.profile.why: which modules a dispatch belongs to, which modules are shown as one, and what is said about them."""
 
 from __future__ import annotations
 

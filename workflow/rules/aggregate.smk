@@ -27,13 +27,8 @@ rule aggregate_results:
         code=PLAN.aggregation.measuring_code(),
         due=outputs.due(outputs.FILES),
         gate=GATE.param(),
-    # Its errors go to the terminal too: on a full disk, there is no log.
     shell:
-        f"{PREFIX}"
-        "{params.python} -m scripts.stages.aggregate_results --matrix results/logs/matrix.json"
-        " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
-        " --due {params.due}"
-        " 2>&1 | tee {log:q}"
+        aggregated()
 
 
 rule aggregate_cpu:
@@ -55,11 +50,7 @@ rule aggregate_cpu:
         code=PLAN.aggregation.measuring_code(),
         due=outputs.due(outputs.CPU_FILES),
     shell:
-        f"{PREFIX}"
-        "{params.python} -m scripts.stages.aggregate_results --cpu --matrix results/logs/matrix.json"
-        " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
-        " --due {params.due}"
-        " 2>&1 | tee {log:q}"
+        aggregated("--out results/cpu")
 
 
 rule check:

@@ -12,7 +12,7 @@ from snakemake.exceptions import WorkflowError
 from scripts.core import checkout
 from scripts.core.console import Console
 from scripts.features import registry
-from scripts.matrix import cell, feature, settings
+from scripts.matrix import cell, settings
 from scripts.run import environments, job_arguments, jobs, outputs, progress, starting
 from scripts.run.jobs import artifact, beside_outputs, of_cell
 from scripts.snakemake import terminal
@@ -92,6 +92,12 @@ SUPERVISE_COMPILING = supervised("compile_operators", retry=PLAN.retry)
 SUPERVISE_TIMING = supervised("time_group")
 SUPERVISE_TIMING_BATCH = supervised("time_operators", retry=PLAN.retry)
 SUPERVISE_TUNING = supervised("tune_iree")
+
+
+def aggregated(*options):
+    """The command that writes a set of results. Its errors go to the terminal too: on a full disk, there is no log."""
+    words = ("-m scripts.stages.aggregate_results", *options, "--due {params.due}")
+    return f"{PREFIX}{{params.python}} {' '.join(words)} 2>&1 | tee {{log:q}}"
 
 
 def start_run():

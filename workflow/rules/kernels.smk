@@ -38,8 +38,4 @@ rule aggregate_kernels:
         due=outputs.due(outputs.files_of("kernels")),
         gate=GATE.param(),
     shell:
-        f"{PREFIX}"
-        "{params.python} -m scripts.stages.aggregate_results --set kernels --matrix results/logs/matrix.json"
-        " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
-        " --out-plots results/kernels --due {params.due}"
-        " 2>&1 | tee {log:q}"
+        aggregated("--set kernels")

@@ -277,10 +277,5 @@ rule aggregate_operators:
         matrix=PLAN["operators"].digest(),
         due=outputs.due(outputs.files_of("operators")),
         gate=GATE.param(),
-    # Its errors go to the terminal too: on a full disk, there is no log.
     shell:
-        f"{PREFIX}"
-        "{params.python} -m scripts.stages.aggregate_results --set operators --matrix results/logs/matrix.json"
-        " --source {input.source:q} --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
-        " --due {params.due}"
-        " 2>&1 | tee {log:q}"
+        aggregated("--set operators")

@@ -78,7 +78,7 @@ rule tune_iree:
         raw_inputs=artifact("tune", "inputs"),
     shell:
         f"{SUPERVISE_TUNING}"
-        " --module scripts.stages.tune_iree scripts.stages.compile_iree scripts.stages.verify_iree scripts.stages.time_module scripts.stages.tune_dispatches"
+        " --module scripts.stages.tune_iree scripts.stages.compile_iree scripts.stages.verify_iree scripts.stages.time_module"
         " --search {params.search:q} --cores {threads}"
         " --upstream {input.env:q} {input.before:q}"
         " --artifact {output.tuned:q} {output.default:q} {output.report:q}"
@@ -132,8 +132,4 @@ rule aggregate_tuned:
         due=outputs.due(outputs.files_of("tuned")),
         gate=GATE.param(),
     shell:
-        f"{PREFIX}"
-        "{params.python} -m scripts.stages.aggregate_results --set tuned --matrix results/logs/matrix.json"
-        " --out-csv {output.csv:q} --out-jsonl {output.jsonl:q} --out-md {output.md:q}"
-        " --out-results results/tuned --due {params.due}"
-        " 2>&1 | tee {log:q}"
+        aggregated("--set tuned")

@@ -56,7 +56,6 @@ class Settings:
     latency: float | None = MATTERS
     compile_time: float | None = MATTERS
     compile_cpu_s: float | None = 2.0
-    compile_instructions: float | None = 1.05
     compile_rss_mb: float | None = 1.5
     run_rss_mb: float | None = 1.2
     vmfb_bytes: float | None = 1.2
@@ -81,7 +80,6 @@ class Amount(NamedTuple):
 
 AMOUNTS = {
     "compile_cpu_s": Amount("CPU time of the compiler", "s", 1.0, "compile.cpu_s"),
-    "compile_instructions": Amount("instructions of the compiler", "", 1e8, "compile.instructions"),
     "compile_rss_mb": Amount("memory of the compiler", "MiB", 32.0, "compile.max_rss_mb"),
     "run_rss_mb": Amount("memory", "MiB", 16.0, "run.max_rss_mb"),
     "vmfb_bytes": Amount("size of the module", "bytes", 16384.0, "compile.vmfb_bytes"),

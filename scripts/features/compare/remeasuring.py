@@ -30,7 +30,7 @@ from scripts.iree import benchmark
 from scripts.iree.backends import runs_on_cpu
 from scripts.iree.tools import program
 from scripts.matrix import stages
-from scripts.records import stage_files
+from scripts.records import latency_section
 from scripts.records.results_file import cell_of
 from scripts.supervise.members import (
     VERIFICATION,
@@ -76,11 +76,7 @@ def estimate_of_timing(pair: Pair, timing: GroupTiming) -> Estimate:
     check_timing(timing)
     before, after = (timing.members[name] for name in (BEFORE, AFTER))
     is_short = len(before.values_ms) < ratios.LEAST
-    if (
-        why := stage_files.latency_doubt(timing, before, None)
-        if is_short
-        else unfit_control(timing)
-    ):
+    if why := latency_section.doubt(timing, before, None) if is_short else unfit_control(timing):
         raise NotMeasured(why)
     before_ms, after_ms = (
         math.exp(ratios.log_mean(member.values_ms)) for member in (before, after)

@@ -16,9 +16,10 @@ from scripts.matrix import cell, checks, entries, reading
 from scripts.matrix.entries import Model, by_threads
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix
+from scripts.matrix.suites import KERNELS
 from scripts.torch_model import source
 
-PREFIX = f"{kernels.SUITE}/"
+PREFIX = f"{KERNELS}/"
 """The beginning of a kernel's name in `suites:`."""
 DEFAULT_DTYPE = "bf16"
 _PIPELINE_KEYS = ("dtype", "shape", "max_bytes", "tolerance")
@@ -71,7 +72,7 @@ def _variants(kernel: Kernel, entry: Mapping[str, Any]) -> Iterator[Model]:
     """The kernel in each dtype, at each shape: those of the entry, or those declared that move at most
     `max_bytes` bytes."""
     dtypes = entry.get("dtype", DEFAULT_DTYPE)
-    family = f"{kernels.SUITE}-{kernel.name}"
+    family = f"{KERNELS}-{kernel.name}"
     options = {key: value for key, value in entry.items() if key not in _PIPELINE_KEYS}
     for dtype in [dtypes] if isinstance(dtypes, str) else dtypes:
         suffix = [] if isinstance(dtypes, str) else [dtype]
@@ -79,7 +80,7 @@ def _variants(kernel: Kernel, entry: Mapping[str, Any]) -> Iterator[Model]:
             yield Model(
                 name="-".join([family, *suffix, shape]),
                 file=kernel.file,
-                suite=kernels.SUITE,
+                suite=KERNELS,
                 options={**options, "dtype": dtype, "shape": shape},
                 tolerance={**kernel.tolerance, **entry.get("tolerance", {})},
                 torchbench=kernel.name,
@@ -109,7 +110,7 @@ DEFAULTS = {
 def read(draft: Draft, matrix: Matrix) -> Matrix | None:
     """The matrix of results/kernels.csv; None if the configuration declares no kernels. `matrix`: that of the models."""
     section, selections, known = draft.config.get("kernels"), draft.selections, draft.known
-    declared = {n: model for n, model in draft.named.items() if model.suite == kernels.SUITE}
+    declared = {n: model for n, model in draft.named.items() if model.suite == KERNELS}
     if section is None or not declared:
         return None
     chosen: dict[str, Any] = {}
@@ -125,7 +126,7 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
             names = reading.select(singular, list(known[kind]), selections[kind])
         chosen[kind] = {name: known[kind][name] for name in names}
     programs = entries.programs(chosen["baselines"].values(), declared.values(), known["frontends"])
-    draft.problems += checks.entry_problems(chosen, programs, draft.root, False, known["frontends"])
+    draft.problems += checks.entry_problems(chosen, programs, draft.root, known["frontends"])
     numbers = cell.thread_numbers(matrix.measure)
     chosen |= {kind: by_threads(chosen[kind], numbers) for kind in ("targets", "baselines")}
     return dataclasses.replace(

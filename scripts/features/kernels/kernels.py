@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import python_source
+from scripts.matrix.plugins import DeclarationError, literal
 
-SUITE = "kernels"
 FOLDER = Path("models/kernels")
 BITS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i8": 8, "i4": 4}
 """Bits of an element by its type."""
@@ -99,34 +98,22 @@ def read(name: str, root: Path) -> Kernel:
 @functools.cache
 def _read(path: Path, root: Path, *_: int) -> Kernel:
     """The kernel of a file as it is now."""
-    kernel = Kernel(
-        name=path.stem,
-        file=str(FOLDER / path.name),
-        dimensions=_declared(path, "DIMENSIONS", tuple),
-        shapes=_declared(*_place_of_shapes(path, root), tuple),
-        reads=_declared(path, "READS", dict),
-        writes=_declared(path, "WRITES", dict),
-        flops=_declared(path, "FLOPS", dict),
-        partly_read=_declared(path, "PARTLY_READ", tuple, ()),
-        tolerance=_declared(path, "TOLERANCE", dict, {}),
-    )
+    try:
+        kernel = Kernel(
+            path.stem,
+            str(FOLDER / path.name),
+            dimensions=literal(path, "DIMENSIONS", tuple[str, ...]),
+            shapes=literal(*_place_of_shapes(path, root), tuple[str, ...]),
+            reads=literal(path, "READS", dict[str, str]),
+            writes=literal(path, "WRITES", dict[str, str]),
+            flops=literal(path, "FLOPS", dict[str, float]),
+            partly_read=literal(path, "PARTLY_READ", tuple[str, ...], ()),
+            tolerance=literal(path, "TOLERANCE", dict[str, Any], {}),
+        )
+    except DeclarationError as error:
+        raise KernelError(str(error)) from error
     _check(kernel)
     return kernel
-
-
-def _declared(path: Path, name: str, kind: type, otherwise: Any = None) -> Any:
-    """A literal of a kernel's file. Raises KernelError if it is missing or of another type."""
-    expected = f"expected a {kind.__name__}, as a plain literal"
-    try:
-        value = python_source.literal(path, name, otherwise)
-    except SyntaxError as error:
-        raise KernelError(f"{path}: {error.msg} in line {error.lineno}") from error
-    except ValueError as error:
-        raise KernelError(f"{path}: {name}: found an expression, {expected}") from error
-    if not isinstance(value, kind):
-        shown = "nothing" if value is None else repr(value)
-        raise KernelError(f"{path}: {name}: found {shown}, {expected}")
-    return value
 
 
 def _place_of_shapes(path: Path, root: Path) -> tuple[Path, str]:

@@ -1,21 +1,24 @@
-"""Makes the records of kernels: those of models, with the section `kernel`."""
+"""The rows of results/kernels.csv: those of models, with the section `kernel`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from scripts.core import checkout
 from scripts.core.tensors import DTYPES, Signature, TensorType
-from scripts.features.kernels import kernels
+from scripts.features.kernels import kernel_plots, kernels, page
 from scripts.features.kernels.kernels import BITS, Kernel
 from scripts.matrix import stages
 from scripts.matrix.matrix import Matrix
 from scripts.records import columns, record, speedups
 from scripts.records.columns import FROM_1, POSITIVE
 from scripts.records.fields import INTEGER, NUMBER, OBJECT, TEXT, Field, names
+from scripts.records.results_file import Form
+from scripts.records.row_set import Content, RowSet
+from scripts.run import outputs
 from scripts.timing.machine_limits import COMPUTE, MEMORY, MachineLimits
 
 OWN = (
@@ -32,7 +35,7 @@ OWN = (
     Field("kernel.machine_gb_per_s", NUMBER, "Bandwidth of the device's memory, by a triad ([how](kernels.md#what-the-machine-can-do)); null if it was not measured on this device with as many threads.", unit="GB/s", column="machine_gb_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.bandwidth_share", NUMBER, "`gb_per_s` / `machine_gb_per_s`. Above 1 where caches hold what a kernel moves.", unit="ratio", column="bandwidth_share", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.limit_share", NUMBER, "The time that the device needs at least, for the FLOPs or for the bytes, / latency. Smaller problems are compared with the bandwidth of the caches ([limits](limits.md)).", unit="ratio", column="limit_share", nullable=True, varies=True, checks=POSITIVE),
-    Field("kernel.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks={"enum": [MEMORY, COMPUTE, None]}),
+    Field("kernel.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks=Literal[MEMORY, COMPUTE]),
     Field("kernel.no_limit_share", TEXT, "Why a share above 1, beyond the interval of the latency, is not given.", column="no_limit_share", nullable=True, varies=True),
 )  # fmt: skip
 """The section `kernel` of a line of results/kernels.jsonl."""
@@ -149,3 +152,33 @@ def _name(kind: TensorType) -> str:
 
 def _bytes(kind: TensorType) -> int:
     return math.prod(kind.shape) * BITS[DTYPES[kind.dtype][0]] // 8
+
+
+def content(matrix: Matrix, folder: Path) -> Content:
+    part = matrix.parts.get("kernels")
+    if part is None or not part.models:
+        raise ValueError(
+            "the configuration selects no kernel; set kernels.select, or raise kernels.max_bytes"
+        )
+    limits = speedups.read_limits(part.devices())
+
+    def write_plots(records: list[Record]) -> None:
+        for name in dict.fromkeys(each["kernel"]["name"] for each in records):
+            of_kernel = [each for each in records if each["kernel"]["name"] == name]
+            kernel_plots.write(name, of_kernel, folder / "kernels")
+
+    kernel_records = records(part, limits)
+    return Content(kernel_records, lambda records: page.page(records, limits), write_plots)
+
+
+ROW_SET = RowSet(
+    name="kernels",
+    jsonl=outputs.files_of("kernels")[2],
+    about="One row for every kernel at every shape, on every lowering path and target, and under every baseline.\n`kernels.jsonl` has all sections of `results.jsonl`, and the section `kernel`.",
+    declared_in="scripts/features/kernels/rows.py",
+    form=Form("results/kernels.csv", FIELDS),
+    columns=COLUMNS,
+    described=(*COLUMNS, OWN[0]),
+    content=content,
+    screen=lambda records: page.Screen(page.Kernels.of_records(records)),
+)

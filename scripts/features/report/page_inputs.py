@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path
 
 from scripts.core import checkout
-from scripts.matrix import feature
+from scripts.features import registry
 from scripts.run import fingerprint, outputs
 
 BESIDE = (
@@ -35,12 +35,7 @@ def data() -> str:
 
 def code() -> str:
     """Return a hash of the code of the page."""
-    views = [
-        declared.modules["views"]
-        for declared in feature.LOADED.values()
-        if "views" in declared.modules
-    ]
-    modules = ["scripts.stages.write_report", *views]
+    modules = ["scripts.stages.write_report", *registry.VIEWS]
     digest = hashlib.sha256(fingerprint.of_modules(modules).encode())
     for path in sorted((checkout.ROOT / PAGE).rglob("*")):
         if path.suffix in (".js", ".css", ".html"):

@@ -25,7 +25,7 @@ from scripts.features.toolchains.build_trees import TreeError
 from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import cell, reading
 from scripts.matrix.cell import PINNED, Toolchain
-from scripts.matrix.feature import Draft
+from scripts.matrix.feature import Draft, Feature
 from scripts.matrix.stage import IREE_ENV
 from scripts.run import environments, installing
 from scripts.run.environments import COMPILER, PACKAGES, Declared
@@ -374,3 +374,6 @@ def _absolute(value: str, root: Path) -> Path:
 def _link(value: str, root: Path) -> str:
     """A page, or the absolute path of a folder."""
     return value if "://" in value else str(_absolute(value, root))
+
+
+FEATURE = Feature("toolchains", toolchains=selected, environments=Environments)

@@ -1,1 +1,1 @@
-"""Other ways to compile a program: remedies, flag sets, tuning and tuning specs."""
+"""Other ways to compile a program: remedies, flag sets and tuning."""

@@ -30,29 +30,18 @@ class Candidate(Way, frozen=True):
     avoid: tuple[str, ...] = ()
     hang: str = ""
 
-    def with_spec(self, flag: str, spec: Path) -> Candidate:
-        """The candidate that compiles the same with a tuning spec. `flag`: of iree-compile, which takes its path."""
-        flags = to_text([*self.flags, f"{flag}={spec}"])
-        options = (*self.options, "--flags", flags)  # of several, the last one counts
-        return msgspec.structs.replace(
-            self, name=f"{self.name}-spec", options=options, configured=False
-        )
-
 
 class Search(msgspec.Struct, frozen=True):
     """What tuning searches: candidates in the order in which they are tried, within `budget_s` seconds.
 
     `properties`: the regular expressions of which one is found in a line of a program with that property. `keep`: the
-    share of the modules that stay when slow ones leave (race.Race). `specs`: the share of the seconds for tuning specs
-    (0: none are searched for), which iree-compile takes by `spec_flag`.
+    share of the modules that stay when slow ones leave (race.Race).
     """
 
     candidates: tuple[Candidate, ...]
     properties: dict[str, tuple[str, ...]]
     budget_s: float
     keep: float
-    specs: float = 0.0
-    spec_flag: str = ""
 
 
 def to_text(values: object) -> str:

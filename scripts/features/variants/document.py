@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scripts.core import checkout
-from scripts.features.variants import tables
-from scripts.features.variants.tables import FlagSet, FlagSetTable, RemedyTable
-from scripts.matrix import reading
+from scripts.matrix import compile_tables, reading
+from scripts.matrix.compile_tables import FlagSet, FlagSetTable, RemedyTable
 from scripts.matrix.ways import Hang, Remedy
 from scripts.records import markdown
 
@@ -131,7 +130,9 @@ PARTS = (
     MadePart(
         "workflow/remedies.yaml",
         "troubleshooting.md",
-        lambda: of_remedies(tables.remedies(), _shipped()),
+        lambda: of_remedies(compile_tables.remedies(), _shipped()),
     ),
-    MadePart("workflow/flag_sets.yaml", "tuning.md", lambda: of_flag_sets(tables.flag_sets())),
+    MadePart(
+        "workflow/flag_sets.yaml", "tuning.md", lambda: of_flag_sets(compile_tables.flag_sets())
+    ),
 )

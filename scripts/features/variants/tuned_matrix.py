@@ -5,34 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from scripts.features.variants import tables
 from scripts.features.variants.candidates import Candidate
-from scripts.features.variants.tables import FlagSet, FlagSetTable
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, checks, stages
+from scripts.matrix import cell, checks, compile_tables, stages
 from scripts.matrix.cell import PINNED, Cell, Kind
 from scripts.matrix.choices import BASES_OF
-from scripts.matrix.entries import Baseline, Frontend, Model, Target
+from scripts.matrix.compile_tables import FlagSet, FlagSetTable
+from scripts.matrix.entries import TUNED_FRONTENDS, Baseline, Frontend, Model, Target
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix, baseline_cell, devices_of
 from scripts.matrix.stage import Stage
 from scripts.matrix.ways import Variant
 
-TUNED, AS_CONFIGURED = "tuned", "default"
-FRONTENDS = (TUNED, AS_CONFIGURED)
-"""The frontends of rows of results/tuned.csv: the fastest candidate, and the fastest one that the
-configuration has anyway. No frontend of a configuration has these names."""
-
 
 @dataclass(frozen=True)
 class Tuning:
     """What results/tuned.csv covers: all models on these targets, `budget_s` seconds for each pair. `keep`: the
-    share of the modules that stay when slow ones leave. `specs`: the share of the seconds for tuning specs."""
+    share of the modules that stay when slow ones leave."""
 
     targets: dict[str, Target] = field(default_factory=dict)
     budget_s: float = 300.0
     keep: float = 1 / 3
-    specs: float = 0.3
 
 
 DEFAULT_TARGETS = ("llvm-cpu",)
@@ -60,7 +53,7 @@ def read(draft: Draft, matrix: Matrix) -> Tuning:
 
 def owns(row: Cell) -> bool:
     """Whether a row is a tuned one of results/tuned.csv."""
-    return row.kind is Kind.IREE and row.frontend in FRONTENDS
+    return row.kind is Kind.IREE and row.frontend in TUNED_FRONTENDS
 
 
 def chain(matrix: Matrix, row: Cell) -> list[tuple[Stage, Cell]]:
@@ -92,7 +85,7 @@ def rows(matrix: Matrix) -> Iterator[Cell]:
     and the fastest one that is configured."""
     for model in matrix.models:
         for target in part(matrix).targets:
-            for frontend in FRONTENDS:
+            for frontend in TUNED_FRONTENDS:
                 yield Cell.of_kind(Kind.IREE, model=model, frontend=frontend, target=target)
 
 
@@ -112,7 +105,7 @@ def candidates(matrix: Matrix, model: str, target: str) -> list[Candidate]:
     resolved = part(matrix).targets[target].for_model(known)
     tuned = frontends(matrix, known)
     configured = [resolved.asked(f.name) for f in tuned.values() if resolved.takes(known, f)]
-    return combined(resolved.backend, configured, tuned, tables.flag_sets())
+    return combined(resolved.backend, configured, tuned, compile_tables.flag_sets())
 
 
 def frontends(matrix: Matrix, model: Model) -> dict[str, Frontend]:

@@ -11,12 +11,10 @@ from scripts.features.variants.search.report import (
     OUT_OF_BUDGET,
     Line,
     Report,
-    Specs,
 )
-from scripts.features.variants.specs.search import TunedOperation
-from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.features.variants.tuned_rows import Reports
 from scripts.iree.backends import BACKENDS
+from scripts.matrix.entries import AS_CONFIGURED, TUNED
 from scripts.records import markdown, wording
 from scripts.records.markdown import text
 from scripts.records.results_table import Table
@@ -36,7 +34,6 @@ Milliseconds in the search, and how many times faster than the default, with 99 
 in turns, and slow ones left: a module of few generations has no interval. The table above has the results that count.
 """
 HEAD = ("model", "target", "eager", "inductor", "default", "tuned", "gain", "kept", "candidate", "verified")  # fmt: skip
-OPERATIONS = ("dispatches", "share", "configuration of the compiler", "fastest one found", "alone", "tried")  # fmt: skip
 
 
 def page(records: Sequence[Record], reports: Reports) -> str:
@@ -55,7 +52,6 @@ def page(records: Sequence[Record], reports: Reports) -> str:
     ]
     for (model, target), report in reports.items():
         parts.append(_candidates(f"### {text(model)} on {text(target)}\n\n", report))
-        parts += [_specs(specs) for specs in report.specs]
     return "\n".join(parts)
 
 
@@ -157,35 +153,3 @@ def _candidate(line: Line) -> list[str]:
     if line.same_as:
         ended += f"; the module of {line.same_as}"
     return [text(name), *timed, text(ended[:300])]
-
-
-def _specs(specs: Specs) -> str:
-    """The search for a tuning spec for a candidate."""
-    head = f"Tuning spec for `{text(specs.candidate)}`, {specs.seconds:.0f} s"
-    if specs.status != outcome.OK:
-        return f"{head}: {specs.status} ({specs.reason}): {text(specs.detail[:300])}\n"
-    if not specs.operations:
-        return f"{head}: no operation that a spec can match takes 3 % of the time.\n"
-    rest = f"\n{100 * specs.others:.0f} % of the time are in further dispatches that no spec can match.\n"
-    table = markdown.table(OPERATIONS, map(_operation, specs.operations))
-    return f"{head}:\n\n{table}{rest if specs.others else ''}"
-
-
-def _operation(tuned: TunedOperation) -> list[str]:
-    default, faster = (
-        f"`{config.partition('<')[2].removesuffix('>')}`" if config else ""
-        for config in (tuned.default, tuned.found)
-    )
-    tried = f"{tuned.tried}, {tuned.failed} of them not accepted"
-    if not tuned.matched:
-        tried = "none: the compiler takes no other configuration from a spec"
-    elif not tuned.tried:
-        tried = "none: the time was over"
-    return [
-        ", ".join(f"`{text(name)}`" for name in tuned.functions),
-        f"{100 * tuned.share:.0f} %",
-        default,
-        faster or ("the same" if tuned.tried else ""),
-        f"{tuned.gain:.2f} ×" if tuned.found else "",
-        tried,
-    ]

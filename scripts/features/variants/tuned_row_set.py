@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import msgspec
 import yaml
 
 from scripts.core import atomic
-from scripts.features.variants import kept_results, tuned_matrix, tuned_page, tuned_rows
+from scripts.features.variants import tuned_matrix, tuned_page, tuned_rows
 from scripts.matrix.matrix import Matrix
 from scripts.records import columns
 from scripts.records.columns import FROM_0, FROM_1, POSITIVE
 from scripts.records.fields import FLAG, INTEGER, NUMBER, OBJECT, TEXT, Field
+from scripts.records.results_file import Form
 from scripts.records.row_set import Content, RowSet
-from scripts.run import outputs
+from scripts.run import kept_results, outputs
 
 OWN = (
     Field("tuning", OBJECT, "What tuning has tried and found; null for a baseline.", nullable=True),
@@ -34,9 +34,6 @@ OWN = (
 )  # fmt: skip
 """The section `tuning` of a line of results/tuned.jsonl."""
 
-FIELDS = (*columns.FIELDS, *OWN)
-"""Every value of a tuned row's record."""
-
 _LEFT_OUT = ("frontend_used", "remedy", "first_error", "first_error_detail", "tried", "tuned")
 """Columns of latency.csv that mean nothing here, or that this table has a column of its own for."""
 
@@ -52,7 +49,7 @@ HEAD = (
 )
 
 
-def content(matrix: Matrix, args: argparse.Namespace) -> Content:
+def content(matrix: Matrix, folder: Path) -> Content:
     if not tuned_matrix.part(matrix).targets:
         raise ValueError("the configuration selects no target to tune for; set tune.targets")
     rows, reports = tuned_rows.records(matrix)
@@ -60,15 +57,10 @@ def content(matrix: Matrix, args: argparse.Namespace) -> Content:
     def write_results(records: list[tuned_rows.Record]) -> None:
         for result in tuned_rows.results(records):
             shown = yaml.safe_dump(msgspec.to_builtins(result), sort_keys=False, width=100)
-            path = kept_results.path_of(result.model, result.target, args.out_results)
+            path = kept_results.path_of(
+                result.model, result.target, folder / kept_results.FOLDER.name
+            )
             atomic.write_text(path, HEAD + shown)
-            report = reports.get((result.model, result.target))
-            if (chosen := report and report.line_of(report.tuned)) and chosen.spec:
-                # Specs of earlier results stay, since rows and recorded commands name them.
-                spec = kept_results.spec_path(
-                    result.model, result.target, chosen.spec, args.out_results
-                )
-                atomic.write_text(spec, chosen.spec)
 
     return Content(rows, lambda records: tuned_page.page(records, reports), write_results)
 
@@ -78,12 +70,9 @@ ROW_SET = RowSet(
     jsonl=outputs.files_of("tuned")[2],
     about="For every tuned model and target the rows `tuned` and `default`, and the rows of eager and inductor. The other columns are those\nof `latency.csv`. `tuned.jsonl` has all sections of `results.jsonl`, and the section `tuning`.",
     declared_in="scripts/features/variants/tuned_row_set.py",
-    fields=FIELDS,
+    form=Form("results/tuned.csv", (*columns.FIELDS, *OWN)),
     columns=COLUMNS,
     described=OWN,
     content=content,
     screen=lambda records: "\n".join(tuned_page.said(list(records))),
-    add_options=lambda parser: parser.add_argument(
-        "--out-results", required=True, type=Path, help="folder of the results"
-    ),
 )

@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scripts.features.variants import kept_results, tuned_matrix
-from scripts.features.variants.kept_results import Result
+from scripts.features.variants import tuned_matrix
 from scripts.features.variants.search import report
 from scripts.features.variants.search.report import Line, Report
-from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.matrix import stages
 from scripts.matrix.cell import PINNED, Cell, Kind
+from scripts.matrix.entries import AS_CONFIGURED, TUNED
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import REPORT
 from scripts.records import record, speedups, stage_files
 from scripts.records.record import VERSIONS_OF_EVERY_RECORD, iree_versions
+from scripts.run.kept_results import Result
 from scripts.supervise import outcome
 from scripts.timing import ratios
 
@@ -61,8 +61,7 @@ def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report
     searched = report.read(values) if values else None
     common["versions"] = dict.fromkeys(VERSIONS_OF_EVERY_RECORD) | common["versions"]
     if chosen := _chosen(row, searched):
-        spec = kept_results.spec_flags(model.name, row.target, chosen.spec)
-        target = replace(target, opt_level=chosen.opt_level, flags=(*chosen.flags, *spec))
+        target = replace(target, opt_level=chosen.opt_level, flags=chosen.flags)
         common["compile"] = chosen.compile
         exported = Cell.of_kind(Kind.PROGRAM, model=model.name, frontend=chosen.frontend)
         record.add_export(root, matrix, common, exported, matrix.frontends[chosen.frontend])

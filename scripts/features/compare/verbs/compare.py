@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from scripts.core import checkout, exits
+from scripts.core import checkout, commands, exits
 from scripts.features.compare import baseline_run, code_changes, formats, pairs, remeasuring
 from scripts.features.compare.comparing import Comparison, Settings, compare
 from scripts.features.compare.history import store
@@ -121,7 +121,7 @@ def _arguments() -> argparse.Namespace:
     option("--budget", type=float, default=Rule.budget_s, metavar="SECONDS", help=seconds)
     longer = "with --remeasure: go on until a cell is decided, for ten times the budget at most"
     option("--until-decided", action="store_true", help=longer)
-    cell.add_arguments(parser)
+    commands.add_cell_option(parser)
     args = parser.parse_args()
     if bool(args.toolchain) + bool(args.against) + (len(args.rows) == 2) != 1:
         parser.error(

@@ -26,7 +26,7 @@ from scripts.records import at_hand, fields
 from scripts.records.columns import COLUMNS
 from scripts.records.results_file import BadRecords, cell_of, read
 
-OF_COMPILER = ("compile_s", "compile_cpu_s", "compile_instructions")
+OF_COMPILER = ("compile_s", "compile_cpu_s")
 """Columns whose series are followed by the times of passes."""
 
 
@@ -88,7 +88,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    cell.add_arguments(parser)
+    commands.add_cell_option(parser)
     parser.add_argument(
         "--value",
         default=LATENCY,

@@ -91,27 +91,14 @@ def _mark(task: str) -> None:
     os.write(1, MARK + task.encode() + b"\n")
 
 
-LIST = "files.json"
-
-
 def record_files(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Write the list of the files in a folder, and return it."""
-    files = {name: dataclasses.asdict(atomic.digest_of(folder / name)) for name in names}
-    atomic.write_json(folder / LIST, files)
-    return files
+    """Return the digests of files in a folder."""
+    return {name: dataclasses.asdict(atomic.digest_of(folder / name)) for name in names}
 
 
 def files_difference(folder: Path, files: Mapping[str, Mapping[str, Any]] | None) -> str:
-    """Return how the files of a folder differ from those that were listed; "" if they do not, or if
-    none were listed."""
-    if not files:
-        return ""
-    try:
-        if atomic.read_json(folder / LIST) != files:
-            return f"{folder / LIST} lists other files than the ones that were made"
-    except (OSError, ValueError) as error:
-        return str(error)
-    for name, recorded in files.items():
-        if what := atomic.difference_from(folder / name, Digest(**recorded)):
+    """Return how the size of a file differs from that of its digest; "" if none does."""
+    for name, recorded in (files or {}).items():
+        if what := atomic.size_difference(folder / name, Digest(**recorded)):
             return f"{folder / name} is damaged: {what}"
     return ""

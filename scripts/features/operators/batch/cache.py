@@ -85,8 +85,7 @@ class Cache:
         limit. `limits`: the present limits by status."""
         path = self._entry(known_by)
         try:
-            stored = atomic.unsealed(atomic.read_json(path))
-            entry = msgspec.convert(stored, Entry)
+            entry = msgspec.convert(compile_cache.unsealed(atomic.read_json(path)), Entry)
             compile_cache.touch(path)
             if entry.status == outcome.OK:
                 module = self.module(entry.module)
@@ -94,7 +93,7 @@ class Cache:
                 return (
                     entry if entry.made and not atomic.difference_from(module, entry.made) else None
                 )
-        except (OSError, ValueError):
+        except (OSError, TypeError, ValueError):
             return None
         moved = entry.status in limits and limits[entry.status] != entry.limit
         return None if entry.code != code or moved else entry
@@ -102,7 +101,9 @@ class Cache:
     def put(self, known_by: str, entry: Entry) -> None:
         """Store the result of a program, unless it has another cause (a full disk, a signal)."""
         if entry.reason not in outcome.PASSING:
-            atomic.write_json(self._entry(known_by), atomic.sealed(dataclasses.asdict(entry)))
+            atomic.write_json(
+                self._entry(known_by), compile_cache.sealed(dataclasses.asdict(entry))
+            )
 
     def put_module(self, vmfb: Path) -> tuple[str, Digest]:
         """Move a module into the cache; return the digest of its content, its size and checksum."""

@@ -12,18 +12,24 @@ import io
 import json
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from scripts.core import commands
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.scores import Result, Scores
 from scripts.features.operators.report import table
-from scripts.features.operators.report.table import OperatorRecord
 from scripts.features.report.formats import Export
-from scripts.records.results_file import BadRecords
+from scripts.records import results_file
+from scripts.records.results_file import BadRecords, Record
 
 RESULTS = table.JSONL
-read = table.read_records
+
+
+def read(path: Path) -> list[Record]:
+    """The records of operator problems in a file. Raises BadRecords."""
+    return results_file.read(path, table.OPERATORS)
+
 
 Test = dict[str, Any]
 
@@ -38,7 +44,7 @@ def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
 
     Raises BadRecords if nothing ran.
     """
-    columns: dict[str, list[OperatorRecord]] = {}
+    columns: dict[str, list[Record]] = {}
     for record in export.records:
         dataset = record.data["dataset"]
         if dataset is None or dataset["included_in_benchmark"]:
@@ -61,18 +67,18 @@ def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
     return files
 
 
-def _has_run(record: OperatorRecord) -> bool:
+def _has_run(record: Record) -> bool:
     return record.data["verification"]["backendbench_correct"] is not None
 
 
-def _best(columns: dict[str, list[OperatorRecord]]) -> dict[str, list[OperatorRecord]]:
+def _best(columns: dict[str, list[Record]]) -> dict[str, list[Record]]:
     """The fastest correct record of each problem, by target: of targets with several paths."""
-    by_target: dict[str, list[list[OperatorRecord]]] = {}
+    by_target: dict[str, list[list[Record]]] = {}
     for name, records in columns.items():
         if "/" in name:
             by_target.setdefault(name.partition("/")[2], []).append(records)
 
-    def goodness(record: OperatorRecord) -> tuple[bool, float]:
+    def goodness(record: Record) -> tuple[bool, float]:
         return _is_correct(record), _speedup(record) or 0.0
 
     return {
@@ -82,18 +88,18 @@ def _best(columns: dict[str, list[OperatorRecord]]) -> dict[str, list[OperatorRe
     }
 
 
-def _is_correct(record: OperatorRecord) -> bool:
+def _is_correct(record: Record) -> bool:
     return bool(record.data["verification"]["backendbench_correct"])
 
 
-def _speedup(record: OperatorRecord) -> float | None:
+def _speedup(record: Record) -> float | None:
     """The speed-up over eager; None unless both latencies exist and the result is correct."""
     latency = record.data["latency"]
     return latency["speedup_vs_eager"] if latency and _is_correct(record) else None
 
 
 def _files(
-    name: str, records: Sequence[OperatorRecord], eager_ms: Mapping[str, float], p: float
+    name: str, records: Sequence[Record], eager_ms: Mapping[str, float], p: float
 ) -> dict[str, str]:
     """The four files, by name."""
     correctness = [_correctness(record) for record in records]
@@ -113,19 +119,19 @@ def _json(tests: Sequence[Test]) -> str:
     return json.dumps(tests, indent=2, allow_nan=False) + "\n"
 
 
-def _named(record: OperatorRecord) -> Test:
+def _named(record: Record) -> Test:
     """The names of a test. BackendBench's names of operators have no namespace: `add.Tensor`."""
     problem = record.data["problem"]
     return {"op_name": problem["op"].partition(".")[2], "args": problem["args"]}
 
 
-def _error(record: OperatorRecord) -> str:
+def _error(record: Record) -> str:
     """Why a problem has no result, or "" if it has one."""
     ended = record.data["outcome"]
     return "" if _has_run(record) else f"{ended['stage']}: {ended['status']}: {ended['detail']}"
 
 
-def _correctness(record: OperatorRecord) -> Test:
+def _correctness(record: Record) -> Test:
     """A CorrectnessTestResult of its eval.py; an error that is not known is null."""
     compared, ended = record.data["verification"], record.data["outcome"]
     return _named(record) | {
@@ -139,7 +145,7 @@ def _correctness(record: OperatorRecord) -> Test:
     }
 
 
-def _performance(record: OperatorRecord, eager_ms: float | None) -> Test:
+def _performance(record: Record, eager_ms: float | None) -> Test:
     """A PerformanceTestResult of its eval.py."""
     speedup, latency = _speedup(record), record.data["latency"]
     return _named(record) | {
@@ -152,7 +158,7 @@ def _performance(record: OperatorRecord, eager_ms: float | None) -> Test:
     }
 
 
-def _untimed(record: OperatorRecord) -> str:
+def _untimed(record: Record) -> str:
     compared = record.data["verification"]
     if not _is_correct(record):
         errors = compared.get("max_abs_error"), compared.get("max_rel_error")

@@ -7,14 +7,16 @@ Values that rows of latency.csv have too are those of scripts/records/columns.py
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from scripts.features.operators.report import faults
 from scripts.records import columns, fields
 from scripts.records.columns import CLOSED, FROM_0, FROM_1, POSITIVE
 from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
+from scripts.supervise import outcome
+from scripts.verify import verification
 
-TEXTS = {"items": {"type": "string"}}
+TEXTS = list[str]
 STAGES = ["env", *columns.OF_BATCHES]
 
 
@@ -41,9 +43,9 @@ COLUMNS = (
     Field("dataset.relative_runtime_to_kernel_launch", NUMBER, "The same time, as a multiple of that of an empty kernel.", unit="ratio", column="relative_runtime_to_kernel_launch", nullable=True),
     Field("dataset.is_overhead_dominated_op", FLAG, "Whether that multiple is below 1.3.", column="is_overhead_dominated_op"),
     *fields.chosen(columns.FIELDS, "experiment.runtime", "experiment.frontend", "experiment.target", "experiment.backend", "experiment.opt_level", "experiment.flags", "experiment.device", "experiment.precision", "run.device_name", "run.threads", "outcome.status"),
-    Field("outcome.stage", TEXT, "First stage that failed, or the last stage of a row that is ok.", column="stage", checks={"enum": STAGES}),
+    Field("outcome.stage", TEXT, "First stage that failed, or the last stage of a row that is ok.", column="stage", checks=Literal[tuple(STAGES)]),
     *fields.chosen(columns.FIELDS, "outcome.reason", "outcome.detail"),
-    Field("outcome.fault", TEXT, "Where the fault is ([list](operators.md#where-the-fault-is)); empty for a row that is ok.", column="fault", checks={"enum": ["", *faults.FAULTS]}),
+    Field("outcome.fault", TEXT, "Where the fault is ([list](operators.md#where-the-fault-is)); empty for a row that is ok.", column="fault", checks=Literal[("", *faults.FAULTS)]),
     *fields.chosen(columns.FIELDS, "outcome.blocked_by", "verification.code", "verification.max_abs_error"),
     Field("verification.max_rel_error", NUMBER, "Largest relative difference from eager's results.", unit="ratio", column="max_rel_error", nullable=True, optional=True, checks=FROM_0),
     *fields.chosen(columns.FIELDS, "verification.rmse_vs_fp64"),
@@ -71,7 +73,7 @@ COLUMNS = (
 
 OTHERS = (
     Field("problem", OBJECT, "The problem.", checks=CLOSED),
-    Field("problem.calls", LIST, "Calls of each model, in the order of `models`; empty if only their sum is known.", checks={"items": {"type": "integer"}}),
+    Field("problem.calls", LIST, "Calls of each model, in the order of `models`; empty if only their sum is known.", checks=list[int]),
     Field("dataset", OBJECT, "What BackendBench's dataset says of the problem; null for a problem of a trace.", nullable=True, checks=CLOSED),
     Field("experiment", OBJECT, "What was run, and how."),
     *fields.chosen(columns.FIELDS, "experiment.xla_flags", "experiment.device_uri", "experiment.exporter", "experiment.exporter_options", "experiment.arch"),
@@ -85,8 +87,24 @@ OTHERS = (
     *fields.chosen(columns.FIELDS, "export", "export.program_bytes", "compile"),
     Field("compile.module", TEXT, "The module.", optional=True),
     Field("compile.function", TEXT, "The problem's function in it.", optional=True),
-    *fields.chosen(columns.FIELDS, "versions", "versions.torch_build"),
+    *fields.chosen(columns.FIELDS, "versions", "versions.<package>", "versions.torch_build"),
 )  # fmt: skip
 """Fields of results/operators/operators.jsonl that are not columns."""
 
 FIELDS = (*COLUMNS, *OTHERS)
+
+
+def contradiction(record: Mapping[str, Any]) -> str:
+    """Return how the values of a record contradict each other; "" if they do not."""
+    ended, code = record["outcome"], record["verification"]["code"]
+    status = ended["status"]
+    is_failed = status not in (outcome.OK, outcome.SKIPPED)
+    if (is_failed and not (ended["reason"] and ended["detail"])) or bool(
+        ended["fault"]
+    ) != is_failed:
+        return f"{status} with reason {ended['reason']!r}, detail {ended['detail']!r}, fault {ended['fault']!r}"
+    # One whose target is compiled and not run is ok without a latency.
+    is_measured = status == outcome.OK and ended["stage"] != "operator_compile"
+    if record["latency"] and (status, code) != (outcome.OK, verification.PASS):
+        return f"{status} with a latency and verification {code}"
+    return "ok without a latency" if is_measured and not record["latency"] else ""

@@ -8,16 +8,17 @@ records of models. columns.py describes each value.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from scripts.core import atomic
 from scripts.features.operators.batch.timing import member_outcome
-from scripts.features.operators.problems.problem import Problem
-from scripts.features.operators.report import faults
+from scripts.features.operators.problems.problem import Problem, read_problems
+from scripts.features.operators.report import columns, faults, page, table
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
 from scripts.matrix import plugins, stages
@@ -25,10 +26,11 @@ from scripts.matrix.cell import EVAL, Cell, Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
 from scripts.matrix.stages import STAGES
+from scripts.records import latency_section, speedups, stage_files
 from scripts.records import record as of_model
-from scripts.records import speedups, stage_files
 from scripts.records.fields import names
 from scripts.records.record import add_versions, pinned_versions
+from scripts.records.row_set import Content, RowSet
 from scripts.run import fingerprint, outputs
 from scripts.run.environments import COMPILER
 from scripts.supervise import outcome
@@ -214,9 +216,9 @@ def _latency(
     anchor = None
     if timing.anchor:
         verified = rows[timing.anchor].ends[-1][1][problem.name].result
-        anchor = stage_files.anchor_text(timing.anchor, verified.get("versions", {}))
+        anchor = latency_section.anchor_text(timing.anchor, verified.get("versions", {}))
     group, member = f"{row.group}: {problem.name}", str(row.cell)
-    latency = stage_files.latency_section(timing, group, member, EVAL, None, 1, anchor)
+    latency = latency_section.of_timing(timing, group, member, EVAL, None, 1, anchor)
     ms = latency["ms"]
     moved, flops = reference.get("bytes"), reference.get("flops")
     return latency | {
@@ -277,3 +279,29 @@ def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Problem
         if what:
             raise ValueError(f"{path}: {line.problem}: {what}; the next run makes it again")
     return lines
+
+
+def content(matrix: Matrix, folder: Path) -> Content:
+    source = atomic.read_json(folder / "operators" / "source.json")
+    return Content(_all_records(matrix), lambda records: page.page(table.Table(records), source))
+
+
+def _all_records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of all problems, by batch."""
+    for batch in part(matrix).batch_names():
+        listed = root / f"results/operators/batches/{batch}.jsonl"
+        yield from of_batch(root, matrix, batch, read_problems(listed))
+
+
+ROW_SET = RowSet(
+    name="operators",
+    jsonl=table.JSONL,
+    about="One row for every operator problem on every lowering path and target, and under every baseline.\n`operators.jsonl` is in `results/operators/`.",
+    declared_in="scripts/features/operators/report/columns.py",
+    form=table.OPERATORS,
+    columns=columns.COLUMNS,
+    described=columns.FIELDS,
+    content=content,
+    screen=lambda records: page.Screen(table.Table(records)),
+    is_large=True,
+)

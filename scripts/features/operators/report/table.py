@@ -5,7 +5,6 @@ A record is large and there may be hundreds of thousands, so only these values o
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,44 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import checkout
-from scripts.features.operators.report import faults
-from scripts.records.results_file import BadRecords
+from scripts.features.operators.report import columns, faults
+from scripts.records.results_file import Form
 from scripts.records.results_table import Column, Provenance
 from scripts.supervise import outcome
 from scripts.verify import verification
 
 JSONL = Path("results/operators/operators.jsonl")
-COMMAND = checkout.run_command("results/operators.csv")
-
-
-@dataclass(frozen=True, eq=False)
-class OperatorRecord:
-    """One line of the file, with the keys by which `vmfbench export` selects."""
-
-    data: Mapping[str, Any]
-
-    def __getitem__(self, key: str) -> Any:
-        """The value of a key of the section `experiment`, or `cell`: the name of the row."""
-        return name_of(self.data) if key == "cell" else self.data["experiment"].get(key)
-
-
-def read_records(path: Path) -> list[OperatorRecord]:
-    """Return all records of a file. Raises BadRecords, naming file and line, if it is not one."""
-    if not path.is_file():
-        raise BadRecords(f"{path}: no such file; run `{COMMAND}`, or name another with --results")
-    records = []
-    # What is no UTF-8 is no JSON either.
-    with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                records.append(OperatorRecord(json.loads(line)))
-                name_of(records[-1].data)
-            except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-                raise BadRecords(
-                    f"{path}:{number}: not the record of an operator problem ({error!r});"
-                    f" expected the operators.jsonl of `{COMMAND}`"
-                ) from error
-    return records
+OPERATORS = Form(
+    "results/operators.csv",
+    columns.FIELDS,
+    columns.contradiction,
+    dict.fromkeys(
+        ("problem.name", "problem.op", "problem.args", "experiment.runtime", "experiment.frontend", "experiment.target", "outcome.status", "verification.code", "latency.ms")
+    ),
+)  # fmt: skip
+COMMAND = checkout.run_command(OPERATORS.csv)
 
 
 def column(record: Mapping[str, Any]) -> Column:
@@ -59,11 +36,6 @@ def column(record: Mapping[str, Any]) -> Column:
     if experiment["runtime"] == "iree":
         return Column(experiment["frontend"], experiment["target"])
     return Column(experiment["target"] or experiment["runtime"])
-
-
-def name_of(record: Mapping[str, Any]) -> str:
-    """Return the name of a row: `aten.add.Tensor-0123456789ab/<frontend>/<target>`."""
-    return f"{record['problem']['name']}/{column(record).label}"
 
 
 RUNNING = ("operator_verify", "operator_time")

@@ -18,7 +18,6 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from scripts.records.fields import lookup
 from scripts.records.results_file import BadRecords, Record
 
 CELL_KEYS = (
@@ -75,25 +74,6 @@ def named(records: Iterable[Record]) -> str:
     """Cells for a message: a few of them, and how many more."""
     cells = list(dict.fromkeys(record["cell"] for record in records))
     return ", ".join(cells[:5]) + (f" and {len(cells) - 5} more" if len(cells) > 5 else "")
-
-
-METRICS = {
-    "latency_ms": "latency.ms",
-    "compile_s": "compile.compile_s",
-    "compile_rss_mb": "compile.max_rss_mb",
-    "run_rss_mb": "run.max_rss_mb",
-    "vmfb_bytes": "compile.vmfb_bytes",
-    "dispatch_count": "compile.dispatch_count",
-    "transient_bytes": "compile.transient_bytes",
-    "constant_bytes": "compile.constant_bytes",
-}
-"""Columns of which less is better, with their places in a record, for formats with an entry per value."""
-
-
-def metrics(record: Record) -> dict[str, float]:
-    """The values of METRICS that a record has, by column."""
-    values = {name: lookup(record.data, path) for name, path in METRICS.items()}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def as_text(value: Any) -> str:

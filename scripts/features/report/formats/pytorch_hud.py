@@ -9,12 +9,24 @@ import argparse
 import json
 from typing import Any
 
-from scripts.features.report.formats import Export, as_text, distinct, metrics
+from scripts.features.report.formats import Export, as_text, distinct
+from scripts.records.fields import lookup
 from scripts.records.results_file import Record
 from scripts.supervise import outcome
 
 FILE = "pytorch-hud.json"
 _MODES = {"eval": "inference", "train": "training"}
+METRICS = {
+    "latency_ms": "latency.ms",
+    "compile_s": "compile.compile_s",
+    "compile_rss_mb": "compile.max_rss_mb",
+    "run_rss_mb": "run.max_rss_mb",
+    "vmfb_bytes": "compile.vmfb_bytes",
+    "dispatch_count": "compile.dispatch_count",
+    "transient_bytes": "compile.transient_bytes",
+    "constant_bytes": "compile.constant_bytes",
+}
+"""Columns of which less is better, with their places in a record."""
 
 
 def add_options(group: argparse._ArgumentGroup) -> None:
@@ -64,7 +76,8 @@ def _entries(record: Record, benchmark: str) -> list[dict[str, Any]]:
             if version and not name.endswith("_build")
         },
     }
-    values = {name: [value] for name, value in metrics(record).items()}
+    found = {name: lookup(record.data, path) for name, path in METRICS.items()}
+    values = {name: [value] for name, value in found.items() if value is not None}
     if record.latency:
         values["latency_ms"] = record.latency["values_ms"]
     return [

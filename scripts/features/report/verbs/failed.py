@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from scripts.core import atomic, exits
+from scripts.core import atomic, commands, exits
 from scripts.matrix import cell, feature, stages
 from scripts.matrix.cell import Cell, Kind, toolchain_of
 from scripts.matrix.matrix import Matrix
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--stage", default="*", help="glob, such as compile")
     parser.add_argument("--status", default="*", help="glob, such as crashed")
-    cell.add_arguments(parser)
+    commands.add_cell_option(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--commands", action="store_true", help="print only the commands")
     shown.add_argument("--json", action="store_true", help="print a list of objects")

@@ -57,10 +57,9 @@ def main() -> None:
             f"{len(conflicts)} cells have different rows; nothing was written. "
             f"--prefer {'|'.join(CHOICES)} says which ones to take"
         )
-    csv, content = args.out / "latency.csv", latency_page.content(merged)
     try:
         args.out.mkdir(parents=True, exist_ok=True)
-        latency_page.ROW_SET.write(content, out, csv, csv.with_suffix(".md"))
+        latency_page.ROW_SET.write(latency_page.content(merged), args.out)
     except OSError as error:
         exits.fail(str(error))
     print(f"{args.out}: {len(merged)} rows of {len(args.results)} files")

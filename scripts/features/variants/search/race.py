@@ -36,11 +36,11 @@ Generation = tuple[int, int]
 
 
 class Race:
-    """One or several races of modules, given by their names. `keep`: the share of them that stays after the generations
+    """A race of modules, given by their names. `keep`: the share of them that stays after the generations
     HALVED.
 
     `anchor`: the one that is in all parts. `ms`: the latency of each in its generations, of those that did not fail.
-    `ended`: why the others failed. `member_s`: seconds that a generation takes for one module.
+    `ended`: why the others failed.
     """
 
     def __init__(self, keep: float, said: Callable[[str], None]) -> None:
@@ -51,7 +51,6 @@ class Race:
         self.anchor = ""
         self.ms: dict[str, dict[Generation, float]] = {}
         self.ended: dict[str, MemberEnded] = {}
-        self.member_s = 0.0
 
     def run(
         self,
@@ -66,7 +65,7 @@ class Race:
         `start` starts the process of one; `parts` says which of them are timed at once, each time with the anchor. Every
         configured one is in one generation at least, and with it all of its part.
         """
-        left = list(dict.fromkeys([*filter(None, [self.anchor]), *names]))
+        left = list(names)
         number = 0
         while left:
             if self.anchor not in left:  # all others were compared with it
@@ -77,12 +76,10 @@ class Race:
             for at, part in enumerate(parts(left, self.anchor)):
                 if number > 1 or left_s() > 0 or at == 0 or any(n in configured for n in part[1:]):
                     self._generation(at, part, start)
-            self.member_s = (time.monotonic() - begun) / before
+            member_s = (time.monotonic() - begun) / before
             left = self._staying([n for n in left if n in self.ms], configured, number)
             if self.anchor in left and (
-                number == GENERATIONS
-                or left_s() < self.member_s * len(left)
-                or self._is_decided(left)
+                number == GENERATIONS or left_s() < member_s * len(left) or self._is_decided(left)
             ):
                 return
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-from scripts.features.variants.specs.search import TunedOperation
-
 
 class Timing(msgspec.Struct, frozen=True):
     """The latency of a candidate in the generations that count (ratios.counted), and how many times faster it was than the
@@ -26,8 +24,7 @@ class Timing(msgspec.Struct, frozen=True):
 class Line(msgspec.Struct, frozen=True):
     """A candidate in the report. `step`: the one that has decided its outcome, `compile`, `verify` or `time`.
     `same_as`: the candidate with the same module ("": none before it). `timing`: None if it was not timed. `compile`: the
-    report of its compilation ({}: there is none). `spec`: the text of the tuning spec with which it is compiled ("": none).
-    """
+    report of its compilation ({}: there is none)."""
 
     name: str
     frontend: str
@@ -42,29 +39,15 @@ class Line(msgspec.Struct, frozen=True):
     same_as: str
     timing: Timing | None
     compile: dict[str, Any]
-    spec: str = ""
 
 
 NOT_APPLICABLE, OUT_OF_BUDGET = "not-applicable", "budget"
 """Reasons of candidates that are not tried."""
 
 
-class Specs(msgspec.Struct, frozen=True):
-    """The search for a tuning spec for the module of a candidate, with its outcome. `others`: the share of the time in
-    dispatches whose operation cannot be matched, or whose configuration is not of tile sizes."""
-
-    candidate: str
-    status: str
-    reason: str
-    detail: str
-    seconds: float
-    operations: tuple[TunedOperation, ...] = ()
-    others: float = 0.0
-
-
 class Report(msgspec.Struct, frozen=True):
     """The report of a job. `compile_s`: seconds of all compilations divided by how many ran at a time;
-    `measure_s`: of all verifications and turns, and of the searches for `specs`. `tuned` and `default`: the names of the
+    `measure_s`: of all verifications and turns. `tuned` and `default`: the names of the
     fastest candidate, and of the fastest configured one (None: no such candidate has passed)."""
 
     budget_s: float
@@ -73,7 +56,6 @@ class Report(msgspec.Struct, frozen=True):
     tuned: str | None
     default: str | None
     candidates: tuple[Line, ...]
-    specs: tuple[Specs, ...] = ()
 
     def line_of(self, name: str | None) -> Line | None:
         """Return the candidate of that name; None for None."""

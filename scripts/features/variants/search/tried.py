@@ -27,15 +27,13 @@ POLL_SECONDS = 0.2
 
 @dataclass
 class Tried(TriedWay[Candidate]):
-    """A candidate with its files in `folder`. `step`: the last one that was tried. `digest`: of its module; `same_as`: the
-    candidate before it with this module. `spec`: the text of its tuning spec."""
+    """A candidate with its files in `folder`. `step`: the last one that was tried. `same_as`: the candidate before it
+    with the same module."""
 
     folder: Path = Path()
     step: str = "compile"
-    digest: str = ""
     same_as: str = ""
     timing: Timing | None = None
-    spec: str = ""
 
     @property
     def module(self) -> Path:
@@ -54,7 +52,7 @@ class Tried(TriedWay[Candidate]):
         return Line(
             way.name, way.frontend, way.opt_level, way.flags, way.configured,
             ended.status, self.step, ended.reason, ended.detail, ended.log, self.same_as, self.timing,
-            atomic.read_json(report) if report.is_file() and report.stat().st_size else {}, self.spec,
+            atomic.read_json(report) if report.is_file() and report.stat().st_size else {},
         )  # fmt: skip
 
     def said(self) -> str:

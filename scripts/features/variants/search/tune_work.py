@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import msgspec
 from scripts.core import atomic
 from scripts.features.variants.candidates import Search, step
 from scripts.features.variants.search.race import AT_ONCE, Race
-from scripts.features.variants.search.report import NOT_APPLICABLE, OUT_OF_BUDGET, Report, Specs
+from scripts.features.variants.search.report import NOT_APPLICABLE, OUT_OF_BUDGET, Report
 from scripts.features.variants.search.tried import (
     REPORT,
     VERIFY,
@@ -39,7 +38,6 @@ from scripts.supervise.members import VERIFICATION, Member, Workers
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import CappedLog, Ended, Watch
-from scripts.timing import ratios
 
 FOLDER = "candidates"
 """Folder of the candidates, in that of the job."""
@@ -49,14 +47,6 @@ VERIFYING = 0.75
 """Share of the budget that compilations and verifications may take."""
 AT_MOST = 0.25
 """Share of the budget that one step of a candidate may take, unless the candidate is configured."""
-WITH_SPECS = 2
-"""How many modules a tuning spec is searched for: the fastest ones."""
-GIVEN = ("--weights", "--inputs", "--signature", "--device", "--threads")
-"""Options of the command that verifies which the search for a spec has too."""
-LEAST_S = 10.0
-"""Seconds without which a search for a spec is not begun: a dozen trials of one dispatch."""
-LAST_S = 90.0
-"""Seconds that a search for a spec may take beyond its own: the last trial is ended, and the module is profiled."""
 
 
 def work(search: Search, at_once: int) -> supervise.Work:
@@ -90,21 +80,17 @@ class _Tuner:
             way.name: Tried(way, folder=self._folder / FOLDER / way.name)
             for way in search.candidates
         }
-        self._specs: list[Specs] = []
         self._race = Race(search.keep, said=lambda text: log.note(f"# {text}"))
         self.compile_s, self.measure_s, self.peak_mb = 0.0, 0.0, 0.0
 
     def run(self) -> Diagnosis | None:
         """Try the candidates. Returns why none of them has worked, or None."""
         candidates = self._tried.values()
-        before_specs = 1.0 - self._search.specs  # the share of the budget
         self._leave_out()
-        self._compile(candidates, COMPILING * before_specs)
+        self._compile()
         self._find_same()
-        self._verify(candidates, VERIFYING * before_specs)
-        self._time(candidates, before_specs)
-        if self._search.specs:
-            self._add_specs()
+        self._verify()
+        self._time()
         self._share()
         for tried in candidates:
             if tried.ended is not None and tried.ended.reason == outcome.DISK_FULL:
@@ -125,7 +111,6 @@ class _Tuner:
             tuned=best.name if best else None,
             default=configured.name if configured else None,
             candidates=tuple(tried.line() for tried in self._tried.values()),
-            specs=tuple(self._specs),
         )
         atomic.write_json(report, msgspec.to_builtins(content))
         inputs = self._options.get("--raw-inputs", self._folder / "inputs")
@@ -160,15 +145,15 @@ class _Tuner:
             elif text and (why := why_not(self._search, tried.way, text)):
                 tried.ended = self._skipped(NOT_APPLICABLE, why)
 
-    def _compile(self, candidates: Collection[Tried], share: float) -> None:
+    def _compile(self) -> None:
         """Compile candidates, several at a time, as long as their share of the budget lasts. What is
         configured is compiled in any case."""
-        todo = [tried for tried in candidates if tried.ended is None]
+        todo = [tried for tried in self._tried.values() if tried.ended is None]
         by_status = {tried.folder / outcome.STATUS: tried for tried in todo}
 
         def wanted() -> Iterator[Job]:
             for tried in todo:
-                if tried.way.configured or self._left(share) > 0:
+                if tried.way.configured or self._left(COMPILING) > 0:
                     yield self._compile_job(tried)
 
         for done in beside(wanted(), self._at_once, self._owner):
@@ -176,30 +161,27 @@ class _Tuner:
             self.compile_s += self._account(done) / self._at_once
         for tried in todo:
             if tried.ended is None:
-                tried.ended = self._late(share)
+                tried.ended = self._late(COMPILING)
 
     def _find_same(self) -> None:
         """Hash the modules. The later one of two that are the same is not verified."""
         first: dict[str, Tried] = {}
         for tried in self._tried.values():
-            # Found before: what has failed since then is still the first one with its module.
-            if tried.digest:
-                first.setdefault(tried.digest, tried)
-            elif tried.is_ok:
-                tried.digest = hashlib.sha256(tried.module.read_bytes()).hexdigest()
-                same = first.setdefault(tried.digest, tried)
+            if tried.is_ok:
+                digest = hashlib.sha256(tried.module.read_bytes()).hexdigest()
+                same = first.setdefault(digest, tried)
                 tried.same_as = "" if same is tried else same.name
 
-    def _verify(self, candidates: Collection[Tried], share: float) -> None:
-        """Verify modules, as long as this share of the budget lasts. What is configured is verified in any case."""
+    def _verify(self) -> None:
+        """Verify modules, as long as their share of the budget lasts. What is configured is verified in any case."""
         without_device: Outcome | None = None
-        for tried in candidates:
+        for tried in self._tried.values():
             if not tried.is_new:
                 continue
             if without_device:
                 tried.ended = without_device
-            elif not tried.way.configured and self._left(share) <= 0:
-                tried.ended = self._late(share)
+            elif not tried.way.configured and self._left(VERIFYING) <= 0:
+                tried.ended = self._late(VERIFYING)
             else:
                 tried.step = "verify"
                 job = self._verify_job(tried)
@@ -208,16 +190,16 @@ class _Tuner:
                 if tried.ended.status == outcome.UNAVAILABLE:
                     without_device = tried.ended
 
-    def _time(self, candidates: Collection[Tried], share: float) -> None:
-        """Time the modules that are verified in turns, as long as this share of the budget lasts."""
-        todo = [tried.name for tried in candidates if tried.is_new]
+    def _time(self) -> None:
+        """Time the modules that are verified in turns, as long as the budget lasts."""
+        todo = [tried.name for tried in self._tried.values() if tried.is_new]
         if not todo:
             return
         configured = [tried.name for tried in self._tried.values() if tried.way.configured]
-        late = self._late(share)
+        late = self._late()
         watch = Watch(self._job, self._owner, self._folder, self._log)
         with watch.stop_requests():
-            begun, left_s = time.monotonic(), max(0.0, self._left(share))
+            begun, left_s = time.monotonic(), max(0.0, self._left())
             workers = Workers(self._job, self._owner, watch, left_s + self._job.timeout_s)
             try:
                 self._race.run(
@@ -253,74 +235,6 @@ class _Tuner:
         """The modules that are timed at once."""
         needs = {name: members.memory_mb(self._tried[name].folder / VERIFY) for name in names}
         return members.parts(needs, anchor, self._job.memory_mb, AT_ONCE)
-
-    def _add_specs(self) -> None:
-        """Search for tuning specs for the fastest modules. Then time these once more, beside the modules that are
-        compiled with the specs."""
-        given = f"{self._search.spec_flag}="  # iree-compile takes one spec only
-        chosen = [
-            self._tried[name]
-            for name in sorted(self._race.ms, key=self._race.rank)
-            if not any(flag.startswith(given) for flag in self._tried[name].way.flags)
-        ][:WITH_SPECS]
-        # Three runs of the compiler on the whole program (two of them without code generation), a verification, and
-        # both modules are timed.
-        turns_s = 2 * ratios.LEAST * self._race.member_s
-        reserved = [
-            2 * _seconds(tried.folder) + _seconds(tried.folder / VERIFY) + turns_s
-            for tried in chosen
-        ]
-        while chosen and self._left() - sum(reserved) < LEAST_S * len(chosen):
-            if len(chosen) == 1:
-                detail = (
-                    f"{max(0.0, self._left()):.0f} s were left of the budget of {self._search.budget_s:g} s; to compile, "
-                    f"verify and time the module with a spec takes {sum(reserved):.0f} s"
-                )
-                skipped = Specs(chosen[0].name, outcome.SKIPPED, OUT_OF_BUDGET, detail, 0.0)
-                self._specs.append(skipped)
-            chosen, reserved = chosen[:-1], reserved[:-1]
-        with_specs = []
-        for number, tried in enumerate(chosen):
-            budget_s = (self._left() - sum(reserved)) / (len(chosen) - number)
-            if with_spec := self._with_spec(tried, budget_s, reserved[number]):
-                with_specs.append(with_spec)
-        self._tried |= {tried.name: tried for tried in with_specs}
-        self._compile(with_specs, share=math.inf)
-        self._find_same()
-        self._verify(with_specs, share=math.inf)
-        if any(tried.is_new for tried in with_specs):
-            base = self._best(configured=True)
-            self._time([*([self._original(base)] if base else []), *chosen, *with_specs], share=1.0)
-
-    def _with_spec(self, tried: Tried, budget_s: float, reserved_s: float) -> Tried | None:
-        """Search for a tuning spec for a module. Returns the candidate that is compiled with it, if there is one."""
-        folder = tried.folder / "spec"
-        spec, report = folder / "spec.mlir", folder / REPORT
-        given = {key: self._options[key] for key in GIVEN if key in self._options}
-        command = [
-            *(self._job.command[0], "-m", "scripts.stages.tune_dispatches"),
-            *("--program", tried.way.program, *tried.way.options, "--vmfb", str(tried.module)),
-            *(word for pair in given.items() for word in pair),
-            *("--budget-s", f"{budget_s:.1f}", "--out-spec", str(spec), "--out-report", str(report)),
-        ]  # fmt: skip
-        # The limit of a compilation does not apply: the search has a budget of its own.
-        limit_s = budget_s + reserved_s + LAST_S
-        # Started by itself, as compilations are: it has threads, which start further processes.
-        job = self._step(tried, folder, command, [spec, report], timeout_s=limit_s, preload=False)
-        ended = supervise.run(job)
-        seconds = self._account(job)
-        self.measure_s += seconds
-        specs = Specs(tried.name, ended.status, ended.reason, ended.detail, seconds)
-        if ended.status == outcome.OK:
-            values = msgspec.to_builtins(specs) | atomic.read_json(report)
-            specs = msgspec.convert(values, Specs)
-        self._specs.append(specs)
-        if not any(operation.found for operation in specs.operations):
-            return None
-        candidate = tried.way.with_spec(self._search.spec_flag, spec)
-        text = spec.read_text(encoding="utf-8")
-        folder = self._folder / FOLDER / candidate.name
-        return Tried(candidate, folder=folder, spec=text)
 
     def _share(self) -> None:
         """Give the outcome and the timing of a module to all candidates that have it."""
@@ -374,7 +288,7 @@ class _Tuner:
         """The seconds that are left of the budget, or of a share of it."""
         return share * self._search.budget_s - self.compile_s - self.measure_s
 
-    def _late(self, share: float) -> Outcome:
+    def _late(self, share: float = 1.0) -> Outcome:
         """The outcome of a candidate for which no seconds of this share of the budget are left."""
         share_of = "" if share == 1.0 else f"{100 * share:.0f} % of "
         detail = f"{share_of}the budget of {self._search.budget_s:g} s was used up before"
@@ -387,9 +301,3 @@ class _Tuner:
 def _timing_log(tried: Tried) -> Path:
     """What the process of a candidate has printed while it was timed."""
     return tried.folder / "time.txt"
-
-
-def _seconds(folder: Path) -> float:
-    """The seconds of the step of a candidate that has its files in a folder."""
-    used = outcome.read_usage(folder / outcome.STATUS)
-    return used.seconds if used else 0.0

@@ -1,15 +1,17 @@
 """The views of the page, in the order of their tabs: those of the rows, then those of the other features.
 
 To add one: write a function that selects its data, a JavaScript file in this folder that draws it, and an entry in VIEWS, here
-or in the module that a feature names as its `views`.
+or in a module of registry.VIEWS.
 """
 
 from __future__ import annotations
 
+import importlib
+
 from scripts.core import checkout
+from scripts.features import registry
 from scripts.features.report.web.page_source import AGAIN, View
 from scripts.features.report.web.views import of_rows
-from scripts.matrix import feature
 
 VIEWS = (
     View("overview", "Overview", of_rows.overview),
@@ -22,5 +24,6 @@ VIEWS = (
 
 
 def loaded() -> list[View]:
-    """All views that there are with the features that are loaded."""
-    return [*VIEWS, *(view for module in feature.modules("views") for view in module.VIEWS)]
+    """All views."""
+    modules = map(importlib.import_module, registry.VIEWS)
+    return [*VIEWS, *(view for module in modules for view in module.VIEWS)]

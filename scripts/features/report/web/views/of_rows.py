@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from scripts.features.report.web.page_source import FAILED_CHARS, Record, Run, Source, end_of
-from scripts.matrix import cell, feature
+from scripts.matrix import cell, compile_tables
 from scripts.matrix.cell import EVAL, TRAIN
 from scripts.matrix.stages import STAGES, status_path
 from scripts.records import speedups, wording
@@ -239,8 +239,7 @@ def _cluster(source: Source, cluster: Cluster) -> dict[str, Any]:
     """Return a cluster with its first failure as the example."""
     known = [
         (name, remedy.does)
-        for module in feature.modules("remedies")
-        for name, remedy in module.remedies().remedies.items()
+        for name, remedy in compile_tables.remedies().remedies.items()
         if cluster.stage == "compile" and cluster.reason in remedy.reasons
     ]
     failed = [(row, row.failed) for row in cluster.rows if row.failed]

@@ -1,4 +1,4 @@
-"""What rules ask about other ways to compile: who makes a module, what remedies and tuning try for it, and what
+"""The feature `variants`: what rules ask about other ways to compile: who makes a module, what remedies and tuning try for it, and what
 results/tuned.csv needs."""
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
-from scripts.features.variants import candidates, kept_results, remedy_job, tables, tuned_matrix
+from scripts.features.variants import candidates, remedy_job, tuned_matrix
 from scripts.features.variants.candidates import AnyWay, Search
-from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.iree import compile_options
-from scripts.iree.backends import BACKENDS
-from scripts.matrix import reading
+from scripts.matrix import compile_tables, reading
 from scripts.matrix.cell import Cell, Kind, thread_numbers
-from scripts.matrix.entries import Target
+from scripts.matrix.entries import AS_CONFIGURED, TUNED, TUNED_FRONTENDS, Target
+from scripts.matrix.feature import Feature, Rows
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Attempt, Variant
@@ -153,10 +152,9 @@ class ModuleMaker(Maker):
         return not os.path.exists(left) or os.path.getmtime(compiled) <= os.path.getmtime(left)
 
     def specs(self, cell: Cell) -> list[str]:
-        """The user's tuning spec that the flags of a cell name, as an input: its text is not in the flags. The names of
-        those that tuning has found have their CRC-32."""
+        """The user's tuning spec that the flags of a cell name, as an input: its text is not in the flags."""
         path = compile_options.named_spec(self._target(cell).flags)
-        return [str(path)] if path and not path.is_relative_to(kept_results.FOLDER) else []
+        return [str(path)] if path else []
 
     def due(
         self, cell: Cell, code: str, retry: Collection[str], limits: Mapping[str, float]
@@ -196,7 +194,7 @@ class ModuleMaker(Maker):
 
 def is_row(cell: Cell) -> bool:
     """Whether the cell of a verification is a row of results/tuned.csv."""
-    return cell.frontend in tuned_matrix.FRONTENDS
+    return cell.frontend in TUNED_FRONTENDS
 
 
 def program(model: str, frontend: str) -> Cell:
@@ -265,15 +263,12 @@ class VariantsPlan:
         target, settings = self.target(cell), tuned_matrix.part(self._matrix)
         declared = tuned_matrix.candidates(self._matrix, cell.model, cell.target)
         used = {name for candidate in declared for name in (*candidate.needs, *candidate.avoid)}
-        known = tables.flag_sets().properties
-        specs = settings.specs if BACKENDS[target.backend].tuning_specs else 0.0
+        known = compile_tables.flag_sets().properties
         search = Search(
             tuple(self.remedies.completed(way, cell.model, target) for way in declared),
             {name: texts for name, texts in known.items() if name in used},
             settings.budget_s,
             settings.keep,
-            specs,
-            compile_options.SPEC_FLAG if specs else "",
         )
         return candidates.to_text(search)
 
@@ -296,3 +291,22 @@ class VariantsPlan:
         """A hash of everything that the aggregation of tuned models reads from the matrix."""
         parts = {name: part for name, part in self._matrix.parts.items() if name == "variants"}
         return digest_of(dataclasses.replace(self._matrix, parts=parts, expect={}).to_json())
+
+
+FEATURE = Feature(
+    "variants",
+    part=tuned_matrix.Tuning,
+    read=tuned_matrix.read,
+    entries=lambda tuning: {"target": tuning.targets},
+    maker=ModuleMaker,
+    csv="tuned",
+    row_set="scripts.features.variants.tuned_row_set",
+    plan=VariantsPlan,
+    rows=Rows(
+        (Kind.TUNING,),
+        tuned_matrix.owns,
+        tuned_matrix.cells,
+        tuned_matrix.chain,
+        timed=lambda matrix, row: (STAGES["time_tuned"], matrix.group(row)),
+    ),
+)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from scripts.core import checkout, exits
-from scripts.features.suites.suites import NAMES, RENAMED
+from scripts.matrix.suites import NAMES, RENAMED
 
 
 def main() -> None:

@@ -12,10 +12,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
 
-from scripts.core import atomic, exits
+from scripts.core import atomic, commands, exits
+from scripts.features.operators.report import backendbench
 from scripts.features.report import formats as record_formats
 from scripts.features.report.formats import CELL_KEYS, Export, as_text, named
-from scripts.matrix import cell, feature
+from scripts.matrix import cell
 from scripts.records.results_file import NAME, BadRecords, Record, explained, read
 
 RESULTS = Path("results/results.jsonl")
@@ -28,7 +29,7 @@ def main() -> None:
         written = args.results.stat().st_mtime
         timestamp = written if args.timestamp is None else args.timestamp
         export = Export(select(records, args.cell, args.only), records, timestamp)
-        with explained(record for record in records if isinstance(record, Record)):
+        with explained(records):
             rendered = module.render(export, args)
         files = _placed(rendered, args, module)
         for path, text in files.items():
@@ -51,7 +52,7 @@ def formats() -> dict[str, ModuleType]:
         f"{record_formats.__name__}.{module.name}"
         for module in pkgutil.iter_modules(record_formats.__path__)
     )
-    modules = [*map(importlib.import_module, names), *feature.modules("format")]
+    modules = [*map(importlib.import_module, names), backendbench]
     named = {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in modules}
     return dict(sorted(named.items()))
 
@@ -127,7 +128,7 @@ def _arguments() -> tuple[argparse.Namespace, ModuleType]:
         help="file, or folder for formats of several files (default: a folder with the name of the"
         " format, in the folder of --results)",
     )
-    cell.add_arguments(parser)
+    commands.add_cell_option(parser)
     parser.add_argument(
         "--only",
         action="append",

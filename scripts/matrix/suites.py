@@ -24,6 +24,8 @@ RENAMED = " -> "
 """Separates an old name from the one that replaced it, in a file of names."""
 TORCHBENCH = "torchbench"
 """The suite whose models are in a checkout."""
+KERNELS = "kernels"
+"""The suite whose entries the feature of this name reads."""
 SUITES = ("timm", "hf", "torchvision", TORCHBENCH)
 MODELS = "torchbenchmark/models"
 """The folder of a torchbenchmark checkout with one folder per model."""
@@ -31,6 +33,12 @@ MODELS = "torchbenchmark/models"
 
 class SuiteError(ValueError):
     """Errors in the entries of `suites:`, one line each."""
+
+
+def is_kernel(entry: str | Mapping[str, Any]) -> bool:
+    """Whether an entry of `suites:` is of a kernel: `kernels/<name>`."""
+    name = entry if isinstance(entry, str) else next(iter(entry))
+    return str(name).partition("/")[0] == KERNELS
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.choices import IREE_DUMPS, MODULE_PROFILES, MODULES
-from scripts.matrix.feature import Feature, Verb
+from scripts.matrix.feature import Feature
 from scripts.matrix.matrix import baseline_cell, iree_cell
 from scripts.matrix.stages import STAGES
 from scripts.run.plan import Plan
@@ -60,15 +60,4 @@ def _files(stage: str, cells: Iterable[Cell], file: str) -> list[str]:
     return [declared.path(cell.to(declared.kind), file) for cell in cells]
 
 
-FEATURE = Feature(
-    "profile",
-    plan=ProfilePlan,
-    modules={"views": "scripts.features.profile.page_view"},
-    verbs=(
-        Verb(
-            "why",
-            "scripts.features.profile.verbs.why",
-            "where the time of a CPU cell goes, by nn.Module and by dispatch, or that of its compilation",
-        ),
-    ),
-)
+FEATURE = Feature("profile", plan=ProfilePlan)

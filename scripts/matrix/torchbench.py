@@ -1,5 +1,4 @@
-"""A TorchBench configuration file: which models are skipped, how each of the others is run, and what that changes in a matrix: batch
-sizes, skipped cells, precisions, tolerances.
+"""A TorchBench configuration file: which models are skipped, and the batch sizes and tolerances of the others.
 
 The format is that of torchbench.yaml, huggingface.yaml and timm_models.yaml in benchmarks/dynamo of
 PyTorch. The scripts in that folder read them ("PyTorch" below), and benchmarks/torchbench_model.py of
@@ -19,22 +18,17 @@ from typing import Any
 
 import yaml
 
-from scripts.features.suites import suites
-from scripts.features.suites.suites import TORCHBENCH
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import reading
+from scripts.matrix import reading, suites
 from scripts.matrix.cell import Kind
 from scripts.matrix.choices import (
-    POLICY,
-    PRECISIONS,
-    check_choice,
     compute_dtype,
-    torchbench_policy,
 )
 from scripts.matrix.entries import Model, Override
 from scripts.matrix.feature import Draft
 from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
 from scripts.matrix.reading import ConfigError
+from scripts.matrix.suites import TORCHBENCH
 from scripts.torch_model import source
 from scripts.verify import torch_same
 
@@ -42,8 +36,6 @@ LISTS = (
     "skip.all",
     "skip.multiprocess",
     "only_training",
-    "only_fp32",
-    "dont_change_batch_size",
     "non_deterministic",
     "accuracy.skip.large_models",
     "accuracy.skip.eager_not_deterministic",
@@ -53,9 +45,6 @@ LISTS = (
     "tolerance.higher_bf16",
     "tolerance.cosine",
     "require_larger_multiplier_for_smaller_tensor",
-    "dtype.force_amp_for_fp16_bf16_models",
-    "dtype.force_fp16_for_bf16_models",
-    "dtype.amp_dtype_bfloat16",
 )
 """Keys of lists of models."""
 
@@ -78,7 +67,7 @@ _TEST_NAMES = {"eval": "inference", "train": "training"}
 class TorchbenchFile:
     """A file as read. `lists` and `sizes` are by dotted key, for instance `skip.device.cpu`.
 
-    `test` is `eval` or `train`, `precision` one of choices.PRECISIONS; methods raise ValueError for others.
+    `test` is `eval` or `train`, `precision` one of choices.PRECISIONS.
     """
 
     path: str
@@ -107,7 +96,7 @@ class TorchbenchFile:
         nothing here runs several processes. PyTorch runs those of only_training in evaluation too. But the file says
         that their accuracy cannot be checked there, and here only verified results have a latency.
         """
-        keys = ["skip.all", f"skip.device.{device}", f"skip.test.{_test_name(test)}"]
+        keys = ["skip.all", f"skip.device.{device}", f"skip.test.{_TEST_NAMES[test]}"]
         keys += ["skip.multiprocess", "only_training"] if test == "eval" else ["skip.multiprocess"]
         return self.first(keys, model)
 
@@ -130,7 +119,7 @@ class TorchbenchFile:
         timm_models.yaml, whose models' own sizes are recorded elsewhere as those that fill a GPU of 40 GB.
         """
         own = max(default // self.sizes["batch_size.divisors"].get(model, 1), 1)
-        return self.sizes[f"batch_size.{_test_name(test)}"].get(model, own)
+        return self.sizes[f"batch_size.{_TEST_NAMES[test]}"].get(model, own)
 
     def tolerance(
         self, model: str, device: str, test: str, precision: str
@@ -157,21 +146,6 @@ class TorchbenchFile:
             tolerances["small_tensor_multiplier"] = True
         return tolerances
 
-    def precision(self, model: str, device: str, test: str) -> str:
-        """The precision of a model, by precision.torchbench_policy.
-
-        A model of only_fp32 (huggingface.yaml) keeps its own dtype; PyTorch neither casts nor
-        autocasts it.
-        """
-        policy = torchbench_policy(
-            device,
-            test,
-            force_amp=self._names("dtype.force_amp_for_fp16_bf16_models", model),
-            force_fp16=self._names("dtype.force_fp16_for_bf16_models", model),
-            amp_bf16=self._names("dtype.amp_dtype_bfloat16", model),
-        )
-        return "none" if self._names("only_fp32", model) else policy
-
     def _tol(self, model: str, device: str, test: str, run_in: str) -> float | None:
         """The tolerance by the rules of `get_tolerance_and_cosine_flag` in benchmarks/dynamo/torchbench.py
         of PyTorch.
@@ -179,8 +153,7 @@ class TorchbenchFile:
         There a GPU is `cuda` or `xpu`; here it is any device other than the CPU. Autocast of any type
         counts as float16 there, and ends the search.
         """
-        gpu_training = _test_name(test) == "training" and device != "cpu"
-        check_choice("precision", run_in, PRECISIONS)
+        gpu_training = _TEST_NAMES[test] == "training" and device != "cpu"
         if run_in in ("none", "bf16"):
             lists = {"higher_bf16": 1e-2} if run_in == "bf16" else {}
             lists |= {"higher": 1e-3, "even_higher": 8e-2} if gpu_training else {}
@@ -273,12 +246,6 @@ def _flat(value: list[Any]) -> Iterator[Any]:
 def _short(value: Any) -> str:
     """A short form of a value for messages. With anchors, a value can be infinitely large."""
     return "nothing" if value is None else reprlib.repr(value)
-
-
-def _test_name(test: str) -> str:
-    """The files' name for `eval` or `train`."""
-    check_choice("test", test, _TEST_NAMES)
-    return _TEST_NAMES[test]
 
 
 def extend(draft: Draft, matrix: Matrix) -> Matrix:
@@ -391,22 +358,18 @@ def _overrides(matrix: Matrix, file: TorchbenchFile) -> Iterator[tuple[str, Over
     """The changes of the file by cell, for cells that have any."""
     for model, frontend, target in matrix.cells():
         device = BACKENDS[target.backend].torch_device
-        override = _override(model, device, frontend.test, None, "none", file)
+        override = _override(model, device, frontend.test, "none", file)
         if override != Override():
             row = iree_cell(model, frontend, target)
             yield from ((str(affected), override) for affected in (row.to(Kind.MODULE), row))
     for model, baseline, test in matrix.baseline_cells():
-        policy = None
-        if baseline.precision == POLICY:
-            policy = file.precision(model.torchbench, baseline.device, test)
-        precision = policy or baseline.precision or "none"
-        override = _override(model, baseline.device, test, policy, precision, file)
+        override = _override(model, baseline.device, test, baseline.precision, file)
         if override != Override():
             yield str(baseline_cell(model, baseline, test)), override
 
 
 def _override(
-    model: Model, device: str, test: str, policy: str | None, precision: str, file: TorchbenchFile
+    model: Model, device: str, test: str, precision: str, file: TorchbenchFile
 ) -> Override:
     name = model.torchbench
     skip = file.skip_reason(name, device, test) or file.skip_verify_reason(name)
@@ -415,4 +378,4 @@ def _override(
     default = torch_same.TOLERANCES if test == "eval" else torch_same.TRAIN_TOLERANCES
     if tolerance.get("tol", 0.0) <= default[compute_dtype(model.dtype, precision)]:
         tolerance.pop("tol", None)
-    return Override(skip, policy, tolerance)
+    return Override(skip, tolerance)

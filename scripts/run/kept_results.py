@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,6 @@ from scripts.matrix.stage import IREE_ENV
 from scripts.run import environments
 from scripts.run.environments import COMPILER
 
-AUTO = "auto"
-"""The value of a target's key `tuned`: use the kept results in FOLDER."""
 FOLDER = Path("results/tuned")
 
 
@@ -30,7 +26,7 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """A file of FOLDER: what tuning a model (with these `options`) for a target has found.
 
     `kept`: whether it is used, and `why`. What it compiles is `frontend`, `opt_level` and `flags` (which may name a
-    tuning spec), for `backend` and `arch`, on `device`, the name of which is `device_name`, with `threads` (None: not a
+    tuning spec of the user's), for `backend` and `arch`, on `device`, the name of which is `device_name`, with `threads` (None: not a
     CPU). `versions`: of the packages by the names of records. `latency_ms` is that of the last timing, `default_ms` that
     of the configured way that was the fastest, and `speedup` their ratio with the ends of its interval (None without a
     default).
@@ -72,35 +68,11 @@ def read(path: Path) -> Result | None:
         raise ConfigError(f"{path}: {error}; delete it, or restore it") from error
 
 
-def spec_path(model: str, target: str, text: str, folder: Path = FOLDER) -> Path:
-    """Return the file for a tuning spec. Its name has the CRC-32 of its text, so that a flag that names it changes
-    where the text does, and what was compiled with another text is compiled again."""
-    return path_of(model, target, folder).with_name(f"{target}-{_crc(text.encode())}.mlir")
-
-
-def spec_flags(model: str, target: str, text: str, folder: Path = FOLDER) -> tuple[str, ...]:
-    """Return the flags of iree-compile for a tuning spec; () for ""."""
-    return (
-        (f"{compile_options.SPEC_FLAG}={spec_path(model, target, text, folder)}",) if text else ()
-    )
-
-
 def spec_problem(flags: Iterable[str]) -> str:
     """Return why the tuning spec that flags name cannot be used; "" if it can, or if they name none."""
     path = compile_options.named_spec(flags)
-    if path is None:
-        return ""
-    if not path.is_file():
-        return f"its tuning spec {path} does not exist"
-    digest = _crc(path.read_bytes())
-    written = re.search(r"-([0-9a-f]{8})$", path.stem)  # by tuning; a user's own file has any name
-    if written and written[1] != digest:
-        return f"its tuning spec {path} has been changed: its CRC-32 is {digest}"
-    return ""
-
-
-def _crc(content: bytes) -> str:
-    return f"{zlib.crc32(content):08x}"
+    missing = path is not None and not path.is_file()
+    return f"its tuning spec {path} does not exist" if missing else ""
 
 
 def with_results(matrix: Matrix, folder: Path = FOLDER) -> tuple[Matrix, list[str]]:

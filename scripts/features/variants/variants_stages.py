@@ -26,7 +26,6 @@ STAGES = (
             "scripts.stages.compile_iree",
             "scripts.stages.verify_iree",
             "scripts.stages.time_module",
-            "scripts.stages.tune_dispatches",
         ),
         env=IREE_ENV,
         after="reference",

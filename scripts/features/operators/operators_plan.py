@@ -1,16 +1,20 @@
-"""What the rules of operator problems ask."""
+"""The feature `operators`: its rows, and what the rules of operator problems ask."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from scripts.features.operators.settings import part
-from scripts.matrix.cell import Cell, Kind
+from scripts.features.operators import settings
+from scripts.features.operators.settings import Operators, part
+from scripts.matrix import stages
+from scripts.matrix.cell import OF_BATCHES, Cell, Kind, stands_on
 from scripts.matrix.entries import Baseline, Target
+from scripts.matrix.feature import Feature, Rows
 from scripts.matrix.matrix import Matrix, compact
-from scripts.matrix.stage import OUTCOMES, STATUS
+from scripts.matrix.stage import OUTCOMES, STATUS, Stage
 from scripts.run import params
 from scripts.run.jobs import artifact
 from scripts.run.params import Groups
@@ -97,3 +101,40 @@ class OperatorsPlan:
         """The files of the dataset of operator problems; empty for a dataset of the hub."""
         named = (self.part.dataset, self.part.mapping)
         return [name for name in named if name and Path(name).is_file()]
+
+
+def cells(matrix: Matrix, kind: Kind) -> list[Cell]:
+    """All cells of a kind of batches."""
+    if kind is Kind.BATCH_GROUP:
+        return list(part(matrix).groups())
+    from_rows = [row for row in part(matrix).rows() if stands_on(row.kind, kind)]
+    return list(dict.fromkeys(row.to(kind) for row in from_rows))
+
+
+def chain(matrix: Matrix, row: Cell) -> list[tuple[Stage, Cell]]:
+    """The stages of a batch's problems; without the last one for targets that only compile."""
+    in_chain = stages.of_row(row)
+    return in_chain[:-1] if row.target in part(matrix).compile_only else in_chain
+
+
+def timed(matrix: Matrix, row: Cell) -> tuple[Stage, Cell]:
+    """The stage that times the problems of a batch, and their group."""
+    return stages.STAGES["operator_time"], part(matrix).group(row)
+
+
+def entries(operators: Operators) -> Mapping[str, Mapping[str, Any]]:
+    """The frontends and baselines of operator problems."""
+    return {"frontend": operators.frontends, "baseline": operators.baselines}
+
+
+FEATURE = Feature(
+    "operators",
+    part=Operators,
+    read=settings.read,
+    absolute=settings.with_absolute_paths,
+    entries=entries,
+    rows=Rows(OF_BATCHES, lambda row: row.kind in OF_BATCHES, cells, chain, timed),
+    plan=OperatorsPlan,
+    csv="operators",
+    row_set="scripts.features.operators.report.problem_record",
+)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import typing
 from collections.abc import Iterable, Iterator, Sequence
 
 from scripts.core import atomic, checkout, exits
-from scripts.matrix import feature, schemas
+from scripts.features.variants import document
 from scripts.records import fields, markdown, row_set
 from scripts.records.fields import Field
 from scripts.records.row_set import RowSet
@@ -33,7 +34,7 @@ def main() -> None:
     docs = checkout.ROOT / "docs"
     atomic.write_text(docs / "columns.md", page(row_set.loaded()))
     atomic.write_text(docs / "columns.csv", fields_csv(row_set.loaded()))
-    for part in (part for module in feature.modules("docs") for part in module.PARTS):
+    for part in document.PARTS:
         path = docs / part.page
         try:
             atomic.write_text(path, part.within(path.read_text(encoding="utf-8")))
@@ -87,7 +88,8 @@ def fields_csv(sets: Iterable[RowSet]) -> str:
 
 def _type(field: Field) -> str:
     """The kind of a field, or its values if they are a fixed set."""
-    allowed = schemas.values()[field.choices] if field.choices else field.checks.get("enum")
+    is_one_of = typing.get_origin(field.checks) is typing.Literal
+    allowed = typing.get_args(field.checks) if is_one_of else ()
     return ", ".join(f"`{value}`" for value in allowed if value) if allowed else field.kind.words
 
 

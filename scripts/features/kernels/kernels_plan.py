@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scripts.features.kernels import kernel_matrix, kernels
+from scripts.features.kernels import kernel_matrix
 from scripts.matrix import expansion
 from scripts.matrix.entries import Model
 from scripts.matrix.feature import Draft, Feature
@@ -44,11 +44,7 @@ FEATURE = Feature(
     read=kernel_matrix.read,
     absolute=expansion.with_absolute_paths,
     named=named,
-    suite=kernels.SUITE,
     plan=KernelsPlan,
     csv="kernels",
-    modules={
-        "row_set": "scripts.features.kernels.row_set",
-        "views": "scripts.features.kernels.page_view",
-    },
+    row_set="scripts.features.kernels.rows",
 )

@@ -1,1 +1,0 @@
-"""Models by name: timm, Hugging Face, torchvision, TorchBench."""
