@@ -23,7 +23,6 @@ NAMES = (
     "compare",
     "reproduce",
     "report",
-    "site",
 )
 """The packages of scripts/features/ that declare a FEATURE in their module `feature`, in the order in which they are
 asked."""

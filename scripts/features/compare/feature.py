@@ -22,6 +22,11 @@ FEATURE = Feature(
             "what changed in which run, from all results that were kept",
         ),
         Verb(
+            "site",
+            "scripts.features.compare.verbs.site",
+            "the report page over all runs that were kept, of any number of machines",
+        ),
+        Verb(
             "bisect",
             "scripts.features.compare.verbs.bisect",
             "the release of IREE in which a cell changed",
