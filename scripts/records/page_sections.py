@@ -62,7 +62,7 @@ class Chart:
 @dataclass(frozen=True)
 class Section:
     """A part of a page. `note`: Markdown above its table, without text of others (markdown.text escapes that). `right`: the columns with numbers.
-    `lines`: a list. `text`: lines that are printed as they are. Only the report page has `charts`, `command`, `folded` (shown on demand) and
+    `lines`: a list, above the table too. `text`: lines that are printed as they are. Only the report page has `charts`, `command`, `folded` (shown on demand) and
     `places` (of the rows of the table)."""
 
     title: str
@@ -101,8 +101,8 @@ def _markdown(section: Section, level: int) -> str:
     parts = (
         section.title and f"{'#' * level} {markdown.text(section.title)}\n",
         section.note and f"{section.note.strip()}\n",
-        table and markdown.table(head, table, section.right),
         markdown.bullets(section.lines),
+        table and markdown.table(head, table, section.right),
         section.text and f"```text\n{section.text}\n```\n",
         as_markdown(section.parts, level + 1),
     )
@@ -128,9 +128,9 @@ def _text(section: Section, width: int) -> Iterator[str]:
         yield section.title
     if section.note:
         yield plain(section.note)
+    yield from section.lines
     if section.rows:
         yield from table_lines(section.head, section.rows, section.right, width)
-    yield from section.lines
     if section.text:
         yield section.text
     for part in shown(section.parts):

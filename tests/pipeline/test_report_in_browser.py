@@ -18,10 +18,10 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from scripts.features.compare import formats, pairs
 from scripts.features.compare.comparing import Settings, compare
 from scripts.features.report.web import page as web_page
-from scripts.features.report.web import row_views, views
+from scripts.features.report.web import views
 from scripts.features.report.web.page_source import Source
 from scripts.matrix.stages import status_path
-from scripts.records import speedups
+from scripts.records import speedups, wording
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import Table
 from scripts.supervise import outcome
@@ -266,10 +266,11 @@ def test_means_of_all_rows_are_those_of_latency_md(page, source):
     view(page, "latency")
     shown = [row.split("\t") for row in page.inner_text("tbody.means").splitlines()]
     found = {name: over for name, _, *over in shown}
-    for name, target, test, *over in row_views.latency(source)["means"]:
-        path = f"{name} on {target}" if target else name
-        assert found[path if test == "eval" else f"{path} ({test})"] == over
-    assert len(found) == len(Table.of_records(source.records).means)
+    means = Table.of_records(source.records).means
+    for mean in means:
+        over = [wording.speedup(speedup, mean) for speedup in mean.over]
+        assert found[wording.path(mean.column, mean.test)] == over
+    assert len(found) == len(means)
 
 
 def test_rows_sort_and_are_saved_as_csv_as_shown(page, source):

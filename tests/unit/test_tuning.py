@@ -248,9 +248,9 @@ def test_a_result_with_a_tuning_spec_names_its_file(aggregate):
     row = (
         "| `main_dispatch_0` | 40 % | `a = [1]` | `a = [2]` | 1.25 × | 12, 2 of them not accepted |"
     )
-    assert "Tuning spec for `other`, 20 s:" in page
+    assert "Tuning spec for other, 20 s\n" in page
     assert row in page
-    assert "10 % of the time are in further dispatches that no spec can match." in page
+    assert "10 % of the time are in further dispatches that no spec can match\n" in page
 
 
 def test_a_gain_within_its_interval_is_not_kept(aggregate):

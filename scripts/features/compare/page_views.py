@@ -64,7 +64,7 @@ def history(source: Source) -> list[Section] | None:
         *(_changes(name, values[name], rows) for name in WITH_SERIES),
         Section("Cells that end in another way", head, ends, places=[rows[step.cell] for step in steps]),
         *(_series(name, values[name], rows, entries) for name in WITH_SERIES),
-        _runs(entries),
+        words.runs(entries),
     ]  # fmt: skip
 
 
@@ -122,15 +122,6 @@ def _chart(of_cell: Series, row: int, entries: Sequence[Entry]) -> Chart:
 
 def _run(entry: Entry) -> str:
     return f"{series.when(entry.at)} ({entry.short})"
-
-
-def _runs(entries: Sequence[Entry]) -> Section:
-    head = ("run", "when (UTC)", "commit", "machine", "versions", "ok")
-    lines = [
-        (entry.short, series.when(entry.at), entry.commit, f"{entry.machine.cpu}, {entry.machine.cores} cores", entry.versions, f"{entry.statuses.get('ok', 0)} of {entry.rows}")
-        for entry in reversed(entries)
-    ]  # fmt: skip
-    return Section("Runs", head, lines, (5,))
 
 
 VIEWS = (

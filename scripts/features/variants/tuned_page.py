@@ -17,8 +17,8 @@ from scripts.features.variants.specs.search import TunedOperation
 from scripts.features.variants.tuned_matrix import AS_CONFIGURED, TUNED
 from scripts.features.variants.tuned_rows import Reports
 from scripts.iree.backends import BACKENDS
-from scripts.records import markdown, wording
-from scripts.records.markdown import text
+from scripts.records import wording
+from scripts.records.page_sections import CODE, Section, Styled, as_markdown
 from scripts.records.results_table import Table
 from scripts.supervise import outcome
 
@@ -43,20 +43,12 @@ def page(records: Sequence[Record], reports: Reports) -> str:
     """Return the whole page as Markdown."""
     table = Table.of_records(records)
     provenance = table.provenance
-    when = f"\nMeasured {provenance.when}.\n" if provenance.when else ""
-    rows = [[text(cell) for cell in row] for row in found_rows(records)]
-    lines = markdown.table(HEAD, rows, right=range(2, 7))
-    measured = "".join(f"- {text(line)}\n" for line in (*provenance.where, *provenance.with_what))
-    parts = [
-        f"# Tuned models\n\n{wording.title(table)}.\n{when}",
-        f"{FOUND}\n{lines}",
-        f"## Measured with\n\n{measured}",
-        f"## Candidates\n\n{CANDIDATES}",
-    ]
-    for (model, target), report in reports.items():
-        parts.append(_candidates(f"### {text(model)} on {text(target)}\n\n", report))
-        parts += [_specs(specs) for specs in report.specs]
-    return "\n".join(parts)
+    sections = [
+        Section("", HEAD, [*found_rows(records)], range(2, 7), FOUND),
+        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
+        Section("Candidates", note=CANDIDATES, parts=[_candidates(*each) for each in reports.items()]),
+    ]  # fmt: skip
+    return "\n".join([wording.head("Tuned models", table), as_markdown(sections)])
 
 
 def found_rows(records: Sequence[Record]) -> Iterator[list[str]]:
@@ -124,22 +116,19 @@ def _gain(ratio: float | None, low: float | None, high: float | None) -> str:
     return f"{wording.UNKNOWN if ratio is None else f'{ratio:.2f}'} ({low:.2f} to {high:.2f})"
 
 
-def _candidates(head: str, report: Report) -> str:
-    """The candidates of a search, and how many were not tried, by reason."""
-    seconds = report.compile_s + report.measure_s
-    rows = [_candidate(line) for line in report.candidates if line.reason not in NOT_TRIED]
+def _candidates(names: tuple[str, str], report: Report) -> Section:
+    """The candidates of a search, and how many were not tried, by reason. `names`: of the model and the target."""
     rest = Counter(
         (line.reason, line.detail) for line in report.candidates if line.reason in NOT_TRIED
     )
-    parts = [
-        f"{head}{seconds:.0f} of {report.budget_s:g} s.\n",
-        markdown.table(("candidate", "ms", "gain", "generations", "outcome"), rows),
-        "".join(
-            f"- {count} not tried ({reason}): {text(detail)}\n"
-            for (reason, detail), count in rest.items()
-        ),
-    ]
-    return "\n".join(filter(None, parts))
+    return Section(
+        " on ".join(names),
+        ("candidate", "ms", "gain", "generations", "outcome"),
+        [_candidate(line) for line in report.candidates if line.reason not in NOT_TRIED],
+        note=f"{report.compile_s + report.measure_s:.0f} of {report.budget_s:g} s.",
+        lines=[f"{count} not tried ({reason}): {detail}" for (reason, detail), count in rest.items()],
+        parts=[*map(_specs, report.specs)],
+    )  # fmt: skip
 
 
 def _candidate(line: Line) -> list[str]:
@@ -156,24 +145,24 @@ def _candidate(line: Line) -> list[str]:
     ended = "verified" if is_ok else f"{line.status} ({line.reason}): {line.detail}"
     if line.same_as:
         ended += f"; the module of {line.same_as}"
-    return [text(name), *timed, text(ended[:300])]
+    return [name, *timed, ended[:300]]
 
 
-def _specs(specs: Specs) -> str:
+def _specs(specs: Specs) -> Section:
     """The search for a tuning spec for a candidate."""
-    head = f"Tuning spec for `{text(specs.candidate)}`, {specs.seconds:.0f} s"
+    title = f"Tuning spec for {specs.candidate}, {specs.seconds:.0f} s"
     if specs.status != outcome.OK:
-        return f"{head}: {specs.status} ({specs.reason}): {text(specs.detail[:300])}\n"
+        return Section(title, lines=[f"{specs.status} ({specs.reason}): {specs.detail[:300]}"])
     if not specs.operations:
-        return f"{head}: no operation that a spec can match takes 3 % of the time.\n"
-    rest = f"\n{100 * specs.others:.0f} % of the time are in further dispatches that no spec can match.\n"
-    table = markdown.table(OPERATIONS, map(_operation, specs.operations))
-    return f"{head}:\n\n{table}{rest if specs.others else ''}"
+        return Section(title, lines=["no operation that a spec can match takes 3 % of the time"])
+    others = f"{100 * specs.others:.0f} % of the time are in further dispatches that no spec can match"  # fmt: skip
+    operations = [*map(_operation, specs.operations)]
+    return Section(title, OPERATIONS, operations, lines=[others] if specs.others else [])
 
 
 def _operation(tuned: TunedOperation) -> list[str]:
     default, faster = (
-        f"`{config.partition('<')[2].removesuffix('>')}`" if config else ""
+        Styled(config.partition("<")[2].removesuffix(">"), CODE) if config else ""
         for config in (tuned.default, tuned.found)
     )
     tried = f"{tuned.tried}, {tuned.failed} of them not accepted"
@@ -182,7 +171,7 @@ def _operation(tuned: TunedOperation) -> list[str]:
     elif not tuned.tried:
         tried = "none: the time was over"
     return [
-        ", ".join(f"`{text(name)}`" for name in tuned.functions),
+        Styled(", ".join(tuned.functions), CODE),
         f"{100 * tuned.share:.0f} %",
         default,
         faster or ("the same" if tuned.tried else ""),

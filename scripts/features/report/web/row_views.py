@@ -169,21 +169,12 @@ def overview(source: Source) -> dict[str, Any]:
 
 
 def latency(source: Source) -> dict[str, Any]:
-    """Return what the page needs to compute means with intervals over any selection of rows.
-
-    `quantiles`: pairs (1 / degrees of freedom, quantile). `means`: those over all rows, as they are in
-    latency.md; a test compares the page's own with them.
-    """
+    """Return what the page needs to compute means with intervals over any selection of rows. `quantiles`: pairs (1 / degrees of freedom, quantile)."""
     return {
         "quantiles": [
             [x, ratios.quantile(1 / x if x else 1e9, ratios.CONFIDENCE)] for x in INVERSE_DF
         ],
         "bases": list(wording.BASE_NAMES),
-        "means": [
-            [mean.column.name, mean.column.target, mean.test]
-            + [wording.speedup(speedup, mean) for speedup in mean.over]
-            for mean in source.table.means
-        ],
     }
 
 
