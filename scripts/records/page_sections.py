@@ -45,8 +45,8 @@ class Line:
 @dataclass(frozen=True)
 class Chart:
     """A chart, which only the report page has. `x`, `y`: what the axes show. `ticks`: the names of x = 0, 1, …; without them x is a number.
-    `rule`: a y that is marked. `marks`: x that are marked, with words. `bands`: colour the ground by faster, same and slower than 1. `ratios`: a
-    line per entry of `lines` with its only y, a ratio, from left to right."""
+    `rule`: a y that is marked. `marks`: x that are marked, with words. `bands`: colour the ground by faster, same and slower than 1. `dots`: each of
+    `lines` has one y, which is shown from left to right beside its name; the path of a ratio is its verdict."""
 
     title: str
     y: str
@@ -56,7 +56,7 @@ class Chart:
     rule: float | None = None
     marks: Sequence[tuple[float, str]] = ()
     bands: bool = False
-    ratios: bool = False
+    dots: bool = False
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def comparison(source: Source) -> list[Section] | None:
         Line(each["cell"], each["verdict"], [(0, each["ratio"], each["low"], each["high"])])
         for each in saved["latencies"]
     ]
-    chart = Chart("Latency after / before", "latency after / before", ratios, ratios=True)
+    chart = Chart("Latency after / before", "latency after / before", ratios, dots=True)
     whole = Section(
         f"{saved['before']} → {saved['after']}",
         lines=saved["summary"],

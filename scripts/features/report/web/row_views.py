@@ -128,6 +128,7 @@ PLANNED = {
 }
 """What a program needs memory for, with the places of the bytes in a record."""
 MOST_MODELS = 300
+BY_MODEL = "Milliseconds per call; lines: 99 % intervals. †: its ratios are doubtful, its details say why. Each model has its own scale."
 SCALING = """\
 Efficiency: latency of the fewest threads × their number, divided by latency × number of threads. It is 100 % if twice the threads take half the time. Numbers
 of threads were timed one after the other: what changed between them is not in the 99 % intervals.
@@ -175,7 +176,30 @@ def latency(source: Source) -> dict[str, Any]:
             [x, ratios.quantile(1 / x if x else 1e9, ratios.CONFIDENCE)] for x in INVERSE_DF
         ],
         "bases": list(wording.BASE_NAMES),
+        "byModel": page_sections.to_json(_by_model(source)),
     }
+
+
+def _by_model(source: Source) -> Section:
+    """The latencies of each model, with a chart for each dtype, whose rows cannot be compared."""
+    groups: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
+    for index, (row, record) in enumerate(zip(source.rows, source.records, strict=True)):
+        if row.timing:
+            mark = wording.DOUBTFUL if row.timing.doubt else ""
+            ends = row.timing.ends_ms or (None, None)
+            line = Line(f"{mark}{wording.path(row.column)}", row.column.name, [(0, row.timing.ms, *ends)], index)  # fmt: skip
+            groups[row.model, row.test, record["experiment"]["dtype"]].append(line)
+    models = Counter((model, test) for model, test, _ in groups)
+    charts = [
+        Chart(
+            model + (f" ({test})" if test != EVAL else "") + (f", {dtype}" if models[model, test] > 1 else ""),
+            "ms",
+            lines,
+            dots=True,
+        )
+        for (model, test, dtype), lines in groups.items()
+    ]  # fmt: skip
+    return Section("Latency by model", note=BY_MODEL, charts=charts)
 
 
 def threads(source: Source) -> list[Section] | None:

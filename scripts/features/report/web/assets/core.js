@@ -109,20 +109,6 @@ report.pathOn = function (index) {
   return on === "baseline" ? report.of(index, "path") : `${report.of(index, "path")} on ${on}`;
 };
 
-/** The target of most of some rows, which charts leave out of names. */
-report.mainTarget = function (indices) {
-  const targets = d3.rollups(indices.filter((index) => report.of(index, "on") !== "baseline"), (group) => group.length, (index) => report.of(index, "on"));
-  return d3.greatest(targets, ([, count]) => count)?.[0] ?? "";
-};
-
-/** The same name without the main target. */
-report.shortPath = (index, main) => (report.of(index, "on") === main ? report.of(index, "path") : report.pathOn(index));
-
-report.modelOf = function (index) {
-  const test = report.of(index, "test");
-  return report.of(index, "model") + (test === "eval" ? "" : ` (${test})`);
-};
-
 /** The ending of a row in a word or a sign, for narrow places. */
 report.mark = function (index) {
   const ending = report.of(index, "ending");

@@ -68,12 +68,12 @@ report.sectionTable = function ({ head = [], rows, right = [], places = [] }) {
 
 report.drawCharts = function (element, charts) {
   const { h } = report;
-  const several = charts.filter((chart) => chart.lines.length > 1 && !chart.ratios);
+  const several = charts.filter((chart) => chart.lines.length > 1 && !chart.dots);
   if (several.length) element.append(report.legend([...new Set(several.flatMap((chart) => chart.lines.map((line) => line.path)))]));
   const panels = h("div", { class: charts.length > 1 ? "panels wide" : null });
   element.append(panels);
   const width = charts.length > 1 ? report.panelWidth(element, 380) : report.width(element, 900);
-  panels.append(...charts.slice(0, report.CHARTS).map((chart) => (chart.ratios ? report.ratioChart(chart, element) : report.lineChart(chart, width))));
+  panels.append(...charts.slice(0, report.CHARTS).map((chart) => (chart.dots ? report.dotChart : report.lineChart)(chart, width)));
   const rest = charts.length - report.CHARTS;
   if (rest > 0) element.append(h("p", { class: "note" }, `${rest} more charts; select fewer rows to see them.`));
 };
@@ -125,23 +125,28 @@ report.lineChart = function (chart, width) {
 
 report.VERDICTS = { slower: ["#d55e00", "triangle"], faster: ["#0072b2", "star"], same: ["currentColor", "circle"], undecided: ["#999999", "cross"] };
 
-/** A line per ratio with its interval, the largest first; the path of each is its verdict. */
-report.ratioChart = function (chart, element) {
-  const ratios = d3.sort(chart.lines.map(({ name, path, points: [[, ratio, low, high]] }) => ({ name, path, ratio, low, high })), (one) => -one.ratio);
-  const color = (one) => report.VERDICTS[one.path][0];
+/** Values with their intervals from left to right, a line each; ratios with the largest first, coloured by their verdict. */
+report.dotChart = function (chart, width) {
+  const values = chart.lines.map(({ name, path, place, points: [[, x, low, high]] }) => ({ name, path, place, x, low, high }));
+  const isRatio = chart.lines.every((line) => line.path in report.VERDICTS);
+  const dots = isRatio ? d3.sort(values, (one) => -one.x) : values;
+  const color = (one) => report.VERDICTS[one.path]?.[0] ?? report.color(one.path);
+  const text = (one) => `${report.significant(one.x, 3)}${one.low === null ? "" : ` (${report.significant(one.low, 3)} to ${report.significant(one.high, 3)})`}`;
   const plot = report.plot({
-    width: Math.max(700, report.width(element, 1000)),
-    height: 60 + 15 * ratios.length,
-    marginLeft: Math.min(330, 20 + 6 * d3.max(ratios, (one) => one.name.length)),
+    width,
+    height: 60 + 16 * dots.length,
+    marginLeft: Math.min(330, 0.5 * width, 20 + 6 * d3.max(dots, (one) => one.name.length)),
+    marginRight: 60,
     marginTop: 30,
-    x: { type: "log", label: chart.y, axis: "top", grid: true, tickFormat: (value) => `${value}×` },
-    y: { domain: ratios.map((one) => one.name), label: null },
-    symbol: { domain: Object.keys(report.VERDICTS), range: Object.values(report.VERDICTS).map(([, symbol]) => symbol) },
+    x: { type: "log", label: chart.y, axis: "top", grid: true, ticks: 4, nice: true, tickFormat: (value) => `${report.significant(value, 2)}${isRatio ? "×" : ""}` },
+    y: { domain: dots.map((one) => one.name), label: null },
+    symbol: { type: "identity" },
     marks: [
-      Plot.ruleX([1], { stroke: "currentColor" }),
-      Plot.ruleY(ratios, { y: "name", x1: "low", x2: "high", stroke: color }),
-      Plot.dot(ratios, { y: "name", x: "ratio", symbol: "path", fill: color, r: 3.5, title: (one) => `${one.name}: ${one.ratio.toFixed(3)} (${one.low.toFixed(3)} to ${one.high.toFixed(3)}), ${one.path}` }),
+      isRatio ? Plot.ruleX([1], { stroke: "currentColor" }) : null,
+      Plot.ruleY(dots.filter((one) => one.low !== null), { y: "name", x1: "low", x2: "high", stroke: color, strokeWidth: 1.5 }),
+      Plot.dot(dots, { y: "name", x: "x", symbol: (one) => report.VERDICTS[one.path]?.[1] ?? report.symbol(one.path), fill: color, r: 3.5, title: (one) => `${one.name}: ${text(one)}${isRatio ? `, ${one.path}` : ""}` }),
+      isRatio ? null : Plot.text(dots, { y: "name", x: (one) => one.high ?? one.x, dx: 6, textAnchor: "start", text: (one) => report.significant(one.x, 3) }),
     ],
   });
-  return report.figure(chart.title, chart.title, plot);
+  return report.figure(chart.title, `${chart.title}: ${dots.map((one) => `${one.name} ${text(one)}`).join("; ")}`, plot);
 };
