@@ -25,7 +25,7 @@ Record = Mapping[str, Any]
 AGAIN = "then make this page again: "
 """Of `View.missing`."""
 Run = dict[str, Any]
-"""A stage of a row that has an outcome: name, cell, status, seconds, peak in MiB and log."""
+"""A stage of a row that has an outcome: name, cell, status, seconds and peak in MiB."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,6 @@ class Source:
             "status": ended.status,
             "seconds": used.seconds if used else None,
             "mb": used.max_rss_mb if used else None,
-            "log": ended.log,
         }
 
 
@@ -116,8 +115,8 @@ class View:
 
 
 NO_RESULTS = Path("/nonexistent/results")
-OK_CHARS, FAILED_CHARS = 1_500, 5_000
-"""How much of the end of a log is kept, in characters."""
+FAILED_CHARS = 5_000
+"""How much of the end of the log of a failure is kept, in characters."""
 
 _OF_ROWS = (
     (Field("", TEXT, "Name of the cell.", column="cell"), lambda row: str(row.cell)),

@@ -46,9 +46,6 @@ report.groups = function (values, key) {
   return [...groups];
 };
 
-/** A latency with three significant digits, as in latency.md. */
-report.ms = (value) => report.significant(value, 3);
-
 report.significant = function (value, digits) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
