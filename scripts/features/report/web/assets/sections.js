@@ -90,7 +90,8 @@ report.lineChart = function (chart, width) {
   const step = Math.max(1, Math.ceil((ticks.length * 65) / width));
   const isLong = ticks.some((name) => name.length > 10);
   const ground = [[0, 1 / 1.05, "var(--slower)"], [1 / 1.05, 1.05, "var(--eager)"], [1.05, Infinity, "var(--faster)"]];
-  const bands = ground.map(([from, to, fill]) => ({ fill, from: Math.max(from, least), to: Math.min(to, most) })).filter((one) => one.from < one.to);
+  const [bottom, top] = d3.extent(chart.lines.flatMap((line) => line.points.flatMap(([, y, low, high]) => [cut(low ?? y), cut(high ?? y)])));
+  const bands = ground.map(([from, to, fill]) => ({ fill, from: Math.max(from, bottom), to: Math.min(to, top) })).filter((one) => one.from < one.to);
   const lines = chart.lines.map(function (line, number) {
     const points = line.points.map(([x, y, low, high]) => ({ x, y, low, high, name: line.name }));
     const dx = ticks.length ? 7 * (number - (chart.lines.length - 1) / 2) : 0; // beside each other, so that intervals do not cover each other
@@ -130,6 +131,7 @@ report.dotChart = function (chart, width) {
   const values = chart.lines.map(({ name, path, place, points: [[, x, low, high]] }) => ({ name, path, place, x, low, high }));
   const isRatio = chart.lines.every((line) => line.path in report.VERDICTS);
   const dots = isRatio ? d3.sort(values, (one) => -one.x) : values;
+  const [least, most] = d3.extent(dots.flatMap((one) => [one.low ?? one.x, one.high ?? one.x, ...(isRatio ? [1] : [])]));
   const color = (one) => report.VERDICTS[one.path]?.[0] ?? report.color(one.path);
   const text = (one) => `${report.significant(one.x, 3)}${one.low === null ? "" : ` (${report.significant(one.low, 3)} to ${report.significant(one.high, 3)})`}`;
   const plot = report.plot({
@@ -138,7 +140,7 @@ report.dotChart = function (chart, width) {
     marginLeft: Math.min(330, 0.5 * width, 20 + 6 * d3.max(dots, (one) => one.name.length)),
     marginRight: 60,
     marginTop: 30,
-    x: { type: "log", label: chart.y, axis: "top", grid: true, ticks: 4, nice: true, tickFormat: (value) => `${report.significant(value, 2)}${isRatio ? "×" : ""}` },
+    x: { type: "log", domain: [least / 1.1, most * 1.1], label: chart.y, axis: "top", grid: true, ticks: 4, tickFormat: (value) => `${report.significant(value, 2)}${isRatio ? "×" : ""}` },
     y: { domain: dots.map((one) => one.name), label: null },
     symbol: { type: "identity" },
     marks: [
