@@ -81,7 +81,14 @@ class Section:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing below the title and above a head without rows."""
-        content = (self.rows, self.lines, self.text, self.command, self.charts, self.note and not self.head)
+        content = (
+            self.rows,
+            self.lines,
+            self.text,
+            self.command,
+            self.charts,
+            self.note and not self.head,
+        )
         return not any(content) and all(part.is_empty for part in self.parts)
 
 
