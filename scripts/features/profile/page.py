@@ -26,7 +26,7 @@ LAYOUT = "_encoding_"
 
 def page(profiles: Profiles, account: Account) -> str:
     """What `vmfbench why` prints."""
-    return as_text(sections(profiles, account), width=NO_LIMIT)
+    return as_text(sections(profiles, account), width=NO_LIMIT).rstrip()
 
 
 def sections(profiles: Profiles, account: Account) -> list[Section]:
