@@ -80,7 +80,7 @@ def _modules(account: Account, runtimes: Sequence[str]) -> Section:
             part.name,
             part.kind,
             str(part.modules),
-            *(Styled(_ms(part.ms[name]), share=min(1.0, part.ms[name] / most)) for name in runtimes),
+            *(Styled(_ms(part.ms[name]), share=None if part is large[-1] else part.ms[name] / most) for name in runtimes),
         ]
         for part in large
     ]  # fmt: skip

@@ -18,6 +18,7 @@ from scripts.supervise import outcome
 
 BLOCK = 200
 """Rows per compressed block of details: the page decompresses one block when a row of it is opened."""
+SCALED = "anchor, scaled"
 OK_CHARS = 1_500
 """How much of the end of the log of a row without failure is kept, in characters."""
 
@@ -113,12 +114,13 @@ def _latency(record: Record, row: Row) -> Section:
     }
     known = [name for name in ("p50", "p90", "p99") if latency.get(f"{name}_ms") is not None]
     values, anchor = latency["values_ms"], latency["anchor_ms"]
-    lines = [Line("latency", "", [(n, ms, None, None) for n, ms in enumerate(values, 1)])]
+    path = row.column.name
+    lines = [Line(path, path, [(n, ms, None, None) for n, ms in enumerate(values)])]
     if anchor:
         # The anchor as a multiple of its own median: what moves both is in no ratio.
         scale = statistics.median(values) / statistics.median(anchor)
-        lines.append(Line("anchor, scaled to it", "eager", [(n, ms * scale, None, None) for n, ms in enumerate(anchor, 1)]))  # fmt: skip
-    chart = Chart("The latency of each process (generation)", "ms", lines, "generation")
+        lines.append(Line(SCALED, SCALED, [(n, ms * scale, None, None) for n, ms in enumerate(anchor)]))  # fmt: skip
+    chart = Chart("The latency of each process (generation)", "ms", lines, "generation", [str(n + 1) for n in range(len(values))])  # fmt: skip
     return facts("Latency", (
         ("latency, 99 % interval", shown),
         ("doubt", latency["doubt"]),
@@ -168,7 +170,7 @@ def _program(record: Record) -> Section:
         *((name, count and size(count)) for name, count in sizes.items()),
         ("dispatches", compiled.get("dispatch_count")),
         ("export", exported.get("export_s") and seconds(exported["export_s"])),
-        ("iree-compile", compile_s and f"{seconds(compile_s)}, {mebibytes(compiled.get('max_rss_mb'))}"),
+        ("iree-compile", compile_s and ", ".join([seconds(compile_s), *([mebibytes(compiled["max_rss_mb"])] if compiled.get("max_rss_mb") else [])])),
         ("memory of the timed process", run.get("max_rss_mb") and mebibytes(run["max_rss_mb"])),
         ("device memory", run.get("device_memory_mb") and mebibytes(run["device_memory_mb"])),
         ("rewrites", ", ".join(exported.get("rewrites") or ())),

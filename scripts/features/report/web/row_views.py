@@ -374,7 +374,7 @@ def _cluster(source: Source, cluster: Cluster, places: Mapping[str, int]) -> Sec
     counted = f"{len(failed)} row{'s' * (len(failed) > 1)}"
     by_path = Counter(str(row.cell).partition("/")[2] for row in cluster.rows)
     blocked = [f"{model} on {target}{by and f': compiled by {by}'}" for (model, target), by in cluster.blocks.items()]  # fmt: skip
-    alone = f"; {'the only failure of' if cluster.is_made_good else 'alone blocks'} {len(blocked)} models" if blocked else ""  # fmt: skip
+    alone = f"; {'the only failure of' if cluster.is_made_good else 'alone blocks'} {len(blocked)} model{'s' * (len(blocked) > 1)}" if blocked else ""  # fmt: skip
     ended_as = (
         f"compiled by {row.remedy}" if row.remedy else ended.status + (f"; tried {row.tried}" if row.tried else "")
         for row, ended in failed
