@@ -83,11 +83,11 @@ def _changes(name: str, of_cells: Sequence[Series], rows: Mapping[str, int]) -> 
     lines = [*changes, *drifts]
     return Section(
         f"Changes of the {WITH_SERIES[name]}",
-        ("", "what", "run", "ratio (99 % interval)", "what differs from the run before"),
+        ("", "what", "run", "ratio (99 % interval)", "what differs from the run before") if lines else (),
         [(each.cell, *cells) for each, cells in lines],
         note="" if lines else f"No change was found in {len(of_cells)} series.",
         places=[rows[each.cell] for each, _ in lines],
-    )
+    )  # fmt: skip
 
 
 def _series(

@@ -189,7 +189,7 @@ report.SYMBOLS_OF_BASELINES = { eager: "diamond", inductor: "star" };
 
 /** The colour of a lowering path or baseline, the same in all charts. */
 report.color = function (path) {
-  if (path === "eager") return "var(--eager)";
+  if (path === "eager" || path.startsWith("anchor")) return "var(--eager)";
   if (path === "inductor") return "#e69f00";
   return report.COLORS[report.place(path) % report.COLORS.length];
 };
