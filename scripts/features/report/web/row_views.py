@@ -439,7 +439,8 @@ def memory(source: Source) -> list[Section]:
 
 def _stage(source: Source, title: str, runs: Sequence[StageRun]) -> Section:
     most = max((ran.run["mb"] for ran in runs), default=1)
-    lines, marks = [], {}
+    lines: list[Line] = []
+    marks: dict[str, float] = {}
     for ran in runs:
         path = source.root / status_path(STAGES[ran.run["stage"]].folder, ran.run["cell"])
         if series := outcome.read_memory(path):
