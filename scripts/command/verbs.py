@@ -35,6 +35,7 @@ VERBS = (
     Verb("why", "scripts.features.profile.why", "where the time of a CPU cell goes, by nn.Module and by dispatch, or that of its compilation"),
     Verb("compare", "scripts.features.compare.verbs.compare", "what differs between two runs or toolchains, by intervals"),
     Verb("history", "scripts.features.compare.verbs.history", "what changed in which run, from all results that were kept"),
+    Verb("site", "scripts.features.compare.verbs.site", "the report page over all runs that were kept, of any number of machines"),
     Verb("bisect", "scripts.features.compare.verbs.bisect", "the release of IREE in which a cell changed"),
     Verb("bundle", "scripts.features.reproduce.bundle", "a reproducer of a cell that needs IREE's wheels alone"),
     Verb("reduce", "scripts.features.reproduce.bundle", "the same with a program of few operations that fails in the same way", "reduce"),
@@ -44,7 +45,6 @@ VERBS = (
     Verb("export", "scripts.command.export", "the rows in formats of other tools"),
     Verb("report", "scripts.command.run", "results/report.html, the page with all rows", "report"),
     Verb("docs", "scripts.command.docs", "write the pages of docs/ that are made from declarations"),
-    Verb("site", "scripts.features.site.verb", "static pages of all runs that were kept, for any web server or none"),
 )  # fmt: skip
 """The verbs, in the order of the help."""
 BY_NAME = {verb.name: verb for verb in VERBS}

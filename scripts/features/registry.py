@@ -22,7 +22,6 @@ NAMES = (
     "compare",
     "reproduce",
     "report",
-    "site",
 )
 """The packages of scripts/features/, in the order of their rules."""
 DECLARED = (

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from scripts.core import commands
-from scripts.records import coverage, markdown, remedied
+from scripts.records import coverage, remedied
 from scripts.records.coverage import COLUMNS, ENDINGS
-from scripts.records.markdown import text
+from scripts.records.page_sections import CODE, Section, Styled, as_markdown
 from scripts.records.results_file import Record
 from scripts.records.results_table import Provenance
 from scripts.supervise.diagnose import failure_signature, readable_detail
@@ -19,6 +19,9 @@ LOWERING_PATH = ["frontend", "target"]
 MODEL = ["suite", "model"]
 MANY = 10
 ALWAYS_COUNTED = ("verified", "no-device", "wrong", "compile", "export", "reference")
+STOPPED = "Details that differ only in numbers, types or source lines share a row, which quotes the first of them."
+COMPILED = "Cells by how they were compiled. *By remedy*: as asked they fail, and another lowering path, level or set of flags compiles them."
+REMEDIES = "Cells that a remedy has compiled. They count as failed above and below if it took another lowering path."
 LEGEND = """\
 ✓: verified against eager · `compiled`: it compiles, but this machine has no such device · `✗ wrong`: it
 ran, and its results differ from eager's · `✗ <stage>`: that stage failed, with its status if that is
@@ -47,25 +50,16 @@ def page(cells: pd.DataFrame, records: Sequence[Record]) -> str:
     provenance = Provenance()
     for record in records:
         provenance.add(record.data)
-    bodies = {
-        "By suite": table(suites(cells)),
-        "Why cells stopped": (
-            "Details that differ only in numbers, types or source lines share a row, which quotes the"
-            f" first of them.\n\n{table(reasons(cells), quoted='detail')}"
-        ) if not cells["verified"].all() else "",
-        "Compiled": (
-            "Cells by how they were compiled. *By remedy*: as asked they fail, and another lowering path, level or set"
-            f" of flags compiles them.\n\n{table(compiled(cells))}"
-        ) if (cells["way"] != remedied.WAYS[0]).any() else "",
-        "Remedies": (
-            "Cells that a remedy has compiled. They count as failed above and below if it took another lowering"
-            f" path.\n\n{table(made_good(cells))}"
-        ) if cells["remedy"].any() else "",
-        "By model": f"{LEGEND}\n{table(models(cells))}",
-        "Rewrites": table(rewrites(cells)) if cells["rewrites"].any() else "",
-        "Measured with": markdown.bullets([*provenance.where, *provenance.with_what]),
-    }  # fmt: skip
-    return "".join(f"\n{section}" for section in markdown.sections(bodies))
+    sections = [
+        section("By suite", suites(cells)),
+        section("Why cells stopped", reasons(cells), STOPPED),
+        *([section("Compiled", compiled(cells), COMPILED)] if (cells["way"] != remedied.WAYS[0]).any() else []),
+        *([section("Remedies", made_good(cells), REMEDIES)] if cells["remedy"].any() else []),
+        section("By model", models(cells), LEGEND),
+        *([section("Rewrites", rewrites(cells))] if cells["rewrites"].any() else []),
+        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
+    ]  # fmt: skip
+    return f"\n{as_markdown(sections)}"
 
 
 def suites(cells: pd.DataFrame) -> pd.DataFrame:
@@ -178,12 +172,11 @@ def rewrites(cells: pd.DataFrame) -> pd.DataFrame:
     return counts.reset_index().set_axis(["frontend", "rewrite", "programs", "models"], axis=1)
 
 
-def table(rows: pd.DataFrame, quoted: str = "") -> str:
-    """Return a Markdown table. Numbers are aligned to the right; the column `quoted` is code."""
+def section(title: str, rows: pd.DataFrame, note: str = "") -> Section:
+    """Return a table as a section. Numbers are aligned to the right; details are code."""
     right = [n for n, kind in enumerate(rows.dtypes) if pd.api.types.is_numeric_dtype(kind)]
-    show = [markdown.code if name == quoted else text for name in rows.columns]
     lines = [
-        [f(value) for f, value in zip(show, row, strict=True)]
+        [Styled(value, CODE if name == "detail" else "") for name, value in zip(rows.columns, row, strict=True)]
         for row in rows.itertuples(index=False)
-    ]
-    return markdown.table([text(name) for name in rows.columns], lines, right)
+    ]  # fmt: skip
+    return Section(title, [*rows.columns], lines, right, note)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.matrix.matrix import Matrix
-from scripts.records import columns, imported, markdown, record, wording
-from scripts.records.markdown import text
+from scripts.records import columns, imported, record, wording
+from scripts.records.page_sections import STRONG, Section, Styled, as_markdown
 from scripts.records.results_file import MODELS
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column
@@ -45,27 +45,30 @@ def content(records: Iterable[Mapping[str, Any]]) -> Content:
 
 def page(table: Table) -> str:
     """Return the whole page as Markdown."""
+    return "\n".join([wording.head("Latencies", table), as_markdown(sections(table))])
+
+
+def sections(table: Table) -> list[Section]:
+    """Return what is shown of some rows."""
     provenance = table.provenance
-    models = ([text(name), text(options)] for name, options in provenance.models.items())
-    bodies = {
-        "Geometric means": _means(table),
-        "Leaks": markdown.bullets(wording.leaks(table)),
-        "Not measured": markdown.bullets(map(wording.absent, table.absent)),
-        "Models": markdown.table(["model", "options"], models),
-        # An entry has several variants if its options differ between models.
-        "Configuration": "".join(
-            f"- {kind}: {text(name)}: {text('; '.join(variants))}\n"
-            for kind, entries in provenance.entries.items()
-            for name, variants in entries.items()
-        ),
-        "Measured with": markdown.bullets([*provenance.where, *provenance.with_what]),
-    }
-    parts = [wording.head("Latencies", table), _latencies(table)]
-    if unknown := wording.unknown(table):
-        parts.append(f"{_upper_first(unknown)}.\n")
-    if doubtful := wording.doubtful(table):
-        parts.append(f"{_upper_first(doubtful)}:\n\n{markdown.bullets(wording.doubts(table))}")
-    return "\n".join([*parts, *markdown.sections(bodies)])
+    unknown, doubtful = wording.unknown(table), wording.doubtful(table)
+    # An entry has several variants if its options differ between models.
+    entries = [
+        f"{kind}: {name}: {'; '.join(variants)}"
+        for kind, known in provenance.entries.items()
+        for name, variants in known.items()
+    ]
+    return [
+        _latencies(table),
+        Section("", note=f"{_upper_first(unknown)}." if unknown else ""),
+        Section("", note=f"{_upper_first(doubtful)}:" if doubtful else "", lines=wording.doubts(table)),
+        _means(table),
+        Section("Leaks", lines=wording.leaks(table)),
+        Section("Not measured", lines=[*map(wording.absent, table.absent)]),
+        Section("Models", ("model", "options"), [*provenance.models.items()]),
+        Section("Configuration", lines=entries),
+        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
+    ]  # fmt: skip
 
 
 def _upper_first(sentence: str) -> str:
@@ -73,15 +76,15 @@ def _upper_first(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def _latencies(table: Table) -> str:
-    head = ["model", *(text(wording.path(column)) for column in table.columns)]
+def _latencies(table: Table) -> Section:
     lines = [
-        [text(line.label), *(_cell(line, column, table) for column in table.columns)]
+        [line.label, *(_cell(line, column, table) for column in table.columns)]
         for line in table.rows
     ]
-    shown = markdown.table(head, lines, right=range(1, len(head)))
-    said = INTERVALS if table.has_intervals else NO_INTERVALS.format(least=LEAST)
-    return f"{said}{wording.NOT_IN_MATRIX}: not in the matrix.\n\n{shown}"
+    note = INTERVALS if table.has_intervals else NO_INTERVALS.format(least=LEAST)
+    note += f"{wording.NOT_IN_MATRIX}: not in the matrix."
+    head = ["model", *map(wording.path, table.columns)]
+    return Section("", head, lines, range(1, len(head)), note)
 
 
 def _cell(line: ModelRows, column: Column, table: Table) -> str:
@@ -89,24 +92,21 @@ def _cell(line: ModelRows, column: Column, table: Table) -> str:
     if row is None:
         return wording.NOT_IN_MATRIX
     if row.timing is None:
-        return text(row.why)
+        return row.why
     ends = row.timing.ends_ms
     shown = wording.milliseconds_of(row.timing, table)
     if not row.timing.is_unknown:
         within = map(wording.milliseconds, ends) if ends else [wording.NO_INTERVAL]
         shown += f" ({' to '.join(within)})"
-    return f"**{shown}**" if column in line.fastest else shown
+    return Styled(shown, STRONG) if column in line.fastest else shown
 
 
-def _means(table: Table) -> str:
-    if not table.means:
-        return ""
+def _means(table: Table) -> Section:
     head = ["of", *wording.means_head(table)]
     rows = [
-        [text(wording.path(mean.column, mean.test)), *wording.means(mean, table)]
-        for mean in table.means
+        [wording.path(mean.column, mean.test), *wording.means(mean, table)] for mean in table.means
     ]
-    return f"{MEANS}\n{markdown.table(head, rows, right=range(1, len(head)))}"
+    return Section("Geometric means", head, rows, range(1, len(head)), MEANS)
 
 
 def _of_matrix(matrix: Matrix, folder: Path) -> Content:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from scripts.core.commands import shown
 
@@ -26,11 +26,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[in
 def bullets(lines: Iterable[object]) -> str:
     """Return lines of text as a list."""
     return "".join(f"- {text(line)}\n" for line in lines)
-
-
-def sections(bodies: Mapping[str, str]) -> list[str]:
-    """Return the sections of a page by title, without empty ones."""
-    return [f"## {title}\n\n{body}" for title, body in bodies.items() if body]
 
 
 def code(value: str, chars: int = CODE_CHARS) -> str:

@@ -24,6 +24,38 @@ def milliseconds(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
+def number(value: float | None, unit: str = "") -> str:
+    """Return a value with three significant digits and its unit; NOT_IN_MATRIX without one."""
+    if value is None:
+        return NOT_IN_MATRIX
+    shown = milliseconds(value) if value > 0 else f"{value:.3g}"
+    return f"{shown} {unit}".rstrip()
+
+
+def seconds(value: float | None) -> str:
+    """Return seconds, those below one as milliseconds."""
+    return number(value and 1000 * value, "ms") if value and value < 1 else number(value, "s")
+
+
+def mebibytes(value: float | None) -> str:
+    """Return MiB, or GiB if they are many."""
+    return number(value / 1024, "GiB") if value and value >= 1024 else number(value, "MiB")
+
+
+def size(count: int | None) -> str:
+    """Return bytes, or KiB, MiB or GiB."""
+    if count is None or count < 1024:
+        return number(count, "B") if count is None else f"{count} B"
+    return number(count / 1024, "KiB") if count < 2**20 else mebibytes(count / 2**20)
+
+
+def within(ratio: float | None, low: float | None, high: float | None) -> str:
+    """Return `1.21 (1.05 to 1.39)`; UNKNOWN for an interval that is too wide, NO_INTERVAL without one."""
+    if low is None or high is None:
+        return NOT_IN_MATRIX if ratio is None else f"{ratio:.2f} ({NO_INTERVAL})"
+    return UNKNOWN if ratio is None else f"{ratio:.2f} ({low:.2f} to {high:.2f})"
+
+
 def title(table: Table) -> str:
     """Return `82 of 145 rows measured and verified; 90 of 96 ratios decided`, and what that means."""
     provenance = table.provenance

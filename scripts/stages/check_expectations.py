@@ -17,9 +17,10 @@ from scripts.core import atomic, commands, exits
 from scripts.features import registry
 from scripts.matrix import cell
 from scripts.matrix.stage import OUTCOMES
-from scripts.records import at_hand, ci_formats, expectations, markdown
+from scripts.records import at_hand, ci_formats, expectations
 from scripts.records.ci_formats import BAD_INPUT, Case
 from scripts.records.expectations import Checked, Violation
+from scripts.records.page_sections import Section, as_markdown
 from scripts.records.results_file import BadRecords, cell_of, read
 from scripts.run import outputs
 from scripts.supervise import outcome
@@ -151,20 +152,12 @@ def _text(violations: Sequence[Violation], checked: Sequence[Checked], rows: int
 
 
 def _markdown(violations: Sequence[Violation], checked: Sequence[Checked], rows: int) -> str:
-    table = markdown.table(
-        ("cell", "expected", "found", "detail"),
-        (
-            tuple(
-                map(
-                    markdown.text,
-                    (each.cell, f"{each.key} {each.expected}", each.found, each.detail),
-                )
-            )
-            for each in violations
-        ),
-    )
-    said = f"### Expectations\n\n- {markdown.text(_summary(violations, checked, rows))}\n"
-    return f"{said}\n{table}" if violations else said
+    lines = [
+        (each.cell, f"{each.key} {each.expected}", each.found, each.detail) for each in violations
+    ]
+    head = ("cell", "expected", "found", "detail")
+    summary = [_summary(violations, checked, rows)]
+    return as_markdown([Section("Expectations", head, lines, lines=summary)], level=3)
 
 
 def _case(checked: Checked) -> Case:

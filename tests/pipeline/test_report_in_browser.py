@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import copy
 import csv
-import functools
-import http.server
 import json
-import random
 import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -22,13 +17,11 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from scripts.features.compare import formats, pairs
 from scripts.features.compare.comparing import Settings, compare
-from scripts.features.compare.history import store
 from scripts.features.report.web import page as web_page
 from scripts.features.report.web import views
 from scripts.features.report.web.page_source import Source
-from scripts.features.report.web.views import of_rows
 from scripts.matrix.stages import status_path
-from scripts.records import speedups
+from scripts.records import speedups, wording
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import Table
 from scripts.supervise import outcome
@@ -37,7 +30,7 @@ from tests import histories, report_records
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-FILTERED = [view.name for view in views.loaded() if view.name in ("overview", "latency", "threads", "failures", "memory", "history")]  # fmt: skip
+FILTERED = [view.name for view in views.loaded() if view.filtered]
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +138,7 @@ def test_every_view_opens_and_shows_text(page, name):
 
 
 def test_the_charts_of_a_view_are_drawn(page):
-    for name, least in (("latency", 6), ("threads", 2), ("why", 1), ("memory", 1), ("history", 6), ("comparison", 1)):  # fmt: skip
+    for name, least in (("latency", 6), ("threads", 2), ("memory", 1), ("history", 6), ("comparison", 1)):  # fmt: skip
         view(page, name)
         page.wait_for_selector("main figure svg")
         assert page.locator("main figure svg").count() >= least
@@ -159,9 +152,8 @@ def test_a_comparison_shows_what_became_slower(page):
     assert page.locator("main table tbody tr", has_text="slower").count() == 1
 
 
-def test_training_steps_have_bars_figures_and_the_reason_of_a_failure(page):
+def test_training_steps_have_figures_and_the_reason_of_a_failure(page):
     view(page, "training")
-    page.wait_for_selector("main figure svg")
     text = page.inner_text("main")
     assert "10/10" in text
     assert "wrong result: wrong-result" in text
@@ -175,14 +167,14 @@ def test_training_steps_have_bars_figures_and_the_reason_of_a_failure(page):
 def test_threads_have_charts_and_a_table_with_intervals_and_failures(page):
     view(page, "threads")
     page.wait_for_selector("main figure svg")
-    labels = page.locator("main figure svg").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")  # fmt: skip
-    assert [label.partition(" by ")[0] for label in labels] == ["scaled: latency", "scaled: parallel efficiency"]  # fmt: skip
+    titles = page.locator("main figcaption").all_inner_texts()
+    assert titles == ["latency", "parallel efficiency"]
     rows = page.locator("main table tbody tr")
-    eager = rows.filter(has_text="eager").inner_text()
-    assert "100 %" in eager
-    assert re.search(r"50 % \(\d+ % to \d+ %\)", eager)
+    eager = rows.filter(has_text="eager").all_inner_texts()
+    assert "100 %" in eager[0]
+    assert re.search(r"50 % \(\d+ % to \d+ %\)", eager[1])
     assert rows.filter(has_text="segfault").count() == 1
-    rows.first.locator(".opener").nth(1).click()
+    rows.nth(1).locator(".opener").click()
     page.wait_for_selector("dialog[open] article")
     assert "+2-threads" in page.inner_text("dialog h2")
 
@@ -257,15 +249,14 @@ def test_the_map_shows_what_is_chosen(page, colour):
 
 def test_a_change_is_shown_with_its_run_and_opens_its_row(page):
     view(page, "history")
-    changed = page.locator("main section >> nth=0").locator("tbody tr")
+    changed = page.locator("main section", has_text="Changes of the latency").locator("tbody tr")
     assert changed.count() == 1
     text = changed.inner_text()
     assert histories.CELL in text
     assert "× 0.66" in text
     assert "IREE 3.12.0 → 3.13.0" in text
-    page.select_option("main select", "vmfb_bytes")
-    assert "No change was found" in page.inner_text("main section >> nth=0")
-    page.select_option("main select", "latency_ms")
+    size = page.locator("main section", has_text="Changes of the size of the module")
+    assert "No change was found" in size.inner_text()
     changed.locator(".opener").click()
     page.wait_for_selector("dialog[open] article")
     assert page.inner_text("dialog h2").startswith(histories.CELL)
@@ -275,10 +266,11 @@ def test_means_of_all_rows_are_those_of_latency_md(page, source):
     view(page, "latency")
     shown = [row.split("\t") for row in page.inner_text("tbody.means").splitlines()]
     found = {name: over for name, _, *over in shown}
-    for name, target, test, *over in of_rows.latency(source)["means"]:
-        path = f"{name} on {target}" if target else name
-        assert found[path if test == "eval" else f"{path} ({test})"] == over
-    assert len(found) == len(Table.of_records(source.records).means)
+    means = Table.of_records(source.records).means
+    for mean in means:
+        over = [wording.speedup(speedup, mean) for speedup in mean.over]
+        assert found[wording.path(mean.column, mean.test)] == over
+    assert len(found) == len(means)
 
 
 def test_rows_sort_and_are_saved_as_csv_as_shown(page, source):
@@ -313,7 +305,7 @@ def test_hostile_texts_are_shown_as_texts(page):
         view(page, one.name)
         assert page.locator("main img, main script, dialog img, dialog script").count() == 0
     view(page, "failures")
-    page.click(f"details.cluster:has-text('{HOSTILE}') > summary")
+    page.click(f"details.folded:has-text('{HOSTILE}') > summary >> nth=0")
     assert HOSTILE in page.inner_text("main")
 
 
@@ -344,184 +336,33 @@ def test_it_prints_without_its_controls(page, tmp_path):
     assert page.is_visible("table.map")
 
 
-def different(found: list[dict]) -> list[dict]:
-    """Rows that differ from those before in all that a comparison looks at, a few rows each."""
-    noise = random.Random(1)
-    for place, row in enumerate(found):
-        latency, what = row["latency"], place % 8
-        if what == 0:
-            row |= {"latency": None, "runs": None}
-            row["outcome"] |= {
-                "status": "error",
-                "stage": "compile",
-                "reason": "segfault",
-                "detail": HOSTILE,
-            }
-        elif what == 1 and row["compile"]:
-            row["compile"]["vmfb_bytes"] = 2 * (row["compile"]["vmfb_bytes"] or 0) + 10**6
-        elif what == 2:
-            row["run"]["threads"] = 7
-        elif what == 3:
-            row["reference"]["digests"] = {"weights": "1234"}
-        elif latency and what == 4:
-            latency |= {"anchor": "eager/eval, PyTorch 1.0"}
-        elif latency and what == 5:
-            latency |= {
-                "values_ms": latency["values_ms"][:2],
-                "anchor_ms": latency["anchor_ms"][:2],
-                "generations": 2,
-            }
-        if latency and latency["values_ms"] != latency["anchor_ms"]:
-            factor = noise.choice((0.6, 1.0, 1.5))
-            latency["values_ms"] = [
-                ms * factor * noise.gauss(1, 0.02) for ms in latency["values_ms"]
-            ]
-            latency["noise"] = noise.choice((None, 0.003, 0.02))
-        if latency:
-            latency["group"] += " again"
-    return found  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def site(source, tmp_path_factory) -> Path:
-    """The site of the runs, the last of which has hostile texts too; below a folder that is served."""
-    results = tmp_path_factory.mktemp("served") / "results"
+def test_the_page_over_a_history_shows_the_newest_rows_and_what_changed(browser, tmp_path):
+    """From a file and by the keyboard, at 360 pixels, with rows of two machines and hostile texts."""
+    results = tmp_path / "results"
     histories.with_a_change(results)
-    histories.keep(results, different(histories.records(9, {histories.CELL: 0.8}, "3.14.0")))
-    histories.keep(results, [*histories.records(10, {histories.CELL: 1.5}, "3.13.0"), *report_records.hostile()])  # fmt: skip
-    command = [sys.executable, "-m", "scripts.command", "site", str(results.parent / "below/site"), "--from", str(results)]  # fmt: skip
+    histories.keep(results, [*histories.records(9, {histories.CELL: 1.5}, "3.13.0"), *report_records.hostile()])  # fmt: skip
+    command = [sys.executable, "-m", "scripts.command", "site", str(tmp_path / "site"), "--from", str(results)]  # fmt: skip
     subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
-    return results.parent / "below/site"
-
-
-@pytest.fixture(params=["file", "server"])
-def address(request, site) -> Iterator[str]:
-    """The address of the site: on the disk, and in a folder of a server."""
-    if request.param == "file":
-        yield site.as_uri()
-        return
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=site.parents[1])
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/below/site"
-        server.shutdown()
-
-
-def test_the_site_leads_from_the_map_to_a_row_its_change_and_its_run(browser, address):
-    """By the keyboard, at 360 pixels, with nothing that an other site or a row could run."""
     opened = browser.new_page(viewport={"width": 360, "height": 740})
     said: list[str] = []
-    asked: list[str] = []
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
-    opened.on("request", lambda request: asked.append(request.url))
-
-    def drawn(selector: str) -> None:
-        opened.wait_for_selector("html[data-drawn]", state="attached")
-        opened.wait_for_selector(selector)
-        opened.wait_for_timeout(100)
-        assert opened.evaluate("document.documentElement.scrollWidth") <= 360
-
-    opened.goto(f"{address}/index.html")
-    drawn("table.map")
+    go(opened, tmp_path / "site/index.html")
     opened.focus("table.map .opener[tabindex='0']")
-    opened.keyboard.press("ArrowRight")
+    opened.keyboard.press("ArrowDown")
     opened.keyboard.press("Enter")
-    drawn("dialog[open] article")
-    assert opened.inner_text("dialog h2").startswith(HOSTILE)
+    opened.wait_for_selector("dialog[open] article")
+    assert "measured" in opened.inner_text("dialog")
     opened.click("dialog header button")
-    opened.click("#theme")
-    opened.click("h1 a")
-    drawn("table.map")
-    assert opened.get_attribute("html", "data-theme") == "dark"
-    opened.click("#tabs a:text-is('Changes')")
-    opened.click(f"main a:text-is('{histories.CELL}')")
-    drawn("main figure svg")
-    assert "× 0.66" in opened.inner_text("main section >> nth=0")
-    opened.click("#tabs a:text-is('Versions')")
-    drawn("main img")
-    assert opened.evaluate("document.querySelector('main img').naturalWidth") > 50
-    for page in ("index.html#models", "index.html#releases", "index.html#runs", "index.html#data"):
-        opened.goto(f"{address}/{page}")
-        drawn("main table.rows")
-    assert said == []
-    assert {url.rpartition("/below/site/")[0] for url in asked} == {address.removesuffix("/below/site")}  # fmt: skip
-    assert opened.evaluate("window.hacked") is None
-    opened.close()
-
-
-NUMBER = r"\d+\.\d+(?:e[+-]\d+)?"
-
-
-def alike(value: object, other: object) -> bool:
-    """Whether two values of JSON are the same, their numbers with a point to 0.2 %, also those in texts."""
-    if isinstance(value, dict):
-        return value.keys() == other.keys() and all(alike(value[key], other[key]) for key in value)
-    if isinstance(value, list | tuple):
-        return len(value) == len(other) and all(map(alike, value, other))
-    if isinstance(value, str):
-        numbers, others = ([*map(float, re.findall(NUMBER, text))] for text in (value, other))
-        return re.split(NUMBER, value) == re.split(NUMBER, other) and alike(numbers, others)
-    if isinstance(value, float):
-        return value == pytest.approx(other, rel=0.002, abs=1e-9)
-    return value == other
-
-
-def test_any_two_runs_are_compared_in_the_browser_as_by_the_command(browser, site, address):
-    kept = store.read(site.parents[1] / "results/history")[0]
-    opened = browser.new_page()
-    said: list[str] = []
-    opened.on("console", lambda message: said.append(message.text))
-    opened.goto(f"{address}/compare.html")
-    opened.wait_for_selector("html[data-drawn]", state="attached")
-    compute = """async ([before, after]) => report.views.pairs.compare(
-        await report.data("view-comparison"), await report.run(before), await report.run(after))"""
-    for before, after in ((0, 8), (8, 0), (1, 7), (8, 9), (3, 3)):
-        ids = [kept[place].entry.id for place in (before, after)]
-        in_both = [pair for pair in pairs.of_files(*(kept[place].records() for place in (before, after))) if pair.both]  # fmt: skip
-        compared = compare(in_both, "", "", Settings())
-        shown = opened.evaluate(compute, ids)
-        assert alike(shown["summary"], formats.summary(compared))
-        sections = [asdict(section) for section in formats.sections(compared)]
-        assert [table["title"] for table in shown["tables"]] == [section["title"] for section in sections]  # fmt: skip
-        for table, section in zip(shown["tables"], sections, strict=True):
-            assert alike(sorted(table["rows"]), sorted(map(list, section["rows"]))), table["title"]
-            assert alike([table["head"], table["note"]], [list(section["head"]), section["note"]])
-        of_cells = {each.cell: each for each in compared.latencies}
-        assert of_cells.keys() == {each["cell"] for each in shown["latencies"]}
-        for each in shown["latencies"]:
-            for name in ("ratio", "low", "high", "smallest", "verdict", "basis", "q"):
-                assert alike(each[name], getattr(of_cells[each["cell"]], name)), (each, name)
-    assert said == []
-    opened.close()
-
-
-def test_the_address_of_a_comparison_is_a_link_to_it(browser, site, address):
-    first, *_, before, after, last = [each.entry for each in store.read(site.parents[1] / "results/history")[0]]  # fmt: skip
-    opened = browser.new_page(viewport={"width": 360, "height": 740})
-
-    def shown(page: str, *words: str) -> None:
-        opened.goto("about:blank")
-        opened.goto(page)
-        opened.wait_for_selector("main h2")
-        heading = opened.inner_text("main h2 >> nth=0")
-        assert [word in heading for word in words] == [True] * len(words), heading
+    view(opened, "history")
+    opened.wait_for_selector("main figure svg")
+    assert "× 0.66" in opened.inner_text("main")
+    assert opened.locator("main section:has(> h2:text-is('Runs')) tbody tr").count() == 9
+    for one in views.loaded():
+        view(opened, one.name)
         assert opened.evaluate("document.documentElement.scrollWidth") <= 360
-
-    shown(f"{address}/compare.html", after.short, last.short)
-    opened.select_option("select[name=before]", first.id)
-    expect(opened.locator("main h2 >> nth=0")).to_contain_text(first.short)
-    assert opened.evaluate("document.activeElement.name") == "before"
-    permalink = opened.evaluate("location.href")
-    assert permalink.endswith(f"#comparison?before={first.id}&after={last.id}")
-    shown(permalink, first.short, last.short)
-    shown(f"{address}/runs/{after.id}.html#comparison", before.short, after.short)
-    assert opened.locator("main figure svg").count() == 1
-    shown_text = opened.inner_text("main")
-    assert "Latencies not compared" in shown_text
-    opened.goto(f"{address}/compare.html#comparison?before=0123&after={last.id}")
-    opened.reload()
-    opened.wait_for_selector("main :text('no such run')")
+    assert said == []
+    assert opened.evaluate("window.hacked") is None
     opened.close()
 
 

@@ -347,9 +347,12 @@ def test_histories_of_two_folders_are_merged_by_copying(run):
 
 def test_the_view_of_the_page_has_the_cells_of_the_page(run):
     found = histories.with_a_change(Path("results"))
-    data = page_views.history(Source(Path("results"), found[:2]))
-    assert {one["row"] for one in data["values"]["latency_ms"]} <= {0, 1}
-    [changed] = [one for one in data["values"]["latency_ms"] if one["changes"]]
-    assert changed["changes"][0]["run"] == 4
-    assert len(data["runs"]) == 8
+    sections = {section.title: section for section in page_views.history(Source(Path("results"), found[:2]))}  # fmt: skip
+    [changed] = sections["Changes of the latency"].rows
+    assert changed[1] == "change"
+    assert sections["Changes of the latency"].places[0] in (0, 1)
+    charts = sections["Series of the latency"].charts
+    assert {chart.lines[0].place for chart in charts} <= {0, 1}
+    assert charts[0].marks == [(3.5, "")]
+    assert len(sections["Runs"].rows) == 8
     assert page_views.history(Source(Path("elsewhere"), found)) is None

@@ -248,7 +248,7 @@ def test_page_and_screen_have_means_shares_and_the_reasons_of_failures(tree):
     assert "| 100x400 bf16 |" in text
     assert "SIGSEGV" in text
     assert "![GB/s of own](kernels/own.svg)" in text
-    assert "A CPU, 4 threads: 1 GB/s from memory." in text
+    assert "A CPU, 4 threads: 1 GB/s from memory" in text
     assert "- others used 40% of the cores" in text
     console = Console(record=True, width=150)
     console.print(Screen(Kernels.of_records(records(tree))))

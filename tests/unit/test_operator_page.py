@@ -157,8 +157,8 @@ def test_the_page_has_the_reason_and_the_fault_of_each_problem_that_no_path_pass
     blocked = shown.partition("## On no path\n")[2].partition("\n## ")[0]
     line = "| aten.mm.default | `((T([2, 4], f32), T([4, 2], f32)), {})` | 3 |"
     assert f"{line} iree-codegen, pytorch-xla |" in blocked
-    assert "| torch: stack-allocation-limit: `'func.func' op exceeded" in blocked
-    assert "<br>xla: operator: `ops not capturable: aten::mm` |\n" in blocked
+    assert "| torch: stack-allocation-limit: 'func.func' op exceeded" in blocked
+    assert "<br>xla: operator: ops not capturable: aten::mm |\n" in blocked
     assert "### llvm-cpu\n" in blocked
     assert "### cuda" not in blocked  # torch compiles it
     assert "### cuda: compiled (not run: there is no such device)\n" in shown

@@ -18,15 +18,13 @@ from scripts.features.kernels import page_view as kernels_view
 from scripts.features.operators.report import page_view as operators_view
 from scripts.features.operators.report import problem_record as operator_record
 from scripts.features.profile import page_view as profile_view
-from scripts.features.report.web import page, page_source, views
+from scripts.features.report.web import details, page, page_source, row_views, views
 from scripts.features.report.web.page import packed, policy_hash
 from scripts.features.report.web.page_source import Source
-from scripts.features.report.web.views import of_rows
 from scripts.matrix.stages import status_path
-from scripts.records import latency_page, row_set, speedups
+from scripts.records import row_set, speedups
 from scripts.records.clusters import clusters
 from scripts.records.results_file import cell_of
-from scripts.records.results_table import Table
 from scripts.records.row import COMPILED, FAILED, NO_DEVICE, OTHER_PATH, VERIFIED
 from scripts.supervise import outcome
 from scripts.supervise.outcome import MemorySeries, Outcome, Usage
@@ -70,14 +68,14 @@ def test_hostile_texts_are_only_in_compressed_data(tmp_path):
     assert unpacked(packed(HOSTILE)) == HOSTILE
     data = data_of(text)
     assert data["rows"]["values"]["model"][0] == HOSTILE
-    assert data["details-0"][0]["log_end"] == HOSTILE_LOG
+    assert HOSTILE_LOG in [section.get("text") for section in data["details-0"][0]]
 
 
 def test_only_the_scripts_of_the_page_may_run_and_no_network_is_allowed(source):
     text = page.page(source)
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    assert len(scripts) == len(page.LIBRARIES) + len(page.SCRIPTS) + len(views.loaded()) + 1
+    assert len(scripts) == len(page.SCRIPTS)
     assert all(policy_hash(script) in policy for script in scripts)
     assert policy.count("'sha256-") == len(scripts)
     assert "default-src 'none'" in policy
@@ -85,15 +83,18 @@ def test_only_the_scripts_of_the_page_may_run_and_no_network_is_allowed(source):
     assert not re.search(r"(?:src|href)=[\"']?https?:", text.partition("<script>")[0])
 
 
-@pytest.mark.parametrize("file", sorted([*WEB.glob("assets/*.js"), *WEB.glob("views/*.js")]), ids=lambda file: file.name)  # fmt: skip
+@pytest.mark.parametrize("file", sorted(WEB.glob("assets/*.js")), ids=lambda file: file.name)  # fmt: skip
 def test_no_script_of_the_page_parses_a_text_as_html_or_code(file):
     forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment|DOMParser|fetch\("
     assert not re.search(forbidden, file.read_text(encoding="utf-8"))
 
 
 def test_each_view_has_a_script_and_each_script_is_in_the_page():
-    assert {view.name for view in views.loaded()} == {file.stem for file in WEB.glob("views/*.js")}
-    assert {file.stem for file in WEB.glob("assets/*.js")} == {*page.SCRIPTS, "app"}
+    scripts = {file.stem for file in WEB.glob("assets/*.js")}
+    assert {view.script for view in views.loaded()} <= scripts
+    assert {f"assets/{name}.js" for name in scripts} == {
+        name for name in page.SCRIPTS if name.startswith("assets")
+    }
 
 
 def test_the_page_has_the_views_of_the_features(source, monkeypatch):
@@ -106,7 +107,7 @@ def test_the_page_has_the_views_of_the_features(source, monkeypatch):
 
 def test_the_libraries_are_the_ones_that_their_page_names():
     readme = (WEB / "vendor/README.md").read_text(encoding="utf-8")
-    for file in page.LIBRARIES:
+    for file in (name for name in page.SCRIPTS if name.startswith("vendor")):
         head = (WEB / file).read_text(encoding="utf-8")[:100]
         version = re.search(r"v(\d+\.\d+\.\d+)", head)[1]
         name = Path(file).name
@@ -164,15 +165,20 @@ def test_details_have_stages_generations_commands_and_the_end_of_the_log(source)
         path = source.root / status_path(stage, of)
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, of), Usage(seconds, 100.0))
-    [block] = page_source.details_of_rows(source)
-    one = block[0]
-    stages = [(stage["stage"], stage["seconds"], stage["mb"]) for stage in one["stages"]]
-    assert stages == [(stage, seconds, 100.0) for stage, _, seconds in ran]
-    assert one["latency"]["values_ms"] == source.records[0]["latency"]["values_ms"]
-    assert one["log_end"] == "the log\n"
-    failed = block[2]
-    assert failed["minimal"].startswith("iree-compile --iree-hal-target-")
-    assert failed["minimal"].endswith("results/export/bert/torchmlir-stablehlo/program.mlir -o module.vmfb")  # fmt: skip
+    [block] = details.of_rows(source)
+    first, failed = ({section["title"]: section for section in block[row]} for row in (0, 2))
+    expected = [[stage, "ok", f"{seconds:.2f} s", "100 MiB"] for stage, _, seconds in ran]
+    assert first["Stages"]["rows"] == expected
+    [latency, _] = first["Latency"]["charts"][0]["lines"]
+    assert [ms for _, ms, *_ in latency["points"]] == source.records[0]["latency"]["values_ms"]
+    facts = dict(first["Latency"]["rows"])
+    assert re.fullmatch(r"[\d.]+ ms \([\d.]+ to [\d.]+\)", facts["latency, 99 % interval"])
+    assert re.fullmatch(r"[\d.]+ \([\d.]+ to [\d.]+\)", facts["speed-up over eager"])
+    assert first["End of the log"]["text"] == "the log\n"
+    shortest = failed["Commands"]["parts"][0]
+    assert shortest["title"] == "Shortest command that shows the failure"
+    assert shortest["command"].startswith("iree-compile --iree-hal-target-")
+    assert shortest["command"].endswith("results/export/bert/torchmlir-stablehlo/program.mlir -o module.vmfb")  # fmt: skip
 
 
 def test_the_end_of_a_log_is_whole_lines(tmp_path):
@@ -186,7 +192,7 @@ def test_the_end_of_a_log_is_whole_lines(tmp_path):
 
 
 def test_the_map_has_each_row_once_with_baselines_first(source):
-    found = of_rows.overview(source)
+    found = row_views.overview(source)
     assert found["columns"][0] == ["eager", ""]
     targets = [target for _, target in found["columns"]]
     assert targets == sorted(targets, key=targets.index)
@@ -196,30 +202,27 @@ def test_the_map_has_each_row_once_with_baselines_first(source):
     assert source.records[index]["experiment"]["frontend"] == "torchmlir-torch"
 
 
-def test_the_means_are_those_of_latency_md(source):
-    found = of_rows.latency(source)
-    text = latency_page.page(Table.of_records(source.records))
-    for _, _, _, *over in found["means"]:
-        assert all(one in text for one in over)
-    quantiles = dict(found["quantiles"])
+def test_the_quantiles_are_those_of_student(source):
+    quantiles = dict(row_views.latency(source)["quantiles"])
     assert quantiles[0] == pytest.approx(2.57583, abs=1e-4)
     assert quantiles[0.2] == pytest.approx(4.03214, abs=1e-4)  # five degrees of freedom
 
 
 def test_clusters_have_their_cells_commands_remedies_and_what_they_alone_block(source):
-    found = of_rows.failures(source)["clusters"]
-    by_reason = {(one["stage"], one["reason"]): one for one in found}
-    one = by_reason["compile", "shared-memory-limit"]
-    assert [cell for cell, *_ in one["cells"]] == [
-        "bert/torchmlir-stablehlo/rocm",
-        "resnet/torchmlir-stablehlo/rocm",
-    ]
-    assert one["blocks"] == [["bert", "rocm", ""], ["resnet", "rocm", ""]]
-    assert one["example"]["command"].startswith("iree-compile ")
-    assert one["example"]["log_end"] == "the log\n"
-    assert "pytorch-xla" in dict(one["remedies"])
-    assert not one["made_good"]
-    assert all(one["reason"] != "no-device" for one in found)
+    [failed, good] = row_views.failures(source)
+    assert good.is_empty
+    [cluster] = [part for part in failed.parts if "compile: shared-memory-limit" in part.title]
+    cells = ["bert/torchmlir-stablehlo/rocm", "resnet/torchmlir-stablehlo/rocm"]
+    assert [cell for cell, _ in cluster.rows] == cells
+    assert [str(source.rows[place].cell) for place in cluster.places] == cells
+    assert cluster.title.startswith("2 rows: ")
+    assert cluster.title.endswith("; alone blocks 2 models")
+    remedies, blocked, example, log = cluster.parts
+    assert "pytorch-xla" in dict(remedies.rows)
+    assert blocked.lines == ["bert on rocm", "resnet on rocm"]
+    assert example.command.startswith("iree-compile ")
+    assert log.text == "the log\n"
+    assert all("no-device" not in part.title for part in failed.parts)
 
 
 def test_what_a_remedy_compiled_is_last_and_not_blocked_by_two_causes(source):
@@ -249,27 +252,30 @@ def test_memory_has_each_stage_once_with_its_samples(source):
         outcome.write(path, Outcome("ok", stage, of), Usage(2.0, 100.0))
     series = MemorySeries([0.1, 0.2], [50, 100], [(0.15, "timed calls")])
     outcome.write_memory(source.root / status_path("verify", cell), series)
-    found = of_rows.memory(source)["stages"]
-    assert [(one["stage"], one["cell"]) for one in found] == [("reference", "bert"), ("verify", cell)]  # fmt: skip
+    [memory] = row_views.memory(source)
+    bert = next(part for part in memory.parts if part.title == "bert")
+    reference, verify = (part for part in bert.parts if not part.is_empty)
     of_bert = [n for n, one in enumerate(source.records) if one["model"]["name"] == "bert"]
-    assert found[0]["rows"] == of_bert
-    assert found[1]["series"] == {"seconds": [0.1, 0.2], "mb": [50, 100], "marks": [(0.15, "timed calls")]}  # fmt: skip
-    assert found[0]["series"] is None
+    assert reference.places == [of_bert]
+    assert (reference.title, reference.charts) == ("Reference (PyTorch)", [])
+    assert verify.rows == [("torchmlir-torch on llvm-cpu", "ok", "2.00 s", "100 MiB")]
+    [chart] = verify.charts
+    assert chart.lines[0].points == [(0.0, 50.0, None, None), (pytest.approx(0.1), 100.0, None, None)]  # fmt: skip
+    assert chart.marks == [(pytest.approx(0.05), "timed calls")]
 
 
 def test_memory_of_programs_is_shown_by_purpose(source):
     compiled = next(row for row in source.records if row["compile"])
     compiled["compile"] |= {"constant_bytes": 40, "transient_bytes": 4096}
     compiled["reference"]["weights_bytes"] = 10**6
-    shown = {
-        source.records[one["row"]]["model"]["name"]: one["bytes"]
-        for one in of_rows.memory(source)["planned"]
-    }
-    assert shown[compiled["model"]["name"]] == {
-        "parameters": 10**6,
-        "constants": 40,
-        "intermediate results, packed weights": 4096,
-    }
+    path = source.root / status_path("reference", compiled["model"]["name"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    outcome.write(path, Outcome("ok", "reference", compiled["model"]["name"]), Usage(2.0, 100.0))
+    [memory] = row_views.memory(source)
+    planned = memory.parts[0].parts[-1]
+    head = ("", "parameters", "constants", "intermediate results, packed weights")
+    assert planned.head == head
+    assert [cell.partition(" ")[0] for cell in planned.rows[0][1:]] == ["977", "40", "4.00"]
 
 
 def test_profiles_are_shown_where_there_are_any(source):
@@ -277,10 +283,11 @@ def test_profiles_are_shown_where_there_are_any(source):
     path = source.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(PROFILE))
-    [found] = profile_view.why(source)["cells"]
-    assert found["cell"] == "bert/torchmlir-torch/llvm-cpu"
-    assert [one["function"] for one in found["kernels"]] == ["d_0_matmul", "d_1_add"]
-    assert found["first"]
+    [cell] = profile_view.why(source)
+    assert cell.title == "bert/torchmlir-torch/llvm-cpu"
+    _, _, dispatches, first = cell.parts
+    assert [row[5] for row in dispatches.rows] == ["d_0_matmul", "d_1_add"]
+    assert first.lines
     path.write_text("{")  # damaged
     assert profile_view.why(source) is None
 
@@ -288,42 +295,51 @@ def test_profiles_are_shown_where_there_are_any(source):
 def test_kernels_are_shown_where_there_are_any(source):
     assert kernels_view.kernels(source) is None
     one = source.records[0]
-    one["kernel"] = {"name": "softmax", "shape": "4x8", "gb_per_s": 5.0, "machine_gb_per_s": 9.0}
+    one["kernel"] = {"name": "softmax", "shape": "4x8", "gb_per_s": 5.0, "gb_per_s_low": None, "gb_per_s_high": None, "machine_gb_per_s": 9.0, "bandwidth_share": 0.5}  # fmt: skip
     (source.results / "kernels.jsonl").write_text(json.dumps(one) + "\n")
-    [found] = kernels_view.kernels(source)["rows"]
-    assert (found["name"], found["gb_per_s"], found["ending"]) == ("softmax", 5.0, "verified")
-    assert found["path"] == "torchmlir-torch on llvm-cpu"
+    *_, rates = kernels_view.kernels(source)
+    [softmax] = rates.parts
+    assert softmax.title == "softmax"
+    assert softmax.rows == [["4x8 f32", "5"]]
+    [chart] = softmax.charts
+    assert (chart.ticks, chart.rule) == (["4x8"], 9.0)
+    assert chart.lines[0].name == "torchmlir-torch on llvm-cpu"
+    assert chart.lines[0].points == [(0, 5.0, None, None)]
 
 
 def test_training_steps_are_shown_beside_their_forward_passes(source):
-    assert of_rows.training(source) is None
+    assert row_views.training(source) is None
     added = report_records.training()
-    found = of_rows.training(Source(source.results, [*source.records, *added]))["rows"]
-    assert {one["steps"] for one in found} == {None, "10/10", "1/10"}
-    assert "torchmlir-torch on llvm-cpu" in {one["path"] for one in found}
-    forward = {one["path"]: one["forward_ms"] for one in found}
-    assert forward["eager"] > 0
-    [wrong] = [one for one in found if one["ending"] == "wrong result"]
-    assert all(one["latency_ms"] == one["forward_ms"] for one in found if one is not wrong)
-    assert wrong["latency_ms"] is None
-    assert wrong["losses"] == [0.5, 0.375, *[None] * 8]
-    assert wrong["golden_losses"] == [0.5, *[0.25] * 9]
+    [training] = row_views.training(Source(source.results, [*source.records, *added]))
+    steps = {row[0]: row for model in training.parts for row in model.rows}
+    assert {row[5] for row in steps.values()} == {"–", "10/10", "1/10"}
+    assert steps["eager"][2] == "100 %"
+    [wrong] = [row for row in steps.values() if row[-1].startswith("wrong result")]
+    assert wrong[1] == "–"
+    [losses] = training.parts[0].parts
+    assert losses.head[:2] == ("step", "eager")
+    column = losses.head.index(wrong[0])
+    assert [row[1] for row in losses.rows] == ["0.5000000", *["0.2500000"] * 9]
+    assert [row[column] for row in losses.rows] == ["0.5000000", "0.3750000", *["not finite"] * 8]
 
 
 def test_threads_are_shown_where_rows_have_several_numbers(source):
-    assert of_rows.threads(source) is None
+    assert row_views.threads(source) is None
     found = [*source.records, *report_records.by_threads(1, 2, 4)]
-    lines = of_rows.threads(Source(source.results, found))["lines"]
-    assert {one["model"] for one in lines} == {"scaled"}
-    assert lines[0]["path"] == "torchmlir-torch on llvm-cpu"
-    points = lines[0]["points"]
-    assert [one["threads"] for one in points] == [1, 2, 4]
-    assert [found[one["index"]]["run"]["threads"] for one in points] == [1, 2, 4]
-    assert [one["efficiency"] for one in points] == pytest.approx([1, 1, 1])
-    assert points[1]["efficiency_low"] < 1 < points[1]["efficiency_high"]
-    assert points[1]["latency_low_ms"] < points[1]["latency_ms"] < points[1]["latency_high_ms"]
-    [failed] = [one for line in lines for one in line["points"] if one["reason"]]
-    assert (failed["threads"], failed["reason"], failed["latency_ms"]) == (4, "segfault", None)
+    [threads] = row_views.threads(Source(source.results, found))
+    [model] = threads.parts
+    assert model.title == "scaled"
+    assert model.rows[0][:2] == ("torchmlir-torch on llvm-cpu", "1")
+    numbers = {str(found[place]["run"]["threads"] or 4) for place in model.places}
+    assert numbers == {row[1] for row in model.rows}
+    assert [row[3].partition(" %")[0] for row in model.rows[:3]] == ["100"] * 3
+    assert re.fullmatch(r"100 % \(\d+ % to \d+ %\)", model.rows[1][3])
+    assert re.fullmatch(r"[\d.]+ ms \([\d.]+ to [\d.]+\)", model.rows[1][2])
+    [failed] = [row for row in model.rows if not row[3]]
+    assert failed[1:3] == ("4", "segfault")
+    latency, efficiency = model.charts
+    assert [x for x, *_ in latency.lines[0].points] == [0, 1, 2]
+    assert [y for _, y, *_ in efficiency.lines[0].points] == pytest.approx([100] * 3)
 
 
 def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
@@ -337,12 +353,13 @@ def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
     found = operator_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     path = source.root / "results/operators/operators.jsonl"
     path.write_text("".join(row_set.lines(found)))
-    data = operators_view.operators(source)
-    cpu = next(one for one in data["targets"] if one["target"] == "llvm-cpu")
-    rates = {op: rates for op, _, rates in cpu["operators"]}
-    assert cpu["columns"] == ["torch", "xla"]
-    assert rates["aten.mm.default"] == [[1, 2], [2, 2], [2, 2]]
-    assert [(one["reason"], one["operators"]) for one in data["fixes"]] == [("legalization", ["aten.mm.default"])]  # fmt: skip
+    by_title = {section.title: section for section in operators_view.operators(source)}
+    cpu = next(part for part in by_title["Operators"].parts if part.title.startswith("llvm-cpu"))
+    assert cpu.head[2:] == ["torch", "xla", "best path"]
+    rates = {row[0]: row[2:] for row in cpu.rows}
+    assert rates["aten.mm.default"] == ["1 of 2", "2 of 2", "2 of 2"]
+    [fix] = by_title["What to fix first"].rows
+    assert (fix[3], fix[7]) == ("aten.mm.default", "legalization")
 
 
 def test_the_command_writes_the_page_and_names_what_is_wrong(source, tmp_path):
@@ -371,10 +388,10 @@ def test_a_comparison_is_shown_where_there_is_one(source):
     rows = [one for one in source.records if one["latency"]]
     made = compare(pairs.of_files(rows, rows), "before", HOSTILE, Settings())
     (source.results / "comparison.json").write_text(formats.as_json(made, with_all=True))
-    found = page_views.comparison(source)
-    assert found["after"] == HOSTILE
-    assert len(found["latencies"]) == len(rows)
-    assert {"Latencies of which no change was found", "Means"} <= {one["title"] for one in found["tables"]}  # fmt: skip
+    whole, *tables = page_views.comparison(source)
+    assert whole.title == f"before → {HOSTILE}"
+    assert len(whole.charts[0].lines) == len(rows)
+    assert {"Latencies of which no change was found", "Means"} <= {table.title for table in tables}
     (source.results / "comparison.json").write_text("{}")  # of another version
     with pytest.raises(KeyError):
         page_views.comparison(source)

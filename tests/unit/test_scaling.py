@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from scripts.features.report.web.views import of_rows
-from scripts.features.report.web.views.of_rows import ScalingLine
+from scripts.features.report.web import row_views
+from scripts.features.report.web.row_views import ScalingLine
 from scripts.matrix.cell import Cell, Kind
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column, Row, Timing
@@ -46,7 +46,7 @@ def line(*measured: tuple[int, float | None], interval: bool = True) -> ScalingL
     row = ModelRows("m", "eval", "")
     for number, ms in measured:
         added(row, f"llvm-cpu+{number}-threads@old", ms, number, interval)
-    [found] = of_rows.scaling_lines(Table((row,), (), (), (), None))
+    [found] = row_views.scaling_lines(Table((row,), (), (), (), None))
     return found
 
 
@@ -85,8 +85,8 @@ def test_the_interval_is_that_of_two_independent_latencies():
 
 
 def test_rows_of_one_number_are_no_line():
-    assert of_rows.scaling_lines(Table.of_records(report_records.records())) == []
-    assert of_rows.scaling_lines(Table.of_records(report_records.by_threads(2))) == []
+    assert row_views.scaling_lines(Table.of_records(report_records.records())) == []
+    assert row_views.scaling_lines(Table.of_records(report_records.by_threads(2))) == []
 
 
 def test_a_path_whose_rows_all_failed_is_a_line_without_efficiencies():
@@ -94,7 +94,7 @@ def test_a_path_whose_rows_all_failed_is_a_line_without_efficiencies():
 
 
 def test_baselines_and_lowering_paths_have_lines_of_their_own():
-    found = of_rows.scaling_lines(Table.of_records(report_records.by_threads(1, 2)))
+    found = row_views.scaling_lines(Table.of_records(report_records.by_threads(1, 2)))
     labels = [one.column.label for one in found]
     assert "eager" in labels
     assert "torchmlir-torch/llvm-cpu" in labels
@@ -105,7 +105,7 @@ def test_latencies_of_other_cpus_are_lines_of_their_own():
     row = ModelRows("m", "eval", "")
     for number, ms, cpu in ((1, 8.0, "old"), (2, 5.0, "new"), (4, 3.0, "new"), (8, None, "")):
         added(row, f"llvm-cpu+{number}-threads", ms, number, cpu=cpu)
-    of_old, of_new = of_rows.scaling_lines(Table((row,), (), (), (), None))
+    of_old, of_new = row_views.scaling_lines(Table((row,), (), (), (), None))
     assert efficiencies(of_old) == {1: 1.0, 8: None}
     assert efficiencies(of_new) == {2: 1.0, 4: pytest.approx(5.0 * 2 / (3.0 * 4)), 8: None}
     assert [one.path.rpartition(" ")[2] for one in (of_old, of_new)] == ["(old)", "(new)"]

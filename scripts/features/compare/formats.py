@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 
-from rich.table import Table
-
-from scripts.core import checkout
-from scripts.core.console import Console
+from scripts.core import checkout, commands
 from scripts.features.compare.code_changes import REARRANGED, CodeChange, DispatchChange
 from scripts.features.compare.comparing import (
     AMOUNTS,
     AmountChange,
     Change,
     Comparison,
-    Settings,
-    compare,
 )
 from scripts.features.compare.latencies import (
     ALL,
@@ -28,13 +21,13 @@ from scripts.features.compare.latencies import (
     TimeChange,
 )
 from scripts.features.compare.outcome_changes import GONE, KINDS, NEW, OutcomeChange
-from scripts.records import ci_formats, markdown
+from scripts.records import ci_formats, page_sections
 from scripts.records.ci_formats import Case
+from scripts.records.page_sections import Section
 from scripts.records.wording import UNKNOWN, milliseconds
 from scripts.timing.decisions import POWER, SAME
 from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Interval
 
-WIDTH = 160
 BY_ANCHOR = "By anchor: the ratio is that of the speed-ups over the anchor; the milliseconds are of different times."
 SHOWN = 40
 """Rows of a table of undecided or unchanged latencies, and changes for the worse in the summary."""
@@ -42,50 +35,23 @@ BLAMED = 3
 """Dispatches that are named in a sentence."""
 
 
-@dataclass(frozen=True)
-class Section:
-    """A table. `note`: what its columns mean. `right`: the columns with numbers."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    right: tuple[int, ...] = ()
-    note: str = ""
-
-
 def as_text(comparison: Comparison, with_all: bool = False) -> str:
     """Return the comparison for a terminal."""
-    out = io.StringIO()
-    console = Console(file=out, width=WIDTH, highlight=False)
-    console.print(f"{comparison.before} → {comparison.after}")
-    for section in sections(comparison, with_all):
-        table = Table(title=section.title, title_justify="left", caption_justify="left")
-        table.caption = section.note or None
-        for place, name in enumerate(section.head):
-            table.add_column(name, justify="right" if place in section.right else "left")
-        for row in section.rows:
-            table.add_row(*row)
-        console.print(table)
-    for line in summary(comparison):
-        console.print(line)
-    return out.getvalue()
+    tables = page_sections.as_text(sections(comparison, with_all))
+    lines = [f"{comparison.before} → {comparison.after}", tables, *summary(comparison)]
+    return commands.shown("\n".join(lines)) + "\n"
 
 
 def as_markdown(comparison: Comparison, with_all: bool = False) -> str:
     """Return the comparison as a comment on a pull request: the result first."""
-    parts = [f"### {markdown.text(comparison.before)} → {markdown.text(comparison.after)}\n"]
-    parts.append("".join(f"- {markdown.text(line)}\n" for line in summary(comparison)))
-    for section in sections(comparison, with_all):
-        rows = [tuple(map(markdown.text, row)) for row in section.rows]
-        note = f"\n{markdown.text(section.note)}\n" if section.note else ""
-        table = markdown.table(section.head, rows, section.right)
-        parts.append(f"#### {section.title}\n\n{table}{note}")
-    return "\n".join(parts)
+    title = f"{comparison.before} → {comparison.after}"
+    whole = Section(title, lines=summary(comparison), parts=sections(comparison, with_all))
+    return page_sections.as_markdown([whole], level=3)
 
 
 def as_json(comparison: Comparison, with_all: bool = False) -> str:
     """Return the whole comparison, also as sentences and tables (for results/report.html)."""
-    tables = [asdict(section) for section in sections(comparison, with_all)]
+    tables = [page_sections.to_json(section) for section in sections(comparison, with_all)]
     whole = comparison.as_json() | {"summary": summary(comparison), "tables": tables}
     return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 
@@ -211,12 +177,7 @@ def summary(comparison: Comparison) -> list[str]:
 
 def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
     """Return the tables that have rows. `with_all`: also latencies of which no change was found."""
-    return [section for section in _sections(comparison, with_all) if section.rows]
-
-
-def empty_sections() -> list[Section]:
-    """Return all tables, in order, with their titles, heads and notes, but without rows."""
-    return _sections(compare([], "", "", Settings()), with_all=False)
+    return page_sections.shown(_sections(comparison, with_all))
 
 
 def _sections(comparison: Comparison, with_all: bool) -> list[Section]:

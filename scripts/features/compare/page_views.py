@@ -2,100 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from scripts.core import atomic, checkout
-from scripts.features.compare.history import series, store
-from scripts.features.compare.history.series import Series
+from scripts.features.compare.history import series, store, words
+from scripts.features.compare.history.series import LATENCY, Series
 from scripts.features.compare.history.store import Damaged, Entry
 from scripts.features.report.web.page_source import AGAIN, Source, View, short
+from scripts.records.page_sections import Chart, Line, Section
 
 MOST_RUNS = 100
 """Runs of the history, the newest ones."""
-WITH_SERIES = ("latency_ms", "vmfb_bytes", "compile_s")
-"""Columns whose history the page has."""
-_OF_COMPARISON = ("before", "after", "summary", "tables", "latencies")
+WITH_SERIES = {
+    LATENCY: "latency",
+    "vmfb_bytes": "size of the module",
+    "compile_s": "time of the compilation",
+}
+"""Columns whose history the page has, in words."""
+SERIES = """\
+One point per measurement, by run. Vertical lines: 99 % intervals. Dashed: a change. A latency is known by how many times as fast as eager it is, which was
+timed in the same turns; blue ground: faster, orange: slower, grey: within 5 %.
+"""
 
 
-def comparison(source: Source) -> dict[str, Any] | None:
+def comparison(source: Source) -> list[Section] | None:
     """Return what `vmfbench compare --format json=results/comparison.json` has found. Raises ValueError or KeyError for a file of
     another form."""
     path = source.results / "comparison.json"
     if not path.is_file():
         return None
     saved = atomic.read_json(path)
-    return {key: saved[key] for key in _OF_COMPARISON}
+    ratios = [
+        Line(each["cell"], each["verdict"], [(0, each["ratio"], each["low"], each["high"])])
+        for each in saved["latencies"]
+    ]
+    chart = Chart("Latency after / before", "latency after / before", ratios, dots=True)
+    whole = Section(
+        f"{saved['before']} → {saved['after']}",
+        lines=saved["summary"],
+        charts=[chart] if ratios else [],
+    )
+    return [whole, *(Section(**table) for table in saved["tables"])]
 
 
-def history(source: Source) -> dict[str, Any] | None:
-    """Return the runs and, by value, the series of the cells of this page; None if there are no two runs."""
-    kept, _ = store.read(source.results / store.FOLDER.name)
-    kept = kept[-MOST_RUNS:]
+def history(source: Source) -> list[Section] | None:
+    """Return what changed in the cells of this page, their series, and the runs; None if there are no two runs."""
+    kept = source.kept or store.read(source.results / store.FOLDER.name)[0][-MOST_RUNS:]
     if len(kept) < 2:
         return None
     rows = {str(row.cell): index for index, row in enumerate(source.rows)}
     columns = [series.value_field(name) for name in WITH_SERIES]
     try:
-        outcomes_and_values = series.read(kept, columns, rows.__contains__)
+        outcomes, values = series.read(kept, columns, rows.__contains__)
     except Damaged:  # `vmfbench history` names the file
         return None
-    return of_series([entry.entry for entry in kept], *outcomes_and_values, rows)
+    entries = [each.entry for each in kept]
+    steps = [step for of_cell in outcomes for step in of_cell.steps]
+    head = ("", "run", "ends", "what differs from the run before")
+    ends = [(step.cell, _run(step.after.entry), f"{step.before.ending.words} → {step.after.ending.words}", ", ".join(step.differs)) for step in steps]  # fmt: skip
+    return [
+        *(_changes(name, values[name], rows) for name in WITH_SERIES),
+        Section("Cells that end in another way", head, ends, places=[rows[step.cell] for step in steps]),
+        *(_series(name, values[name], rows, entries) for name in WITH_SERIES),
+        words.runs(entries),
+    ]  # fmt: skip
 
 
-def of_series(
-    entries: Sequence[Entry],
-    outcomes: Iterable[Series],
-    values: Mapping[str, Iterable[Series]],
-    rows: Mapping[str, int],
-) -> dict[str, Any]:
-    """Return the data of the view. `outcomes`, `values`: of series.read, over these entries. `rows`: the places of the page's rows by cell."""
+def _changes(name: str, of_cells: Sequence[Series], rows: Mapping[str, int]) -> Section:
+    """Changes of the level, then drifts, as a table."""
+    changes = [
+        (each, ("change", _run(step.after.entry), words.interval(step.ratio), ", ".join(step.differs)))
+        for each in of_cells
+        for step in each.steps
+    ]  # fmt: skip
+    drifts = [
+        (each, ("slow drift", f"over {len(each.points)} runs", words.interval(each.drift.ratio), f"× {each.drift.step:.4f} per run"))
+        for each in of_cells
+        if each.drift
+    ]  # fmt: skip
+    lines = [*changes, *drifts]
+    return Section(
+        f"Changes of the {WITH_SERIES[name]}",
+        ("", "what", "run", "ratio (99 % interval)", "what differs from the run before") if lines else (),
+        [(each.cell, *cells) for each, cells in lines],
+        note="" if lines else f"No change was found in {len(of_cells)} series.",
+        places=[rows[each.cell] for each, _ in lines],
+    )  # fmt: skip
+
+
+def _series(
+    name: str, of_cells: Sequence[Series], rows: Mapping[str, int], entries: Sequence[Entry]
+) -> Section:
+    """A chart per series of several points, those with findings first."""
+    several = [each for each in of_cells if len(each.points) > 1]
+    several.sort(key=lambda each: -2 * len(each.steps) - bool(each.drift))
+    charts = [_chart(each, rows[each.cell], entries) for each in several]
+    title = f"Series of the {WITH_SERIES[name]}"
+    return Section(title, note=SERIES if charts else "", charts=charts, folded=name != LATENCY)
+
+
+def _chart(of_cell: Series, row: int, entries: Sequence[Entry]) -> Chart:
     places = {entry.id: place for place, entry in enumerate(entries)}
-    return {
-        "runs": [_run(entry) for entry in entries],
-        "values": {
-            name: [_series(rows, places, of_cell) for of_cell in of_cells]
-            for name, of_cells in values.items()
-        },
-        "endings": [
-            {
-                "row": rows[step.cell],
-                "run": places[step.after.entry.id],
-                "before": step.before.ending.words,
-                "after": step.after.ending.words,
-                "differs": step.differs,
-            }
-            for of_cell in outcomes
-            for step in of_cell.steps
-        ],
-    }
+    points = [
+        (places[point.entry.id], *map(short, (value, *(point.ends or (None, None)))))
+        for point, value in zip(of_cell.points, of_cell.values, strict=True)
+    ]
+    than = f"times as fast as {of_cell.anchor}" if of_cell.anchor else ""
+    follows = f"after {of_cell.follows}" if of_cell.follows else ""
+    return Chart(
+        ", ".join(filter(None, (of_cell.cell, than, follows))),
+        "times as fast" if of_cell.anchor else of_cell.unit,
+        [Line(of_cell.cell, "", points, row)],
+        "run",
+        [series.when(entry.at)[5:10] for entry in entries],
+        marks=[(places[step.after.entry.id] - 0.5, "") for step in of_cell.steps],
+        bands=bool(of_cell.anchor),
+    )
 
 
-def _run(entry: Entry) -> dict[str, Any]:
-    return {
-        "id": entry.short,
-        "when": series.when(entry.at),
-        "commit": entry.commit,
-        "machine": f"{entry.machine.cpu}, {entry.machine.cores} cores",
-        "versions": entry.versions,
-        "rows": entry.rows,
-        "ok": entry.statuses.get("ok", 0),
-    }
-
-
-def _series(rows: Mapping[str, int], places: Mapping[str, int], of_cell: Series) -> dict[str, Any]:
-    """Return a series with its changes. A point is the place of its run, its value, the ends of its interval and its milliseconds."""
-    known = of_cell.to_json()
-    return {
-        "row": rows[of_cell.cell],
-        **{key: known[key] for key in ("conditions", "unit", "anchor", "follows")},
-        "points": [[places[point["run"]], *map(short, (point["value"], *(point["interval"] or (None, None)), point["ms"]))] for point in known["points"]],
-        "changes": [{"run": places[change["run"]], "ratio": change["ratio"], "differs": change["differs"]} for change in known["changes"]],
-        "drift": known["drift"],
-    }  # fmt: skip
+def _run(entry: Entry) -> str:
+    return f"{series.when(entry.at)} ({entry.short})"
 
 
 VIEWS = (
     View("history", "History", history, f"results/history/ has fewer than two runs. Every run that changes a row adds one; {AGAIN}{checkout.run_command('results/report.html')}"),
-    View("comparison", "Comparison", comparison, f"Nothing was compared. Compare with an earlier run, {AGAIN}vmfbench compare BEFORE/results results --format json=results/comparison.json"),
+    View("comparison", "Comparison", comparison, f"Nothing was compared. Compare with an earlier run, {AGAIN}vmfbench compare BEFORE/results results --format json=results/comparison.json", filtered=False),
 )  # fmt: skip

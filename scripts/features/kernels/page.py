@@ -4,6 +4,7 @@ page."""
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +12,15 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from scripts.records import markdown, screen, wording
-from scripts.records.markdown import text
+from scripts.records import screen, wording
+from scripts.records.page_sections import Chart, Line, Section, as_markdown
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column, Row
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits
 
 Record = Mapping[str, Any]
 
+PLOT = "![GB/s of {name}](kernels/{name}.svg)"
 RATES = """\
 1e9 bytes per second: the bytes that a call has to read and write, divided by its latency. In brackets the 99 % interval.
 """
@@ -68,41 +70,77 @@ class Kernels:
 
 def page(records: Sequence[Record], limits: Sequence[MachineLimits]) -> str:
     """Return the whole page as Markdown."""
+    table = Table.of_records(records)
+    return "\n".join([wording.head("Kernels", table), as_markdown(sections(records, limits, PLOT))])
+
+
+def sections(
+    records: Sequence[Record], limits: Sequence[MachineLimits], plot: str = ""
+) -> list[Section]:
+    """Return what is shown of some records. `plot`: the Markdown of the plot of a kernel."""
     kernels = Kernels.of_records(records)
     provenance = kernels.table.provenance
-    names = dict.fromkeys(record["kernel"]["name"] for record in records)
-    bodies = {
-        "Geometric means": f"{MEANS}\n{_means(kernels)}",
-        f"Doubts ({wording.DOUBTFUL})": markdown.bullets(wording.doubts(kernels.table)),
-        "What the machine can do": "".join(_limits(limits)),
-        "Not measured": markdown.bullets(map(wording.absent, kernels.table.absent)),
-        "Measured with": markdown.bullets([*provenance.where, *provenance.with_what]),
-    }
-    parts = [wording.head("Kernels", kernels.table), *markdown.sections(bodies)]
-    parts.append(f"## GB/s\n\n{RATES}")
-    for name in names:
-        own = Kernels.of_records(record for record in records if record["kernel"]["name"] == name)
-        parts.append(f"### {name}\n\n![GB/s of {name}](kernels/{name}.svg)\n\n{_rates(own)}")
-    return "\n".join(parts)
+    of_kernel: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        of_kernel[record["kernel"]["name"]].append(record)
+    return [
+        _means("Geometric means", kernels, MEANS),
+        Section(f"Doubts ({wording.DOUBTFUL})", lines=wording.doubts(kernels.table)),
+        Section("What the machine can do", parts=[*map(_limits, limits)]),
+        Section("Not measured", lines=[*map(wording.absent, kernels.table.absent)]),
+        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
+        Section(
+            *("GB/s", (), (), (), RATES),
+            parts=[_rates(name, of_name, plot.format(name=name)) for name, of_name in of_kernel.items()],
+        ),
+    ]  # fmt: skip
 
 
-def _means(kernels: Kernels) -> str:
+def _means(title: str, kernels: Kernels, note: str = "") -> Section:
     head = ["of", *wording.means_head(kernels.table), "bandwidth"]
-    rows = [[text(name), *cells] for name, *cells in kernels.means()]
-    return markdown.table(head, rows, right=range(1, len(head)))
+    return Section(title, head, [*kernels.means()], range(1, len(head)), note)
 
 
-def _rates(own: Kernels) -> str:
+def _rates(name: str, records: Sequence[Record], note: str) -> Section:
     """The GB/s of one kernel: a line for each shape and dtype, and the means."""
+    own = Kernels.of_records(records)
     columns = own.table.columns
-    head = ["shape", *(text(wording.path(column)) for column in columns)]
     lines = []
     for line in own.table.rows:
         first = own.records[line.model, next(iter(line.entries))]
         shape = f"{first['kernel']['shape']} {first['experiment']['dtype']}"
-        lines.append([text(shape), *(_cell(own, line, column) for column in columns)])
-    shown = markdown.table(head, lines, right=range(1, len(head)))
-    return shown + (f"\n{_means(own)}" if own.table.means else "")
+        lines.append([shape, *(_cell(own, line, column) for column in columns)])
+    head = ["shape", *map(wording.path, columns)]
+    means = [_means("", own)] if own.table.means else []
+    return Section(
+        name, head, lines, range(1, len(head)), note, parts=means, charts=charts(records)
+    )
+
+
+def charts(records: Sequence[Record]) -> list[Chart]:
+    """Return the GB/s of a kernel by shape, a chart for each dtype and device; rows that a remedy compiled by another lowering path are left out."""
+    panels: dict[str, dict[Column, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        row, run = Row.of_record(record), record["run"]
+        if row.timing:
+            threads = f"{run['threads']} threads" if run["threads"] else ""
+            named = (record["experiment"]["dtype"], run["device_name"], threads)
+            panels[", ".join(filter(None, named))][row.column].append(record)
+    made = []
+    for title, by_column in panels.items():
+        shapes = list(dict.fromkeys(r["kernel"]["shape"] for rows in by_column.values() for r in rows))  # fmt: skip
+        lines = [
+            Line(wording.path(column), wording.path(column), [_point(shapes, r["kernel"]) for r in rows])
+            for column, rows in by_column.items()
+        ]  # fmt: skip
+        rule = next(iter(by_column.values()))[0]["kernel"].get("machine_gb_per_s")
+        made.append(Chart(title, "GB/s", lines, ticks=shapes, rule=rule))
+    return made
+
+
+def _point(shapes: Sequence[str], rate: Mapping[str, Any]) -> tuple[float, float, Any, Any]:
+    ends = rate.get("gb_per_s_low"), rate.get("gb_per_s_high")
+    return shapes.index(rate["shape"]), rate["gb_per_s"], *ends
 
 
 def _cell(own: Kernels, line: ModelRows, column: Column) -> str:
@@ -110,26 +148,23 @@ def _cell(own: Kernels, line: ModelRows, column: Column) -> str:
     if row is None:
         return wording.NOT_IN_MATRIX
     if row.timing is None:
-        return text(row.why)
+        return row.why
     rate = own.records[row.model, column]["kernel"]
     low, high = rate["gb_per_s_low"], rate["gb_per_s_high"]
     ends = "" if low is None else f" ({low:.3g} to {high:.3g})"
     return f"{wording.DOUBTFUL if row.timing.doubt else ''}{rate['gb_per_s']:.3g}{ends}"
 
 
-def _limits(limits: Sequence[MachineLimits]) -> Iterator[str]:
-    for device in limits:
-        threads = f", {device.threads} threads" if device.threads else ""
-        yield f"{text(device.device_name)}{threads}: {device.gb_per_s:.3g} GB/s from memory.\n\n"
-        head = ["program", "dtype", "through", "size", "fastest call"]
-        units = {TRIAD: "GB/s", PRODUCT: "GFLOP/s"}
-        rows = []
-        for s in device.samples:
-            size = f"{s.size / 1e6:.3g} MB" if s.what == TRIAD else "×".join([f"{s.size}"] * 3)
-            rows.append([s.what, s.dtype, s.through, size, f"{s.rate:.3g} {units[s.what]}"])
-        yield markdown.table(head, rows, right=(3, 4))
-        if device.doubts:
-            yield "\n" + markdown.bullets(device.doubts)
+def _limits(device: MachineLimits) -> Section:
+    threads = f", {device.threads} threads" if device.threads else ""
+    units = {TRIAD: "GB/s", PRODUCT: "GFLOP/s"}
+    rows = []
+    for s in device.samples:
+        size = f"{s.size / 1e6:.3g} MB" if s.what == TRIAD else "×".join([f"{s.size}"] * 3)
+        rows.append([s.what, s.dtype, s.through, size, f"{s.rate:.3g} {units[s.what]}"])
+    head = ["program", "dtype", "through", "size", "fastest call"]
+    title = f"{device.device_name}{threads}: {device.gb_per_s:.3g} GB/s from memory"
+    return Section(title, head, rows, (3, 4), parts=[Section("", lines=device.doubts)])
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-from rich.table import Table
 
 from scripts.core import atomic, exits
-from scripts.core.console import Console
 from scripts.features.operators.problems import argument_values, dataset, selection, traces
 from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.problems.selection import Selection
+from scripts.records import page_sections
+from scripts.records.page_sections import Section
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     chosen = selection.select(problems, msgspec.convert(vars(args), Selection))
     if not chosen:
         exits.fail(f"none of {len(problems)} problems is selected")
-    Console().print(_table(chosen))
+    print(page_sections.as_text([_table(chosen)]), end="")
     if args.out:
         _write(args.out, chosen)
 
@@ -67,24 +67,23 @@ def _arguments() -> argparse.Namespace:
     return args
 
 
-def _table(problems: Iterable[Problem]) -> Table:
+def _table(problems: Iterable[Problem]) -> Section:
     """Return a table with one line per operator, sorted by the number of problems."""
     by_operator: dict[str, list[Problem]] = {}
     for problem in problems:
         by_operator.setdefault(problem.op, []).append(problem)
     total = sum(map(len, by_operator.values()))
-    table = Table(title=f"{total} problems of {len(by_operator)} operators")
-    table.caption = "calls: in the source; smallest, largest: elements of all tensor arguments"
-    table.add_column("operator", overflow="fold")
-    for name in ("problems", "calls", "models", "smallest", "largest"):
-        table.add_column(name, justify="right", overflow="fold")
+    head = ("operator", "problems", "calls", "models", "smallest", "largest")
+    rows = []
     for op, group in sorted(by_operator.items(), key=lambda item: (-len(item[1]), item[0])):
         calls = sum(problem.count for problem in group)
         models = {model for problem in group for model in problem.models}
         elements = [problem.elements for problem in group]
         counts = (len(group), calls, len(models), min(elements), max(elements))
-        table.add_row(op, *map(str, counts))
-    return table
+        rows.append((op, *map(str, counts)))
+    title = f"{total} problems of {len(by_operator)} operators"
+    note = "calls: in the source; smallest, largest: elements of all tensor arguments"
+    return Section(title, head, rows, range(1, 6), note)
 
 
 def _write(path: Path, problems: Iterable[Problem]) -> None:

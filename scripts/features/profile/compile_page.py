@@ -9,9 +9,10 @@ from typing import Any
 
 from scripts.features.profile import profile_files
 from scripts.features.profile.account import NO_MODULE, patterns
-from scripts.features.profile.page import SHOWN, aligned, some
+from scripts.features.profile.page import NO_LIMIT, SHOWN, some
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
+from scripts.records.page_sections import Section, as_text
 from scripts.supervise import outcome
 
 STAGE, TARGET, FILE = "profile_compile", "compile_time", "compile.json"
@@ -70,34 +71,36 @@ def page(times: CompileTime) -> str:
         ended = f"{data['total_s']:.2f} s on one thread, {program['max_rss_mb']:.0f} MiB"
     else:
         ended = f"{program['status']}: {program['detail']}"
-    lines = [f"{times.cell}: iree-compile: {ended}", ""]
+    lines = [f"{times.cell}: iree-compile: {ended}"]
     if times.stopped_in:
-        lines[:1] += [f"It stopped {times.stopped_in}, and has made no executables."]
+        lines += [f"It stopped {times.stopped_in}, and has made no executables."]
     elif data["stopped_before_code"]:
-        lines[:1] += ["Phases and passes are those before the code of the executables."]
-    if data["phases"]:
-        lines += [*_shares("phase", [(p["name"], p["s"]) for p in data["phases"]]), ""]
-    if data["passes"]:
-        own = [(p["name"], p["s"]) for p in data["passes"]]
-        rest = data["total_s"] - sum(s for _, s in own)
-        lines += [*_shares("pass", [*own, (REST, rest)], data["total_s"]), ""]
-    if data["executables"]:
-        lines += [*_executables(times), ""]
-    lines += _hanging(times)
-    return "\n".join(lines).strip()
+        lines += ["Phases and passes are those before the code of the executables."]
+    passes = [(p["name"], p["s"]) for p in data["passes"]]
+    rest = [(REST, data["total_s"] - sum(s for _, s in passes))] if passes else []
+    sections = [
+        Section("", lines=lines),
+        _shares("phase", [(p["name"], p["s"]) for p in data["phases"]]),
+        _shares("pass", [*passes, *rest], data["total_s"]) if passes else Section(""),
+        _executables(times) if data["executables"] else Section(""),
+        Section("", lines=[*_hanging(times)]),
+    ]
+    return as_text(sections, width=NO_LIMIT).strip()
 
 
-def _shares(what: str, parts: Sequence[tuple[str, float]], total: float | None = None) -> list[str]:
+def _shares(what: str, parts: Sequence[tuple[str, float]], total: float | None = None) -> Section:
     """A table of parts that add up to the total."""
+    if not parts:
+        return Section("")
     total = total or sum(s for _, s in parts) or 1.0
     large = [(name, s) for name, s in parts if abs(s) / total >= SHOWN]
     small = total - sum(s for _, s in large)
     rows = [*large, (f"({len(parts) - len(large)} others)", small)] if len(large) < len(parts) else large  # fmt: skip
     cells = [[f"{s / total:.0%}", f"{s:.2f}", name] for name, s in [*rows, ("all", total)]]
-    return aligned(["share", "s", what], cells, texts=range(2, 3))
+    return Section("", ["share", "s", what], cells, range(2))
 
 
-def _executables(times: CompileTime) -> list[str]:
+def _executables(times: CompileTime) -> Section:
     every = times.data["executables"]
     shown = [e for n, e in enumerate(every) if n < MOST or e["status"] != outcome.OK]
     rows = [
@@ -113,8 +116,7 @@ def _executables(times: CompileTime) -> list[str]:
     if len(shown) < len(every):
         rest = sum(e["cpu_s"] for e in every if e not in shown)
         rows.append([f"{rest:.2f}", "", "ok", f"({len(every) - len(shown)} others)", ""])
-    head = ["CPU s", "MiB", "alone", "executable", "modules"]
-    return aligned(head, rows, texts=range(2, 5))
+    return Section("", ["CPU s", "MiB", "alone", "executable", "modules"], rows, range(2))
 
 
 def _hanging(times: CompileTime) -> Iterator[str]:

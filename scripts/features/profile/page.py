@@ -1,4 +1,4 @@
-"""The account of a cell as text: tables of its modules and dispatches, and what is worth looking at first."""
+"""The account of a cell: tables of its modules and dispatches, and what is worth looking at first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from scripts.features.profile.account import PRODUCTS, Account, Kernel, Part
 from scripts.features.profile.doubts import NAMES
 from scripts.features.profile.profile_files import IREE, Profiles
+from scripts.records.page_sections import Section, Styled, as_text
 from scripts.records.wording import milliseconds
 
 SHOWN = 0.01
@@ -17,32 +18,32 @@ WORTH = 0.05
 """A module is named if it is slower than PyTorch by at least this share of IREE's time."""
 ONE_THREAD = 1.2
 """Up to this many busy threads, a dispatch is said to run on one."""
+NO_LIMIT = 10_000
+"""Characters of a line of `vmfbench why`."""
 LAYOUT = "_encoding_"
 """What the names of dispatches begin with that change the layout of a tensor for data tiling."""
 
 
 def page(profiles: Profiles, account: Account) -> str:
     """What `vmfbench why` prints."""
+    return as_text(sections(profiles, account), width=NO_LIMIT).rstrip()
+
+
+def sections(profiles: Profiles, account: Account) -> list[Section]:
+    """What is shown of a cell."""
     threads = profiles.iree["threads"]
     calls = [f"{NAMES.get(name, name)} {milliseconds(ms)}" for name, ms in account.call_ms.items()]
     if account.limit_ms is not None:
         calls.append(f"limit {milliseconds(account.limit_ms)}")
-    first = enumerate(worth_looking_at(account, threads), start=1)
     head = f"{profiles.cell}: ms per call: {', '.join(calls)}; {threads} threads"
-    if account.doubts:
-        head = f"In doubt, so nothing is recommended: {'; '.join(account.doubts)}\n{head}"
-    return "\n".join(
-        (
-            head,
-            *_beside(account),
-            "",
-            *_modules(account, [*profiles.torch, IREE]),
-            "",
-            *_dispatches(account),
-            *(() if account.doubts else ("", "Look first at")),
-            *(f"{place}. {text}" for place, text in first),
-        )
-    )
+    doubts = f"In doubt, so nothing is recommended: {'; '.join(account.doubts)}"
+    first = enumerate(worth_looking_at(account, threads), start=1)
+    return [
+        Section("", lines=[*([doubts] if account.doubts else []), head, *_beside(account)]),
+        _modules(account, [*profiles.torch, IREE]),
+        _dispatches(account),
+        Section("Look first at", lines=[f"{place}. {text}" for place, text in first]),
+    ]
 
 
 def _beside(account: Account) -> Iterator[str]:
@@ -57,7 +58,7 @@ def _beside(account: Account) -> Iterator[str]:
         yield f"control, the same calls where they were profiled: {', '.join(spans)}; load {load:.1f}"
 
 
-def _modules(account: Account, runtimes: Sequence[str]) -> list[str]:
+def _modules(account: Account, runtimes: Sequence[str]) -> Section:
     total = {name: sum((part.ms[name] for part in account.parts), 0.0) for name in runtimes}
     large = [
         part
@@ -73,25 +74,31 @@ def _modules(account: Account, runtimes: Sequence[str]) -> list[str]:
     count = sum(part.modules for part in account.parts)
     large.append(Part("all", "", count, total, account.limit_ms))
     head = ["module", "class", "×", *(f"{NAMES.get(name, name)} ms" for name in runtimes)]
-    rows = [
-        [part.name, part.kind, str(part.modules), *(_ms(part.ms[name]) for name in runtimes)]
+    most = max((ms for part in large[:-1] for ms in part.ms.values()), default=0.0) or 1.0
+    rows: list[list[str]] = [
+        [
+            part.name,
+            part.kind,
+            str(part.modules),
+            *(Styled(_ms(part.ms[name]), share=None if part is large[-1] else part.ms[name] / most) for name in runtimes),
+        ]
         for part in large
-    ]
+    ]  # fmt: skip
     if account.limit_ms is not None:
         head.append("limit ms")
         rows = [[*row, _ms(part.limit_ms)] for row, part in zip(rows, large, strict=True)]
-    return aligned(head, rows, texts=range(2))
+    return Section("", head, rows, range(2, len(head)))
 
 
 def _ms(value: float | None) -> str:
     return milliseconds(value) if value else "–"
 
 
-def _dispatches(account: Account) -> list[str]:
+def _dispatches(account: Account) -> Section:
     head = ["share", "ms", "calls", "workgroups", "busy", "dispatch", "operators", "modules"]
     rows = [
         [
-            f"{kernel.share:.0%}",
+            Styled(f"{kernel.share:.0%}", share=kernel.share),
             milliseconds(kernel.ms),
             str(kernel.calls),
             str(kernel.tiles),
@@ -103,27 +110,13 @@ def _dispatches(account: Account) -> list[str]:
         for kernel in account.kernels
         if kernel.share >= SHOWN
     ]
-    return aligned(head, rows, texts=range(5, 8))
+    return Section("", head, rows, range(5))
 
 
 def some(names: Sequence[str], most: int = 3) -> str:
     """The first names, and how many more there are."""
     more = f" + {len(names) - most}" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], texts: range) -> list[str]:
-    """Lines of a table. `texts`: the columns of text; all others are aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-
-    def line(row: Sequence[str]) -> str:
-        cells = (
-            cell.ljust(width) if place in texts else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        return "  ".join(cells).rstrip()
-
-    return [line(head), *map(line, rows)]
 
 
 def worth_looking_at(account: Account, threads: int) -> list[str]:

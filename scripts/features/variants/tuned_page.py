@@ -15,8 +15,8 @@ from scripts.features.variants.search.report import (
 from scripts.features.variants.tuned_rows import Reports
 from scripts.iree.backends import BACKENDS
 from scripts.matrix.entries import AS_CONFIGURED, TUNED
-from scripts.records import markdown, wording
-from scripts.records.markdown import text
+from scripts.records import wording
+from scripts.records.page_sections import CODE, Section, Styled, as_markdown
 from scripts.records.results_table import Table
 from scripts.supervise import outcome
 
@@ -40,19 +40,12 @@ def page(records: Sequence[Record], reports: Reports) -> str:
     """Return the whole page as Markdown."""
     table = Table.of_records(records)
     provenance = table.provenance
-    when = f"\nMeasured {provenance.when}.\n" if provenance.when else ""
-    rows = [[text(cell) for cell in row] for row in found_rows(records)]
-    lines = markdown.table(HEAD, rows, right=range(2, 7))
-    measured = "".join(f"- {text(line)}\n" for line in (*provenance.where, *provenance.with_what))
-    parts = [
-        f"# Tuned models\n\n{wording.title(table)}.\n{when}",
-        f"{FOUND}\n{lines}",
-        f"## Measured with\n\n{measured}",
-        f"## Candidates\n\n{CANDIDATES}",
-    ]
-    for (model, target), report in reports.items():
-        parts.append(_candidates(f"### {text(model)} on {text(target)}\n\n", report))
-    return "\n".join(parts)
+    sections = [
+        Section("", HEAD, [*found_rows(records)], range(2, 7), FOUND),
+        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
+        Section("Candidates", note=CANDIDATES, parts=[_candidates(*each) for each in reports.items()]),
+    ]  # fmt: skip
+    return "\n".join([wording.head("Tuned models", table), as_markdown(sections)])
 
 
 def found_rows(records: Sequence[Record]) -> Iterator[list[str]]:
@@ -120,22 +113,19 @@ def _gain(ratio: float | None, low: float | None, high: float | None) -> str:
     return f"{wording.UNKNOWN if ratio is None else f'{ratio:.2f}'} ({low:.2f} to {high:.2f})"
 
 
-def _candidates(head: str, report: Report) -> str:
-    """The candidates of a search, and how many were not tried, by reason."""
-    seconds = report.compile_s + report.measure_s
-    rows = [_candidate(line) for line in report.candidates if line.reason not in NOT_TRIED]
+def _candidates(names: tuple[str, str], report: Report) -> Section:
+    """The candidates of a search, and how many were not tried, by reason. `names`: of the model and the target."""
     rest = Counter(
         (line.reason, line.detail) for line in report.candidates if line.reason in NOT_TRIED
     )
-    parts = [
-        f"{head}{seconds:.0f} of {report.budget_s:g} s.\n",
-        markdown.table(("candidate", "ms", "gain", "generations", "outcome"), rows),
-        "".join(
-            f"- {count} not tried ({reason}): {text(detail)}\n"
-            for (reason, detail), count in rest.items()
-        ),
-    ]
-    return "\n".join(filter(None, parts))
+    return Section(
+        " on ".join(names),
+        ("candidate", "ms", "gain", "generations", "outcome"),
+        [_candidate(line) for line in report.candidates if line.reason not in NOT_TRIED],
+        note=f"{report.compile_s + report.measure_s:.0f} of {report.budget_s:g} s.",
+        lines=[f"{count} not tried ({reason}): {detail}" for (reason, detail), count in rest.items()],
+        parts=[*map(_specs, report.specs)],
+    )  # fmt: skip
 
 
 def _candidate(line: Line) -> list[str]:
@@ -152,4 +142,4 @@ def _candidate(line: Line) -> list[str]:
     ended = "verified" if is_ok else f"{line.status} ({line.reason}): {line.detail}"
     if line.same_as:
         ended += f"; the module of {line.same_as}"
-    return [text(name), *timed, text(ended[:300])]
+    return [name, *timed, ended[:300]]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.text import Text
 
 from scripts.features.compare.history.changes import LEAST
 from scripts.features.compare.history.series import LATENCY, Point, Series, Step, when
 from scripts.features.compare.history.store import ALL_PASSES, Entry, KeptCompilation
 from scripts.records import wording
+from scripts.records.page_sections import Section
 from scripts.records.screen import plain_table
 from scripts.timing.ratios import Interval
 
@@ -23,18 +24,15 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 NO_CHANGE = "no change was found"
 
 
-def runs(entries: Sequence[Entry]) -> RenderableType:
+def runs(entries: Sequence[Entry]) -> Section:
     """A table of the entries."""
-    table = plain_table()
-    for name in ("run", "when (UTC)", "commit", "machine", "versions"):
-        table.add_column(name)
-    for name in ("rows", "ok"):
-        table.add_column(name, justify="right")
+    head = ("run", "when (UTC)", "commit", "machine", "versions", "rows", "ok")
+    rows = []
     for entry in entries:
         machine = f"{entry.machine.name}: {entry.machine.cpu}, {entry.machine.cores} cores"
         numbers = (str(entry.rows), str(entry.statuses.get("ok", 0)))
-        table.add_row(entry.short, when(entry.at), entry.commit, machine, entry.versions, *numbers)
-    return table
+        rows.append((entry.short, when(entry.at), entry.commit, machine, entry.versions, *numbers))
+    return Section("Runs", head, rows, (5, 6))
 
 
 def show(console: Console, series: Series, column: str) -> None:
@@ -63,20 +61,18 @@ def show(console: Console, series: Series, column: str) -> None:
     console.print()
 
 
-def passes(cell: str, kept: Sequence[KeptCompilation]) -> RenderableType:
+def passes(cell: str, kept: Sequence[KeptCompilation]) -> Section:
     """A table of the passes of a cell that take a large part of the compiler's seconds in one of the newest runs."""
-    table = plain_table(f"{cell}: s of iree-compile on one thread")
-    for each in kept[-COMPILATIONS:]:
-        name = f"IREE {each.compilation.iree or '?'}\nrun {each.entry.short}"
-        table.add_column(name, justify="right")
+    newest = kept[-COMPILATIONS:]
+    runs = [f"IREE {each.compilation.iree or '?'}\nrun {each.entry.short}" for each in newest]
+    head = (f"{cell}: s of iree-compile on one thread", *runs)
     shown = [each.compilation.seconds for each in kept[-COMPILATIONS:]]
     names = dict.fromkeys(name for seconds in shown for name in seconds)
     large = [n for n in names if any(s.get(n, 0.0) >= LARGE * s[ALL_PASSES] for s in shown)]
-    for name in large:
-        table.add_row(name, *(f"{seconds.get(name, 0.0):.2f}" for seconds in shown))
     others = (2 * s[ALL_PASSES] - sum(s.get(name, 0.0) for name in large) for s in shown)
-    table.add_row("(others)", *(f"{seconds:.2f}" for seconds in others))
-    return table
+    rows = [(name, *(f"{seconds.get(name, 0.0):.2f}" for seconds in shown)) for name in large]
+    rows.append(("(others)", *(f"{seconds:.2f}" for seconds in others)))
+    return Section("", head, rows, range(1, len(head)))
 
 
 def findings(series: Series, column: str) -> list[str]:

@@ -22,12 +22,14 @@ from scripts.features.compare.history import series, store, words
 from scripts.features.compare.history.series import LATENCY, NoSuchValue, Series, Step
 from scripts.features.compare.history.store import Damaged, Kept
 from scripts.matrix import cell
-from scripts.records import at_hand, fields
+from scripts.records import at_hand, fields, page_sections
 from scripts.records.columns import COLUMNS
 from scripts.records.results_file import BadRecords, cell_of, read
 
 OF_COMPILER = ("compile_s", "compile_cpu_s")
 """Columns whose series are followed by the times of passes."""
+WIDTH = 200
+"""Characters of a line of a table."""
 
 
 def main() -> None:
@@ -83,7 +85,7 @@ def main() -> None:
     else:
         show(kept, all_series, ended, args.value, whole=bool(args.cell))
         for name, of_cell in compilations.items():
-            Console(highlight=False).print(words.passes(name, of_cell))
+            print(page_sections.as_text([words.passes(name, of_cell)], width=WIDTH), end="")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -128,12 +130,17 @@ def show(
     kept: list[Kept], shown: list[Series], ended: list[Step], column: str, whole: bool
 ) -> None:
     """Print findings, after the series (`whole`) or the runs."""
-    console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
+    console = Console(
+        soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else WIDTH
+    )
     if whole:
         for each in shown:
             words.show(console, each, column)
     else:
-        console.print(words.runs([entry.entry for entry in kept]))
+        print(
+            page_sections.as_text([words.runs([entry.entry for entry in kept])], width=WIDTH),
+            end="",
+        )
         with_finding = [each for each in shown if each.has_finding]
         findings = [
             (each.title, line) for each in with_finding for line in words.findings(each, column)

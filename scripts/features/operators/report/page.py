@@ -17,10 +17,10 @@ from rich.text import Text
 
 from scripts.features.operators.problems.scores import Scores
 from scripts.features.operators.report import analysis, faults
-from scripts.features.operators.report.analysis import Fix, ModelTime, Rate, Rates, Scored
-from scripts.features.operators.report.table import Row, Table
+from scripts.features.operators.report.analysis import Fix, ModelTime, Rate, Scored
+from scripts.features.operators.report.table import Problem, Row, Table
 from scripts.records import markdown, wording
-from scripts.records.markdown import code, text
+from scripts.records.page_sections import CODE, Section, Styled, as_markdown
 from scripts.records.screen import plain_table
 from scripts.supervise.diagnose import failure_signature, readable_detail
 
@@ -29,8 +29,8 @@ MOST = 100
 MOST_OPERATORS = 10
 """Operators of a model whose times are shown."""
 NAMES = 4
-ARGUMENT_CHARS = 120
-DETAIL_CHARS = 120
+CHARS = 120
+"""Of arguments and details in tables."""
 
 SCORES = """\
 BackendBench's scores are over every problem that it includes, by its own criterion: *correctness* is the mean over operators of the
@@ -55,19 +55,21 @@ def page(table: Table, source: Mapping[str, Any]) -> str:
     """Return the whole page as Markdown. `source`: what select_operators says of the selection."""
     if not table.rows:
         return "# Operators\n\nNo problem is selected.\n"
-    fixes = analysis.fixes(table)
-    sections = {
-        "Scores": _scores(table),
-        "What to fix first": _fixes(fixes),
-        "Where the fault is": _faults(table),
-        "Operators": "\n".join(_rates(table, target) for target in table.targets),
-        "On no path": "\n".join(_blocked(table)),
-        "Where the time goes": "\n".join(_times(table)),
-        "Weak problems": _weak(table),
-        "Measured with": _measured_with(table),
-    }
-    shown = [f"## {name}\n\n{body}" for name, body in sections.items() if body]
-    return "\n".join([f"# Operators\n\n{title(table)}.\n{_source(source)}", *shown])
+    return f"# Operators\n\n{title(table)}.\n{_source(source)}\n{as_markdown(sections(table))}"
+
+
+def sections(table: Table) -> list[Section]:
+    """Return what is shown of the problems."""
+    return [
+        _scores(table),
+        _fixes(analysis.fixes(table)),
+        _faults(table),
+        Section("Operators", parts=[_rates(table, target) for target in table.targets]),
+        Section("On no path", parts=[*_blocked(table)]),
+        _times(table),
+        _weak(table),
+        Section("Measured with", lines=_measured_with(table)),
+    ]
 
 
 def title(table: Table) -> str:
@@ -89,17 +91,17 @@ def _source(source: Mapping[str, Any]) -> str:
     )
     if source["larger"]:
         said += f"; {source['larger']:,} have more than {source['max_elements']:,} elements"
-    return "".join(f"\n{text(line)}.\n" for line in (said, *source["notes"]))
+    return "".join(f"\n{markdown.text(line)}.\n" for line in (said, *source["notes"]))
 
 
-def _scores(table: Table) -> str:
-    scored = analysis.scored(table)
-    if not scored:
-        return ""
+def _scores(table: Table) -> Section:
     names = ("problems", "correctness", "fully correct", "performance", "perf@1")
     head = ["", *names, *(f"ours: {name}" for name in names)]
-    rows = [[text(column.label), *_score(column.theirs), *_score(column.ours)] for column in scored]
-    return f"{SCORES}\n{markdown.table(head, rows, right=range(1, len(head)))}"
+    rows = [
+        [column.label, *_score(column.theirs), *_score(column.ours)]
+        for column in analysis.scored(table)
+    ]
+    return Section("Scores", head, rows, range(1, len(head)), SCORES)
 
 
 def _score(scores: Scores | None) -> list[str]:
@@ -110,13 +112,10 @@ def _score(scores: Scores | None) -> list[str]:
     return [f"{problems:,}", *shares, f"{scores.performance:.3f}", f"{scores.perf_at_p:.1%}"]
 
 
-def _fixes(fixes: Sequence[Fix]) -> str:
-    if not fixes:
-        return ""
+def _fixes(fixes: Sequence[Fix]) -> Section:
     head = ["calls", "on no path", "problems", "operators", "models", "fault", "stage", "reason", "detail", "where"]  # fmt: skip
-    rows = [_fix(fix) for fix in fixes[:MOST]]
     more = _more(len(fixes), MOST, "failures")
-    return f"{FIXES}\n{markdown.table(head, rows, right=range(3))}{more}"
+    return Section("What to fix first", head, [*map(_fix, fixes[:MOST])], range(3), FIXES + more)
 
 
 def _fix(fix: Fix) -> list[str]:
@@ -127,13 +126,13 @@ def _fix(fix: Fix) -> list[str]:
         f"{fix.calls:,}",
         f"{fix.blocked_calls:,}",
         f"{len(fix.problems):,}",
-        text(_some(fix.operators)),
-        text(_some(models)),
+        _some(fix.operators),
+        _some(models),
         first.fault,
         first.stage.removeprefix("operator_"),
-        text(status + first.reason),
-        code(fix.detail),
-        text(", ".join(wording.path(column) for column in fix.columns)),
+        status + first.reason,
+        Styled(fix.detail, CODE),
+        ", ".join(wording.path(column) for column in fix.columns),
     ]
 
 
@@ -143,7 +142,7 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(listed[:NAMES]) + more
 
 
-def _faults(table: Table) -> str:
+def _faults(table: Table) -> Section:
     """Return the numbers of rows by fault (down) and column (across)."""
     failed = [row for row in table.rows if row.fault]
     columns = [c for c in (*table.paths, *table.baselines) if any(r.column == c for r in failed)]
@@ -153,47 +152,37 @@ def _faults(table: Table) -> str:
         for fault, meaning in faults.FAULTS.items()
         if any(counts[fault, c] for c in columns)
     ]
-    head = ["rows", *(text(wording.path(column)) for column in columns), ""]
-    return markdown.table(head, rows, right=range(1, len(head) - 1)) if rows else ""
+    head = ["rows", *map(wording.path, columns), ""]
+    return Section("Where the fault is", head, rows, range(1, len(head) - 1))
 
 
-def _rates(table: Table, target: str) -> str:
+def _rates(table: Table, target: str) -> Section:
     rates = analysis.rates(table, target)
     what = "verified" if rates.has_run else "compiled (not run: there is no such device)"
-    head = ["operator", "calls", *(text(column.name) for column in rates.columns), "best path"]
+    head = ["operator", "calls", *(column.name for column in rates.columns), "best path"]
     rows = [
         [
-            text(operator.op),
+            operator.op,
             f"{operator.calls:,}",
-            *map(_rate, operator.by_column),
-            _rate(operator.best),
+            *map(_rate, (*operator.by_column, operator.best)),
         ]
         for operator in rates.operators
         if operator.fails
     ]
-    rows.append(["all", f"{rates.all.calls:,}", *map(_rate, rates.all.by_column), _rate(rates.all.best)])  # fmt: skip
-    shown = markdown.table(head, rows, right=range(1, len(head)))
-    return f"### {text(target)}: {what}\n\n{shown}{_passing(rates)}"
-
-
-def _passing(rates: Rates) -> str:
-    names = [
-        f"{operator.op} ({operator.best.total})"
-        for operator in rates.operators
-        if not operator.fails
-    ]
-    if not names:
-        return ""
-    return f"\nAll problems of these operators pass on every path: {text(', '.join(names))}.\n"
+    rows.append(["all", f"{rates.all.calls:,}", *map(_rate, (*rates.all.by_column, rates.all.best))])  # fmt: skip
+    names = [f"{each.op} ({each.best.total})" for each in rates.operators if not each.fails]
+    passing = "All problems of these operators pass on every path:"
+    parts = [Section("", lines=[f"{passing} {', '.join(names)}."])] if names else []
+    return Section(f"{target}: {what}", head, rows, range(1, len(head)), parts=parts)
 
 
 def _rate(rate: Rate) -> str:
-    return f"{rate.passed:,} of {rate.total:,}" + (
-        f" ({rate.share:.1%})" if rate.total >= 20 else ""
-    )
+    shown = f"{rate.passed:,} of {rate.total:,}"
+    style = "verified" if rate.passed == rate.total else "other-path" if rate.passed else "failed"
+    return Styled(shown + (f" ({rate.share:.1%})" if rate.total >= 20 else ""), f"ending-{style}")
 
 
-def _blocked(table: Table) -> Iterator[str]:
+def _blocked(table: Table) -> Iterator[Section]:
     """Yield, for each target, the problems that pass on none of its lowering paths, with the reasons; those with the most calls first."""
     for target in table.targets:
         problems = table.by_problem(table.paths_of(target))
@@ -201,8 +190,8 @@ def _blocked(table: Table) -> Iterator[str]:
         failing.sort(key=lambda rows: (-rows[0].problem.count, rows[0].problem.op))
         if failing:
             head = ["operator", "arguments", "calls", "fault", "why"]
-            shown = markdown.table(head, map(_blocked_row, failing[:MOST]), right=[2])
-            yield f"### {text(target)}\n\n{shown}{_more(len(failing), MOST, 'problems')}"
+            more = _more(len(failing), MOST, "problems")
+            yield Section(target, head, [*map(_blocked_row, failing[:MOST])], [2], more)
 
 
 def _blocked_row(rows: Sequence[Row]) -> list[str]:
@@ -213,34 +202,42 @@ def _blocked_row(rows: Sequence[Row]) -> list[str]:
         failures.setdefault(kind, []).append(row)
     whys = []
     for same in failures.values():  # by some paths, which share a reason
-        names = text(", ".join(row.column.name for row in same))
+        names = ", ".join(row.column.name for row in same)
         why = "" if len(failures) == 1 else f"{names}: "
         if detail := readable_detail(same[0].detail):
-            why += f"{text(same[0].reason)}: {code(detail, DETAIL_CHARS)}"
+            why += f"{same[0].reason}: {_cut(detail)}"
         whys.append(why)
     faults = ", ".join(dict.fromkeys(row.fault or row.status for row in rows))
-    return [text(problem.op), code(problem.args, ARGUMENT_CHARS), f"{problem.count:,}", faults, "<br>".join(whys)]  # fmt: skip
+    return [problem.op, _arguments(problem), f"{problem.count:,}", faults, "\n".join(whys)]
+
+
+def _arguments(problem: Problem) -> Styled:
+    return Styled(_cut(problem.args), CODE)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= CHARS else f"{text[: CHARS - 1]}…"
 
 
 def _more(count: int, most: int, what: str) -> str:
     """Return a note about the lines that a table leaves out."""
-    return f"\n{count - most:,} more {what}: results/operators.csv\n" if count > most else ""
+    return f"\n{count - most:,} more {what}: results/operators.csv" if count > most else ""
 
 
-def _times(table: Table) -> Iterator[str]:
+def _times(table: Table) -> Section:
     for target in table.targets:
         if times := analysis.model_times(table, target):
-            yield TIMES.format(target=text(target))
-            yield from map(_time, times)
-            return
+            note = TIMES.format(target=markdown.text(target))
+            return Section("Where the time goes", note=note, parts=[*map(_time, times)])
+    return Section("Where the time goes")
 
 
-def _time(model: ModelTime) -> str:
+def _time(model: ModelTime) -> Section:
     eager_ms = model.total("eager_ms")
     head = ["operator", "calls", "eager, ms", "share", "best path, ms", "calls without a path"]
     rows = [
         [
-            text(operator.op),
+            operator.op,
             f"{operator.calls:,}",
             wording.milliseconds(operator.eager_ms),
             f"{operator.eager_ms / eager_ms:.0%}",
@@ -249,40 +246,36 @@ def _time(model: ModelTime) -> str:
         ]
         for operator in model.operators[:MOST_OPERATORS]
     ]
-    shown = markdown.table(head, rows, right=range(1, len(head)))
     best, timed = wording.milliseconds(model.total("best_ms")), model.total("calls")
     sums = f"{wording.milliseconds(eager_ms)} ms in eager mode, {best} ms by the best paths"
-    return f"### {text(model.model)}\n\n{timed:,} of {model.calls:,} calls were timed: {sums}.\n\n{shown}"
+    note = f"{timed:,} of {model.calls:,} calls were timed: {sums}."
+    return Section(model.model, head, rows, range(1, len(head)), note)
 
 
-def _weak(table: Table) -> str:
+def _weak(table: Table) -> Section:
     tested = [p for p in table.problems if p.has_reference]
     if not tested:
-        return ""
+        return Section("Weak problems")
     weak = [problem for problem in tested if problem.weak]
     theirs = sum(bool(problem.weak_backendbench) for problem in tested)
     marks = Counter(mark for problem in tested for mark in problem.marks)
     marked = ", ".join(f"{count:,} {mark}" for mark, count in sorted(marks.items()))
-    said = (
+    note = (
         f"A wrong answer passes the verification of {len(weak):,} of {len(tested):,} problems"
         f" ({len(weak) / len(tested):.1%}), and BackendBench's criterion for {theirs:,}"
         f" ({theirs / len(tested):.1%}).{f' Marked results: {marked}.' if marked else ''}\n"
     )
-    rows = [
-        [text(p.op), code(p.args, ARGUMENT_CHARS), ", ".join(p.weak), ", ".join(p.marks)]
-        for p in weak[:MOST]
-    ]
-    shown = markdown.table(["operator", "arguments", "answers that pass", "marks"], rows)
-    return said + (f"\n{shown}{_more(len(weak), MOST, 'problems')}" if rows else "")
+    rows = [[p.op, _arguments(p), ", ".join(p.weak), ", ".join(p.marks)] for p in weak[:MOST]]
+    head = ("operator", "arguments", "answers that pass", "marks") if rows else ()
+    return Section("Weak problems", head, rows, (), note + _more(len(weak), MOST, "problems"))
 
 
-def _measured_with(table: Table) -> str:
+def _measured_with(table: Table) -> list[str]:
     provenance = table.provenance
     lines = [*provenance.where, *provenance.with_what]
     for kind, entries in provenance.entries.items():
         lines += [f"{kind}: {name}: {'; '.join(shown)}" for name, shown in entries.items()]
-    lines += [f"measured {provenance.when}"] if provenance.when else []
-    return "".join(f"- {text(line)}\n" for line in lines)
+    return lines + ([f"measured {provenance.when}"] if provenance.when else [])
 
 
 SHOWN_FIXES = 5

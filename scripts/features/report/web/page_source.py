@@ -5,7 +5,7 @@ of a row when it is opened.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,7 @@ from scripts.matrix import stages
 from scripts.matrix.cell import TRAIN, Cell, Kind, with_threads
 from scripts.matrix.stage import STATUS, Stage
 from scripts.matrix.stages import STAGES
-from scripts.records import speedups, stage_files
-from scripts.records.clusters import command
+from scripts.records import page_sections, speedups, stage_files
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import TEXT, Field
 from scripts.records.results_table import BASES, ModelRows, Table, over
@@ -26,15 +25,18 @@ Record = Mapping[str, Any]
 AGAIN = "then make this page again: "
 """Of `View.missing`."""
 Run = dict[str, Any]
-"""A stage of a row that has an outcome: name, cell, status, seconds, peak in MiB and log."""
+"""A stage of a row that has an outcome: name, cell, status, seconds and peak in MiB."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """`results`: the folder results/. `records`: those of results.jsonl."""
+    """`results`: the folder results/, which a page over the history of several has not (NO_RESULTS). `records`: those of results.jsonl, or the
+    newest ones. `kept`: the runs that were kept, in place of those in the folder. `columns`: further columns with their values."""
 
     results: Path
     records: Sequence[Record]
+    kept: Sequence[Any] = ()
+    columns: Sequence[tuple[Field, Sequence[Any]]] = ()
 
     @property
     def root(self) -> Path:
@@ -69,7 +71,6 @@ class Source:
             "status": ended.status,
             "seconds": used.seconds if used else None,
             "mb": used.max_rss_mb if used else None,
-            "log": ended.log,
         }
 
 
@@ -94,23 +95,28 @@ def of_row(row: Cell) -> Iterator[tuple[Stage, Cell]]:
 
 @dataclass(frozen=True)
 class View:
-    """A view of the page.
-
-    `name`: that of its JavaScript file, unless `script` is. `select` returns the data of the view as JSON, or None if there is none; then
-    the page shows `missing`, which says how to make it, or has no such view.
+    """A view of the page. `select` returns its sections, or the JSON that its own `script` draws; None if there is nothing to show: then the page
+    shows `missing`, which says how to make it. `filtered`: whether the filters of rows apply to it.
     """
 
     name: str
     title: str
     select: Callable[[Source], Any]
     missing: str = ""
-    script: str = ""
+    script: str = "sections"
+    filtered: bool = True
+
+    def data(self, source: Source) -> Any:
+        """Return what the page's script draws, as JSON."""
+        selected = self.select(source)
+        if self.script != "sections" or selected is None:
+            return selected
+        return [page_sections.to_json(section) for section in page_sections.shown(selected)]
 
 
-BLOCK = 200
-"""Rows per compressed block of details: the page decompresses one block when a row of it is opened."""
-OK_CHARS, FAILED_CHARS = 1_500, 5_000
-"""How much of the end of a log is kept, in characters."""
+NO_RESULTS = Path("/nonexistent/results")
+FAILED_CHARS = 5_000
+"""How much of the end of the log of a failure is kept, in characters."""
 
 _OF_ROWS = (
     (Field("", TEXT, "Name of the cell.", column="cell"), lambda row: str(row.cell)),
@@ -119,51 +125,28 @@ _OF_ROWS = (
     (Field("", TEXT, "How the row ended.", column="ending"), lambda row: row.ending),
 )  # fmt: skip
 """Columns that latency.csv does not have, with the value of a row."""
-_SECTIONS = (
-    *("model", "experiment", "reference", "outcome", "verification", "run", "export", "compile"),
-    *("remedy", "versions"),
-)
-_OF_LATENCY = ("values_ms", "anchor_ms", "anchor", "group", "calls", "started", "foreign", "steal")
 
 
-def table_of_rows(
-    source: Source,
-    names: Collection[str] = (),
-    further: Sequence[tuple[Field, Sequence[Any]]] = (),
-    digits: int = 7,
-) -> dict[str, Any]:
+def table_of_rows(source: Source) -> dict[str, Any]:
     """Return the rows by column.
 
     `columns` describes the columns. `values` has the values of each, in the order of the records. `over` has, for each row
     and each of results_table.BASES, the logarithm of the speed-up, its scale and its degrees of freedom (ratios.Difference);
-    only the logarithm without an interval; None without a speed-up. `names`: only these columns of latency.csv, and nothing in `over`. `further`: more
-    columns with their values. `digits`: significant ones of numbers.
+    only the logarithm without an interval; None without a speed-up.
     """
     lines = {(line.model, line.test): line for line in source.table.rows}
-    of_csv = [column for column in COLUMNS if not names or column.column in names]
+    own = [(field, [value(row) for row in source.rows]) for field, value in _OF_ROWS]
+    of_csv = [(field, [short(field.value_in(record)) for record in source.records]) for field in COLUMNS]  # fmt: skip
+    every = [*own, *source.columns, *of_csv]
     return {
         "columns": [
-            {
-                "name": column.column,
-                "kind": column.kind.words,
-                "unit": column.unit,
-                "about": column.description,
-            }
-            for column in (*(own for own, _ in _OF_ROWS), *(own for own, _ in further), *of_csv)
+            {"name": field.column, "kind": field.kind.words, "unit": field.unit, "about": field.description}
+            for field, _ in every
         ],
-        "values": {
-            **{own.column: [value(row) for row in source.rows] for own, value in _OF_ROWS},
-            **{own.column: values for own, values in further},
-            **{
-                column.column: [short(column.value_in(record), digits) for record in source.records]
-                for column in of_csv
-            },
-        },
-        "over": []
-        if names
-        else [_over(lines[row.model, row.test], row.column) for row in source.rows],
+        "values": {field.column: values for field, values in every},
+        "over": [_over(lines[row.model, row.test], row.column) for row in source.rows],
         "endings": ENDINGS,
-    }
+    }  # fmt: skip
 
 
 def _over(line: ModelRows, column: Column) -> list[list[float] | None]:
@@ -177,30 +160,9 @@ def _over(line: ModelRows, column: Column) -> list[list[float] | None]:
     return estimates
 
 
-def short(value: Any, digits: int = 7) -> Any:
-    """Return a number with so many significant digits; with seven, as in the CSV."""
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
-
-
-def details_of_rows(source: Source) -> list[list[dict[str, Any]]]:
-    """Return the details of all rows in blocks, in the order of the records."""
-    rows = zip(source.records, source.rows, source.stages, strict=True)
-    blocks = [_details(source.results, *row) for row in rows]
-    return [blocks[at : at + BLOCK] for at in range(0, len(blocks), BLOCK)]
-
-
-def _details(results: Path, record: Record, row: Row, runs: Sequence[Run]) -> dict[str, Any]:
-    latency, ended = record["latency"], record["outcome"]
-    most = OK_CHARS if ended["status"] == outcome.OK else FAILED_CHARS
-    return {
-        **{key: record.get(key) for key in _SECTIONS},
-        "latency": latency and {key: latency[key] for key in _OF_LATENCY},
-        "cold": record["runs"][0] if record["runs"] else None,
-        # Without anything to make good, the stage of remedies ran and did nothing.
-        "stages": [stage for stage in runs if stage["stage"] != "remedy" or record.get("remedy")],
-        "minimal": command(record, row.failed) if row.failed else "",
-        "log_end": end_of(results, ended.get("log"), most),
-    }
+def short(value: Any) -> Any:
+    """Return a number with seven significant digits, as in the CSV."""
+    return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
 def end_of(results: Path, log: str | None, most: int) -> str:

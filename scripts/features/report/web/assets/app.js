@@ -1,5 +1,5 @@
 "use strict";
-/* Starts the page: tabs, address, and what is drawn when. */
+/* Starts the page: tabs, address, what is drawn when, and the details of a row. */
 
 report.start = async function () {
   const main = document.getElementById("main");
@@ -7,10 +7,9 @@ report.start = async function () {
     main.textContent = "This browser cannot decompress the data of the page (DecompressionStream is missing; browsers since 2023 have it).";
     return;
   }
-  const [{ views, title, root }, table] = await Promise.all([report.data("views"), report.data("rows")]);
+  const [{ views, title, block }, table] = await Promise.all([report.data("views"), report.data("rows")]);
   report.setRows(table);
-  report.root = root;
-  report.keptTheme();
+  report.block = block;
   document.getElementById("title").textContent = title;
   report.tabs = views;
   report.fromAddress();
@@ -39,7 +38,7 @@ report.draw = async function () {
   const view = report.tabs.find((one) => one.name === report.view);
   const script = report.views[view.script];
   const indices = report.selected();
-  document.getElementById("filters").hidden = !script.hasRows;
+  document.getElementById("filters").hidden = !view.filtered;
   document.getElementById("counted").textContent = `${indices.length.toLocaleString("en")} of ${report.count.toLocaleString("en")} rows`;
   const element = report.h("div", { class: `view ${view.name}` });
   if (!view.has_data) {
@@ -81,13 +80,12 @@ report.openNamed = function (cell) {
   if (index >= 0) report.open(index);
 };
 
-/* The address: #view?model=…&text=…&cell=… and the parameters of the view itself, which are in report.extra. */
+/* The address: #view?model=…&text=…&cell=… */
 
 report.address = function (view, cell = "") {
   const parameters = new URLSearchParams();
   report.filterToAddress(parameters);
   if (cell) parameters.set("cell", cell);
-  if (view === report.view) for (const [name, value] of Object.entries(report.extra)) if (value) parameters.set(name, value);
   const text = parameters.toString();
   return `#${view}${text && `?${text}`}`;
 };
@@ -97,9 +95,6 @@ report.fromAddress = function () {
   const parameters = new URLSearchParams(text ?? "");
   report.view = report.tabs.some((one) => one.name === view) ? view : report.tabs[0].name;
   report.filterFromAddress(parameters);
-  const { script } = report.tabs.find((one) => one.name === report.view);
-  const names = report.views[script].parameters ?? [];
-  report.extra = Object.fromEntries(names.filter((name) => parameters.has(name)).map((name) => [name, parameters.get(name)]));
   report.cell = parameters.get("cell") ?? "";
 };
 
@@ -122,23 +117,31 @@ report.resized = function () {
 };
 
 report.switchTheme = function () {
-  const dark = getComputedStyle(document.documentElement).getPropertyValue("--scheme").trim() === "dark";
-  document.documentElement.dataset.theme = dark ? "light" : "dark";
-  try {
-    sessionStorage.setItem("theme", document.documentElement.dataset.theme);
-  } catch {
-    // A browser may forbid it; then the next page has the colours of the system.
-  }
+  const { dataset } = document.documentElement;
+  const bySystem = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  dataset.theme = (dataset.theme ?? bySystem) === "dark" ? "light" : "dark";
 };
 
-/** Take the colours that were chosen on another page of the site. */
-report.keptTheme = function () {
-  try {
-    const theme = sessionStorage.getItem("theme");
-    if (theme) document.documentElement.dataset.theme = theme;
-  } catch {
-    // as above
-  }
+/** Open the details of a row in the dialog. */
+report.open = async function (index) {
+  const { h } = report;
+  const sections = (await report.data(`details-${Math.floor(index / report.block)}`))[index % report.block];
+  const dialog = document.getElementById("details");
+  const [name, ending] = ["cell", "ending"].map((column) => report.of(index, column));
+  report.cell = name;
+  const history = report.tabs.some((one) => one.name === "history" && one.has_data) && h("p", {}, h("a", { href: `#history?text=${encodeURIComponent(name)}` }, "History of this cell"));
+  const article = h(
+    "article",
+    {},
+    h("header", {}, h("h2", {}, name), h("button", { type: "button", onclick: () => dialog.close(), "aria-label": "Close" }, "Close")),
+    h("p", {}, h("span", { class: `tag ${report.endingClass(ending)}` }, ending), ` ${report.table.endings[ending]}.`),
+    history,
+  );
+  dialog.replaceChildren(article);
+  if (!dialog.open) dialog.showModal();
+  dialog.scrollTop = 0;
+  for (const section of sections) report.drawSection(article, section, 3);
+  report.toAddress();
 };
 
 report.start().catch(function (error) {

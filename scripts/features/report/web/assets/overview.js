@@ -2,12 +2,10 @@
 /* The matrix as a map, and what was measured with what. */
 
 report.views.overview = {
-  hasRows: true,
   colour: "outcome",
 
   draw(element, data, indices) {
     const { h } = report;
-    this.lines ??= data.lines ?? Infinity;
     element.append(
       this.counts(indices),
       this.chooser(() => this.drawMap(map, data, new Set(report.selected()))),
@@ -15,7 +13,7 @@ report.views.overview = {
     const map = h("div", {});
     element.append(map);
     this.drawMap(map, data, new Set(indices));
-    element.append(...this.provenance(data));
+    for (const section of data.sections) report.drawSection(element, section);
   },
 
   /** Rows by ending, as a table of counts. */
@@ -51,8 +49,7 @@ report.views.overview = {
     const cells = data.cells.filter(([, , index]) => chosen.has(index));
     const byPlace = new Map(cells.map(([row, column, index]) => [row * data.columns.length + column, index]));
     const inOrder = (places) => [...new Set(places)].sort((one, other) => one - other);
-    const every = inOrder(cells.map(([row]) => row));
-    const rows = every.slice(0, this.lines);
+    const rows = inOrder(cells.map(([row]) => row));
     const columns = inOrder(cells.map(([, column]) => column));
     if (!rows.length) {
       element.replaceChildren(h("p", {}, "No row is selected."));
@@ -78,12 +75,7 @@ report.views.overview = {
     for (const opener of table.querySelectorAll(".opener")) opener.tabIndex = -1;
     const first = table.querySelector(".opener");
     if (first) first.tabIndex = 0;
-    const more = () => {
-      this.lines = Infinity;
-      this.drawMap(element, data, chosen);
-    };
-    const rest = every.length > rows.length && h("p", {}, h("button", { type: "button", onclick: more }, `Show all ${every.length} lines`));
-    element.replaceChildren(this.legend(), h("div", { class: "scroll" }, table), rest || "");
+    element.replaceChildren(this.legend(), h("div", { class: "scroll" }, table));
   },
 
   /** Text and colour of a cell of the map. */
@@ -134,23 +126,5 @@ report.views.overview = {
     button.tabIndex = 0;
     button.focus();
     event.preventDefault();
-  },
-
-  provenance(data) {
-    const { h } = report;
-    const lines = (found) => h("ul", {}, found.map((line) => h("li", {}, line)));
-    const table = (pairs) => h("div", { class: "scroll" }, h("table", { class: "facts" }, h("tbody", {}, pairs.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, text))))));
-    const entries = Object.entries(data.entries).flatMap(([kind, found]) => Object.entries(found).map(([name, shown]) => [`${kind.replace(/s$/, "")} ${name}`, shown.flatMap((one) => [h("div", {}, one)])]));
-    const models = Object.entries(data.models);
-    return [
-      h(
-        "div",
-        { class: "columns" },
-        h("section", {}, h("h2", {}, "Measured with"), lines([...data.where, ...data.with])),
-        data.absent.length > 0 && h("section", {}, h("h2", {}, "Not measured"), lines(data.absent)),
-      ),
-      entries.length > 0 && h("section", {}, h("h2", {}, "Configuration"), table(entries)),
-      models.length > 0 && h("section", {}, h("h2", {}, "Models"), table(models.slice(0, 300))),
-    ].filter(Boolean);
   },
 };
