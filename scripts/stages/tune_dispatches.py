@@ -13,29 +13,32 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.core import atomic, commands
-from scripts.core.commands import option
+from scripts.core import atomic, commands, requests
+from scripts.core.requests import Folders
 from scripts.features.profile import iree_profile as profile
 from scripts.features.profile.iree_profile import CalledModule
 from scripts.features.variants.specs import dispatches, search, spec
-from scripts.iree.compile_options import CompileOptions
+from scripts.iree.compile_options import CompileRequest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(CompileOptions):
+class SpecRequest(CompileRequest):
+    """`budget_s`: seconds for the trials."""
+
     called: CalledModule
-    budget_s: float = option(help="seconds for the trials")
-    out_spec: Path
-    out_report: Path
+    budget_s: float
 
 
-def main() -> None:
+SPEC, REPORT = "spec.mlir", "report.json"
+
+
+def tune_dispatches(args: SpecRequest, folders: Folders) -> None:
+    """Write the spec and a report. Exits if the device is absent."""
     commands.report_working()
-    args = commands.parse_options(Options)
     called = args.called
     called.require_device()
     flags = args.compiler_flags()
-    with tempfile.TemporaryDirectory(dir=args.out_spec.parent, prefix="specs-") as scratch:
+    with tempfile.TemporaryDirectory(dir=folders.results, prefix="specs-") as scratch:
         folder = Path(scratch).absolute()
         shares = _shares(called, folder)
         configured, others = dispatches.configured(args.program, flags, folder / "dispatches")
@@ -45,12 +48,12 @@ def main() -> None:
         tuned, faster = search.search(
             weighed, matched, flags, folder / "trials", called.device, called.threads, args.budget_s
         )
-    atomic.write_text(args.out_spec, spec.text(faster) if faster else spec.NONE)
+    atomic.write_text(folders.results / SPEC, spec.text(faster) if faster else spec.NONE)
     report = {
         "operations": [asdict(operation) for operation in tuned],
         "others": sum(shares.get(name, 0.0) for name in others),
     }
-    atomic.write_json(args.out_report, report)
+    atomic.write_json(folders.results / REPORT, report)
 
 
 def _shares(called: CalledModule, folder: Path) -> dict[str, float]:
@@ -64,4 +67,4 @@ def _shares(called: CalledModule, folder: Path) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(SpecRequest, tune_dispatches)

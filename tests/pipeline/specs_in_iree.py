@@ -14,7 +14,9 @@ import numpy as np
 from iree import runtime
 
 from scripts.core import process
+from scripts.core.requests import Folders
 from scripts.core.tensors import Signature, TensorType
+from scripts.features.profile.iree_profile import CalledModule
 from scripts.features.variants.specs import dispatches, spec
 from scripts.features.variants.specs.dispatches import LoweringConfig
 from scripts.features.variants.specs.search import DispatchTrials
@@ -108,14 +110,19 @@ def command(program: Path, folder: Path) -> dict:
     made = Signature("m", "f32", 1, types, (), (), {}, {}, "", False, None, True)
     made.write(folder / "signature.json")
     out = {name: folder / name for name in ("spec.mlir", "report.json")}
-    sys.argv = [
-        *("tune_dispatches", "--program", str(program), "--backend", "llvm-cpu", "--opt-level=O3"),
-        *("--vmfb", str(vmfb), "--weights", str(weights), "--inputs", str(inputs)),
-        *("--signature", str(folder / "signature.json"), "--device=local-task", "--threads=1"),
-        *("--budget-s=4", "--out-spec", str(out["spec.mlir"])),
-        *("--out-report", str(out["report.json"])),
-    ]
-    tune_dispatches.main()
+    signature = folder / "signature.json"
+    called = CalledModule(
+        vmfb=vmfb,
+        weights=weights,
+        inputs=inputs,
+        signature=signature,
+        device="local-task",
+        threads=1,
+    )
+    request = tune_dispatches.SpecRequest(
+        program=program, backend="llvm-cpu", opt_level="O3", called=called, budget_s=4.0
+    )
+    tune_dispatches.tune_dispatches(request, Folders(folder, folder))
     text = out["spec.mlir"].read_text(encoding="utf-8")
     flags = [
         *PLAIN,

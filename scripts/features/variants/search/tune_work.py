@@ -14,13 +14,13 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.variants.candidates import Search, step
 from scripts.features.variants.search.race import AT_ONCE, Race
 from scripts.features.variants.search.report import NOT_APPLICABLE, OUT_OF_BUDGET, Report, Specs
@@ -51,8 +51,8 @@ AT_MOST = 0.25
 """Share of the budget that one step of a candidate may take, unless the candidate is configured."""
 WITH_SPECS = 2
 """How many modules a tuning spec is searched for: the fastest ones."""
-GIVEN = ("--weights", "--inputs", "--signature", "--device", "--threads")
-"""Options of the command that verifies which the search for a spec has too."""
+CALLED = ("weights", "inputs", "signature", "device", "threads")
+"""Fields of the request that verifies which the search for a spec has too."""
 LEAST_S = 10.0
 """Seconds without which a search for a spec is not begun: a dozen trials of one dispatch."""
 LAST_S = 90.0
@@ -62,7 +62,7 @@ LAST_S = 90.0
 def work(search: Search, at_once: int) -> supervise.Work:
     """Return the work of a job that searches. `at_once`: how many candidates are compiled at a time.
 
-    The command of the job verifies its first artifact; the second one is the module of the fastest
+    The request of the job verifies its first artifact; the second one is the module of the fastest
     configured candidate, the third one the report.
     """
 
@@ -82,7 +82,8 @@ class _Tuner:
 
     def __init__(self, job: Job, owner: int, search: Search, at_once: int, log: CappedLog) -> None:
         self._job, self._owner, self._search, self._log = job, owner, search, log
-        self._options = dict(pairwise(job.command))  # of the command that verifies
+        assert job.request is not None
+        self._verifies = job.request
         self._at_once = max(1, at_once)
         self._folder = job.status_path.parent
         shutil.rmtree(self._folder / FOLDER, ignore_errors=True)
@@ -128,9 +129,8 @@ class _Tuner:
             specs=tuple(self._specs),
         )
         atomic.write_json(report, msgspec.to_builtins(content))
-        inputs = self._options.get("--raw-inputs", self._folder / "inputs")
-        shutil.rmtree(inputs, ignore_errors=True)
         for tried in self._tried.values():
+            shutil.rmtree(tried.folder / VERIFY / "inputs", ignore_errors=True)
             tried.module.unlink(missing_ok=True)
             self._log.note(f"# {tried.said()}")
 
@@ -296,17 +296,18 @@ class _Tuner:
         """Search for a tuning spec for a module. Returns the candidate that is compiled with it, if there is one."""
         folder = tried.folder / "spec"
         spec, report = folder / "spec.mlir", folder / REPORT
-        given = {key: self._options[key] for key in GIVEN if key in self._options}
-        command = [
-            *(self._job.command[0], "-m", "scripts.stages.tune_dispatches"),
-            *("--program", tried.way.program, *tried.way.options, "--vmfb", str(tried.module)),
-            *(word for pair in given.items() for word in pair),
-            *("--budget-s", f"{budget_s:.1f}", "--out-spec", str(spec), "--out-report", str(report)),
-        ]  # fmt: skip
+        fields = {
+            **tried.way.target,
+            **self._verifies.only(*CALLED),
+            "program": tried.way.program,
+            "vmfb": str(tried.module),
+            "budget_s": round(budget_s, 1),
+        }
+        request = self._request("scripts.stages.tune_dispatches", fields)
         # The limit of a compilation does not apply: the search has a budget of its own.
         limit_s = budget_s + reserved_s + LAST_S
         # Started by itself, as compilations are: it has threads, which start further processes.
-        job = self._step(tried, folder, command, [spec, report], timeout_s=limit_s, preload=False)
+        job = self._step(tried, folder, request, [spec, report], timeout_s=limit_s, preload=False)
         ended = supervise.run(job)
         seconds = self._account(job)
         self.measure_s += seconds
@@ -334,26 +335,25 @@ class _Tuner:
 
     def _compile_job(self, tried: Tried) -> Job:
         artifacts = [tried.module, tried.folder / REPORT]
-        command = [
-            *(self._job.command[0], "-m", "scripts.stages.compile_iree"),
-            *("--program", tried.way.program, *tried.way.options),
-            *("--out-vmfb", str(artifacts[0]), "--out-report", str(artifacts[1])),
-        ]
+        fields = {**tried.way.target, "program": tried.way.program}
+        request = self._request("scripts.stages.compile_iree", fields)
         # Started by itself: forked from a process that belongs to this one, it would need one of its own.
-        return self._step(tried, tried.folder, command, artifacts, preload=False, owner=os.getpid())
+        return self._step(tried, tried.folder, request, artifacts, preload=False, owner=os.getpid())
+
+    def _request(self, module: str, fields: dict[str, Any]) -> StageRequest:
+        """A request to another stage in the environment of the job."""
+        return StageRequest(module, self._verifies.python, fields)
 
     def _verify_job(self, tried: Tried) -> Job:
-        folder, tuned = tried.folder / VERIFY, self._job.artifacts[0]
-        artifact = folder / VERIFICATION
-        moved = {str(tuned): str(tried.module), str(tuned.with_name(VERIFICATION)): str(artifact)}
-        command = [moved.get(word, word) for word in self._job.command]
-        return self._step(tried, folder, command, [artifact])
+        folder = tried.folder / VERIFY
+        request = self._verifies.replaced(vmfb=[tried.module])
+        return self._step(tried, folder, request, [folder / VERIFICATION])
 
     def _step(
         self,
         tried: Tried,
         folder: Path,
-        command: Sequence[str],
+        request: StageRequest,
         artifacts: Sequence[Path],
         **changes: Any,
     ) -> Job:
@@ -362,7 +362,7 @@ class _Tuner:
         if not tried.way.configured:
             limit_s = min(limit_s, AT_MOST * self._search.budget_s)
         values = {"timeout_s": limit_s, "more_time": False, "more_memory": False, "owner": self._owner}  # fmt: skip
-        return step(self._job, tried.way, folder, command, artifacts, **(values | changes))
+        return step(self._job, tried.way, folder, request, artifacts, **(values | changes))
 
     def _account(self, job: Job) -> float:
         """The seconds that a step has taken."""
