@@ -106,7 +106,7 @@ def decode(kind: type[Request], fields: Mapping[str, Any]) -> Request:
 
 def _decoded(kind: type[Request], rest: dict[str, Any]) -> Request:
     """Take the fields of `kind` from `rest`."""
-    values = {}
+    values: dict[str, Any] = {}
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(typing.cast(Any, kind)):
         hint = hints[field.name]
@@ -147,7 +147,7 @@ def _value(value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
     return value if origin is Mapping else origin(value)
 
 
-_OF_JSON = {
+_OF_JSON: dict[Any, Any] = {
     Path: str,
     float: (int, float),
     Mapping: dict,

@@ -86,7 +86,7 @@ def _compared(root: Path, case: Case, cell: Cell) -> Mapping[str, Any]:
             "golden": "golden.npz",
             "signature": "signature.json",
         }
-        fields = {key: case.files[name] for key, name in files.items()}
+        fields: dict[str, Any] = {key: case.files[name] for key, name in files.items()}
         fields |= {**verified, "flags": case.cpu_flags, "limit_s": LIMIT_S}
         if reference.run("scripts.stages.compare_executors", fields, Path(folder)):
             raise NoCase("the messages above say why")
