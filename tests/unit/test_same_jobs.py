@@ -112,7 +112,8 @@ def test_every_job_reads_writes_requests_and_runs_what_it_did(run, folder, tmp_p
     expected, found = by_name(lzma.decompress(stored.read_bytes()).decode()), by_name(jobs)
     assert sorted(found) == sorted(expected)
     for job in found.values():
-        if "--request" in job["command"]:
+        # A remedy sets the fields of each attempt itself.
+        if "--request" in job["command"] and "--asked" not in job["command"]:
             assert_decodes(shlex.split(job["command"]))
     for name, job in expected.items():
         assert found[name] == job
