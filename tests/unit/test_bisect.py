@@ -211,15 +211,14 @@ def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monke
 
 
 def test_a_release_gets_flags_by_the_names_that_it_has(releases, run, monkeypatch):
-    commands = []
+    asked = []
     supervised = trial.supervise.run
     monkeypatch.setattr(
-        trial.supervise, "run", lambda job: commands.append(job.command) or supervised(job)
+        trial.supervise, "run", lambda job: asked.append(job.request) or supervised(job)
     )
     releases.update({"3.8.0": {}, "3.9.0": {"error": "x"}})
     run("--good", "3.8.0", "--bad", "3.9.0")
-    named = [words[words.index("--toolchain") + 1] for words in commands]
-    assert set(named) == {"3.8.0", "3.9.0"}
+    assert {request.fields["toolchain"] for request in asked} == {"3.8.0", "3.9.0"}
 
 
 @pytest.fixture
