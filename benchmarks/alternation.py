@@ -42,7 +42,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import default_run
-from scripts.core import atomic, exits
+from scripts.core import atomic, exits, requests
 from scripts.core import commands as core_commands
 from scripts.core.machine import physical_cores
 from scripts.features.compare.comparing import MATTERS, Settings
@@ -53,6 +53,7 @@ from scripts.iree.session import runtime_flags
 from scripts.matrix import cell
 from scripts.supervise import group, outcome
 from scripts.supervise.members import (
+    BASELINE,
     LOAD_S,
     TWIN,
     VERIFICATION,
@@ -60,7 +61,6 @@ from scripts.supervise.members import (
     Process,
     time_in_turns,
     unfit_control,
-    worker_command,
 )
 from scripts.timing import ratios
 from scripts.timing.decisions import decide
@@ -415,8 +415,7 @@ def tool(args: argparse.Namespace) -> Iterator[Line]:
         if status.status == outcome.OK and cell.selects(args.cell or ["*/*/llvm-cpu"], name):
             measured = atomic.read_json(path)
             with tempfile.TemporaryDirectory(prefix="vmfbench-tool-") as folder:
-                command = tuple(worker_command(status.command, measured))
-                member = Member(name, command, Path(folder) / "log.txt")
+                member = Member.verified(name, path.parent, Path(folder) / "log.txt", True)
                 yield _entry(member, shlex.split(measured["command"]), args)
 
 
@@ -577,11 +576,12 @@ def time_builds(args: argparse.Namespace) -> Iterator[Line]:
     workflow does it, and one that builds the model anew in each."""
     for name in args.cells:
         with tempfile.TemporaryDirectory(prefix="vmfbench-builds-") as folder:
-            member = Member.verified(
-                name, Path("results/baseline", name), Path(folder, "log.txt"), True
-            )
+            verified = Path("results/baseline", name)
+            member = Member.verified(name, verified, Path(folder, "log.txt"), True)
             if args.threads:
-                member = replace(member, command=(*member.command, "--threads", str(args.threads)))
+                request = requests.read(verified).replaced(BASELINE, threads=args.threads)
+                request.write(Path(folder))
+                member = replace(member, command=tuple(request.command(Path(folder))))
             yield _builds(member, args.generations, args.seconds, args.threads)
 
 

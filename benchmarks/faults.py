@@ -155,6 +155,11 @@ class Place:
         forked = {pid for pid in servers if parents[pid] in servers}
         for pid, words in lines.items():
             module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
+            if (
+                module == "scripts.stages.supervise"
+                and (run := words[words.index("--run") + 1]) in MODULES
+            ):
+                module = run  # the supervisor is this stage itself
             if kind := MODULES.get(module):
                 stages[pid] = words[words.index("--stage") + 1] if "--stage" in words else "aggregate"  # fmt: skip
                 yield kind, stages[pid], pid

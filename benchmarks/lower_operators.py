@@ -10,7 +10,8 @@ from typing import Any
 
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from scripts.core import commands, exits
+from scripts.core import exits, requests
+from scripts.core.requests import Folders
 from scripts.core.tensors import TensorType
 from scripts.exporters import torch_mlir as exporter
 from scripts.features.operators.batch import batch_worker
@@ -21,8 +22,7 @@ from scripts.lowering.link import Input, Lowered, link
 from scripts.lowering.stablehlo import for_iree
 
 
-def main() -> None:
-    args = commands.parse_options(batch_worker.Options)
+def lower_operators(request: batch_worker.TasksRequest, _: Folders) -> None:
     normaliser, decompositions = Normaliser(), get_decomposition_table()
 
     def lower(payload: dict[str, Any], facts: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ def main() -> None:
         linked = link(*_with_arguments(text, call)).decode()
         Path(payload["out"]).write_text(normaliser.normalise(linked, "main"), encoding="utf-8")
 
-    batch_worker.serve(args, lower)
+    batch_worker.serve(request, lower)
 
 
 def _with_arguments(text: str, call: Call) -> tuple[Lowered, list[TensorType]]:
@@ -51,4 +51,4 @@ def _with_arguments(text: str, call: Call) -> tuple[Lowered, list[TensorType]]:
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(batch_worker.TasksRequest, lower_operators)

@@ -162,7 +162,8 @@ def _supervise(folder: Path) -> float:
         "probe",
     )
     files = ("--status", "probe/status.json", "--log", "probe/log.txt")
-    limits = ("--timeout", "60", "--memory", "4096", "--", "true")
+    limits = ("--timeout", "60", "--memory", "4096", "--run", "true", "--python", "true")
+    limits += ("--request", "{}", "--version", "1")
     return timing.run((*command, *files, *limits), folder).seconds
 
 

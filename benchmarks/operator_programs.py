@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.operators.batch.host import Host
 from scripts.features.operators.problems import dataset
 from scripts.features.operators.problems.problem import Problem
@@ -81,7 +82,8 @@ def _lowered(sample: Sequence[Problem], args: argparse.Namespace) -> list[Proble
             cell="sample",
             status_path=work / "status.json",
             log_path=work / "log.txt",
-            command=[str(args.env / "bin/python"), "-m", "benchmarks.lower_operators"],
+            command=(),
+            request=StageRequest("benchmarks.lower_operators", str(args.env / "bin/python"), {}),
             timeout_s=60,
             memory_mb=8000,
         )

@@ -54,11 +54,16 @@ _WORKER = "import time; from scripts.timing import worker; worker.serve(worker.P
 
 _INTERPRETER = """\
 #!/bin/sh
-case "$*" in *scripts.stages.time_module*) exec PYTHON -c 'WORKER' ;; esac
-while [ $# -gt 0 ]; do
-  case $1 in --out-* | --out) cp "${0%/*}/../../templates/${2##*/}" "$2"; shift ;; esac
-  shift
-done
+case $2 in
+*.time_module) exec PYTHON -c 'WORKER' ;;
+*.make_reference) made="weights.irpa inputs.npz golden.npz signature.json" ;;
+*.export_program) made="program.mlir report.json locations.json" ;;
+*.compile_iree) made="module.vmfb report.json" ;;
+*.verify_iree) made=verification.json ;;
+*.measure_machine_limits) made=limits.json ;;
+esac
+for out; do :; done
+for name in $made; do cp "${0%/*}/../../templates/$name" "$out/$name"; done
 """
 
 
@@ -246,4 +251,5 @@ def _write_templates(folder: Path) -> None:
         first_call_ms=1.0,
         runs=(Run(1.0),),
         command="iree-benchmark-module --module=stub",
+        flags=("--module=stub",),
     ).write(folder / "verification.json")

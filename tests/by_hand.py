@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.checkouts import run_module
+from tests.checkouts import request_stage
 
 HEAD = '"""A model for one test."""\nimport torch\nfrom torch import nn\n\n'
 
@@ -62,45 +62,40 @@ class Stages:
         self.folder = folder
         self.environments = environments
         self.fork = fork
-        self.options = json.dumps(options)
+        self.options = options
         self.model = folder / "model.py"
         self.model.write_text(HEAD + source)
 
-    def run(self, env: str, script: str, **options) -> subprocess.CompletedProcess:
-        words = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
+    def run(self, env: str, script: str, **fields) -> subprocess.CompletedProcess:
         python = self.environments / env / "bin/python"
-        return run_module(python, f"scripts.stages.{script}", *sum(words, ()), fork=self.fork)
+        return request_stage(python, script, self.folder, fork=self.fork, **fields)
 
     def reference(self) -> subprocess.CompletedProcess:
-        f = self.folder
         return self.run(
-            "torch-mlir", "make_reference", name="m", model_file=self.model, options=self.options,
-            out_weights=f / "weights.irpa", out_inputs=f / "inputs.npz",
-            out_golden=f / "golden.npz", out_signature=f / "signature.json",
-        )  # fmt: skip
+            "torch-mlir",
+            "make_reference",
+            name="m",
+            model_file=self.model,
+            options=self.options,
+        )
 
     def export(self, dialect: str, ir_format: str = "text") -> subprocess.CompletedProcess:
-        f = self.folder
         return self.run(
             "torch-mlir", "export_program", name="m", model_file=self.model, options=self.options,
-            signature=f / "signature.json", exporter="torch_mlir", ir_format=ir_format,
-            exporter_options=json.dumps({"dialect": dialect, "rewrites": "all"}),
-            out_program=f / "program.mlir", out_report=f / "export.json",
+            signature=self.folder / "signature.json", exporter="torch_mlir", ir_format=ir_format,
+            exporter_options={"dialect": dialect, "rewrites": "all"},
         )  # fmt: skip
 
     def compile(self) -> subprocess.CompletedProcess:
-        f = self.folder
-        return self.run(
-            "iree", "compile_iree", program=f / "program.mlir", backend="llvm-cpu",
-            out_vmfb=f / "module.vmfb", out_report=f / "compile.json",
-        )  # fmt: skip
+        program = self.folder / "program.mlir"
+        return self.run("iree", "compile_iree", program=program, backend="llvm-cpu")
 
     def measure(self) -> dict:
         f = self.folder
         done = self.run(
-            "iree", "verify_iree", vmfb=f / "module.vmfb", weights=f / "weights.irpa",
+            "iree", "verify_iree", vmfb=[f / "module.vmfb"], weights=f / "weights.irpa",
             inputs=f / "inputs.npz", golden=f / "golden.npz", signature=f / "signature.json",
-            device="local-task", raw_inputs=f / "raw", out=f / "verification.json",
+            device="local-task",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return json.loads((f / "verification.json").read_text())

@@ -15,7 +15,8 @@ import pytest
 import yaml
 from filelock import FileLock
 
-from scripts.core import atomic
+from scripts.core import atomic, requests
+from scripts.core.requests import StageRequest
 from scripts.records.columns import COLUMNS
 from scripts.run import outputs
 from scripts.supervise import outcome
@@ -130,9 +131,18 @@ def in_environment(python: Path, module: str, *arguments: object, case: object =
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def run_stage(python: Path, name: str, *arguments: object) -> None:
-    """Run a stage with an environment's Python."""
-    done = run_module(python, f"scripts.stages.{name}", *arguments)
+def request_stage(python: Path, stage: str, out: Path, /, fork: bool = True, **fields: object) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run a stage with an environment's Python and these fields of a request. Its results go to `out`."""
+    folder = out / f"request-{stage}"
+    request = StageRequest(f"scripts.stages.{stage}", str(python), requests.plain(fields))
+    request.write(folder)
+    words = ("--request", folder / requests.FILE, "--out", out)
+    return run_module(python, request.module, *words, fork=fork)
+
+
+def run_stage(python: Path, stage: str, out: Path, /, **fields: object) -> None:
+    """Run a stage, which has to end well."""
+    done = request_stage(python, stage, out, **fields)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -31,7 +31,7 @@ ANYWHERE = {
     r"--owner \d+": "--owner PID",
     r"--memory \d+": "--memory MB",
     r"--cores \d+": "--cores CORES",
-    r"--due '?[0-9a-f]{12}(~[0-9a-f]{6})?'?": "--due DUE",
+    r"--due '?([0-9a-f]{12}|\d+(~[0-9a-f]{6})?)'?": "--due DUE",
 }
 """What depends on the machine, the folder or the code: regular expressions and what stands for them."""
 NOT_FROZEN = ("due", "code", "matrix", "machine")

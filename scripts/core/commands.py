@@ -4,13 +4,12 @@ The options of a command are declared once: as the fields of a frozen dataclass.
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        model: ModelChoice
-        ir_format: str = option("text", choices=FORMATS)
-        out_program: Path
+        format: str = option("text", choices=FORMATS)
+        out_page: Path
 
-The option of `out_program` is `--out-program`; it is required, because the field has no default. Its value has the type of the
-field: a number, a path or text. It is JSON for a collection, and a switch for a bool. A dataclass among the
-fields adds its own options.
+The option of `out_page` is `--out-page`; it is required, because the field has no default. Its value has the type of the
+field: a number, a path or text. It is JSON for a collection, and a switch for a bool. A stage has no options, but a request
+(scripts/core/requests.py).
 
 A running stage reports to its supervisor. Without a supervisor, these functions do nothing.
 
@@ -54,9 +53,6 @@ def parse_options(kind: type[Options], words: Sequence[str] | None = None) -> Op
 def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
     """Add the options of `kind` to a parser."""
     for field, hint in _option_fields(kind):
-        if _has_options(field, hint):
-            add_options(parser, hint)
-            continue
         argument: dict[str, Any] = {"type": _converter(hint)} if hint is not bool else {"action": "store_true"}  # fmt: skip
         if field.default is MISSING and field.default_factory is MISSING:
             argument["required"] = True
@@ -69,9 +65,9 @@ def options_of(kind: type[Options], args: argparse.Namespace) -> Options:
     """The values of the options that `add_options` has added."""
     given = vars(args)
     values = {
-        field.name: options_of(hint, args) if _has_options(field, hint) else given[field.name]
-        for field, hint in _option_fields(kind)
-        if field.name in given or _has_options(field, hint)
+        field.name: given[field.name]
+        for field in dataclasses.fields(typing.cast(Any, kind))
+        if field.name in given
     }
     return kind(**values)
 
@@ -80,11 +76,6 @@ def _option_fields(kind: type) -> list[tuple[dataclasses.Field, Any]]:
     """The fields of a dataclass, with their types."""
     hints = typing.get_type_hints(kind)
     return [(field, hints[field.name]) for field in dataclasses.fields(kind)]
-
-
-def _has_options(field: dataclasses.Field, hint: Any) -> bool:
-    """Whether a field stands for options of its own."""
-    return dataclasses.is_dataclass(hint) and "type" not in field.metadata
 
 
 def _converter(hint: Any) -> Callable[[str], Any]:

@@ -1,4 +1,4 @@
-"""Command-line options of every stage that runs iree-compile for a target, and the flags that a program needs beside those of its
+"""The request of every stage that runs iree-compile for a target, and the flags that a program needs beside those of its
 target: one thread with a tuning spec, and float64 where its interface has it."""
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class TargetOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompileOptions(TargetOptions):
-    """One program for a target."""
+class CompileRequest(TargetOptions):
+    """One program for a target: what scripts.stages.compile_iree is asked for, and other stages that compile it."""
 
     program: Path
 

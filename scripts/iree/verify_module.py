@@ -81,7 +81,8 @@ def verify_module(
     left_out: dict[str, str] = {}
     verification = _verification(session, module, inputs, outputs, check, threads, left_out)
     print(f"first call took {first_call_s:.3f} s: {verification.code}", flush=True)
-    flags = benchmark.write_inputs(files.raw_inputs, inputs, types)
+    raw_inputs = benchmark.write_inputs(files.raw_inputs, inputs, types)
+    tool, *flags = benchmark.command_line(module, raw_inputs, threads)
     Verified(
         device=module.device,
         device_name=device_name,
@@ -91,7 +92,8 @@ def verify_module(
         first_call_ms=first_call_s * 1e3,
         runs=(Run(first_call_s),),
         max_rss_mb=peak_mb,
-        command=shlex.join(benchmark.command_line(module, flags, threads)),
+        command=shlex.join([tool, *flags]),
+        flags=tuple(flags),
         versions={"iree": _runtime_version()},
         left_out=left_out,
     ).write(files.out)

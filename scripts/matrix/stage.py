@@ -37,8 +37,8 @@ class Need:
 class Stage:
     """One stage, which one rule runs.
 
-    `kind`: the kind of its cells. `modules`: the modules that its fingerprint covers, its own script
-    first; a {field} is replaced by a value of its entry. `entry`: the axis whose entry of the
+    `kind`: the kind of its cells. `modules`: its code, its entry point first; {exporter} and {runtime} are those of its
+    entry. `version`: of that code. A failure is due again when it changes, and a measurement is stale. `entry`: the axis whose entry of the
     configuration (frontends, baselines) names its environment; otherwise `env` does; otherwise it is
     that of the references. `after`: the stage before it in the chain.
     `recorded_as`: its folder below results/, and its name in status files and tables.
@@ -70,6 +70,7 @@ class Stage:
     remedies: str = ""
     own_rule: str = ""
     checked_by: str = ""
+    version: int = 1
 
     @property
     def folder(self) -> str:

@@ -6,8 +6,7 @@ A stage is an entry here, or in the module `stages` of its feature, a rule in wo
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from scripts.core import checkout
 from scripts.matrix.cell import Cell, Kind
@@ -168,9 +167,3 @@ def remedied(entries: Iterable[tuple[Stage, Cell]]) -> list[tuple[Stage, Cell]]:
     """A chain in which the stages that a remedy has made good are replaced by those that did so."""
     instead = {stage.remedies: stage for stage in STAGES.values() if stage.remedies}
     return [(instead.get(stage.name, stage), cell) for stage, cell in entries]
-
-
-def modules(stage: Stage, entry: Any) -> tuple[str, ...]:
-    """The modules of a stage, including those that its entry of the configuration names."""
-    fields: Mapping[str, Any] = vars(entry) if entry is not None else {}
-    return tuple(module.format_map(fields) for module in stage.modules)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
+from typing import Any
 
 import msgspec
 
@@ -32,13 +33,13 @@ class Way(msgspec.Struct, frozen=True):
 class Attempt(Way, frozen=True):
     """What a remedy tries for one cell, after a first failure with one of `reasons`.
 
-    What the plan of a run adds: `options` of the command that compiles; the `program`, and the status file of its
+    What the plan of a run adds: `target`, the fields of a request to compile; the `program`, and the status file of its
     `export`; `hang`: why it is not run ("": it is run).
     """
 
     name: str = msgspec.field(name="remedy")
     reasons: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
+    target: dict[str, Any] = msgspec.field(default_factory=dict)
     program: str = ""
     export: str = ""
     hang: str = ""

@@ -211,7 +211,7 @@ COLUMNS = (
     Field("reference.quantization.float_bytes", INTEGER, "Size of the weights of the float model that a quantized one approximates.", unit="bytes", column="float_weights_bytes", optional=True),
     Field("reference.quantization.sqnr_db", NUMBER, "Signal to quantization noise of the outputs, against that float model.", unit="dB", column="quantization_sqnr_db", nullable=True, optional=True),
     Field("", TEXT, "What could not be computed beside the row, and why: `float64 reference: AssertionError: …`. The columns for it are null.", column="left_out", value=_left_out),
-    Field("outcome.fingerprint", TEXT, "Hash of the code that ran.", column="fingerprint"),
+    Field("outcome.fingerprint", TEXT, "Version of the stage's code that ran (`version` in scripts/matrix/stages.py).", column="fingerprint"),
     Field("outcome.stale", FLAG, "Whether a cell that is ok was measured and verified by other code than this checkout's; `--config retry=stale` measures it again.", column="stale", optional=True),
     Field("outcome.log", TEXT, "Log of the stage.", column="log"),
 )  # fmt: skip

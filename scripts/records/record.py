@@ -82,7 +82,7 @@ def iree_record(
     chain = matrix.chain(row_cell)
     if remedy.get("name"):
         chain = stages.remedied(chain)
-    record = common_record(root, matrix, row_cell, chain, None, model, target.device_kind)
+    record = common_record(root, matrix, row_cell, chain, model, target.device_kind)
     record["remedy"] = {key: remedy[key] for key in _OF_REMEDY if key in remedy} or None
     record["experiment"] |= {
         "test": frontend.test,
@@ -112,9 +112,7 @@ def baseline_record(
     """The record of one test of one baseline of one model. `timed_stage`: the stage of its group."""
     row_cell = baseline_cell(model, baseline, test)
     chain = matrix.chain(row_cell)
-    record = common_record(
-        root, matrix, row_cell, chain, baseline, model, baseline.device, timed_stage
-    )
+    record = common_record(root, matrix, row_cell, chain, model, baseline.device, timed_stage)
     record["experiment"] |= of_baseline(row_cell, baseline) | {
         "precision": baseline.precision,
         "matmul_precision": matrix.measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
@@ -198,12 +196,11 @@ def common_record(
     matrix: Matrix,
     row: Cell,
     chain: list[tuple[Stage, Cell]],
-    entry: Baseline | None,
     model: Model,
     device: str,
     timed_stage: str = "time",
 ) -> dict:
-    """The part of a record that IREE cells and baselines have in common; `entry` is the baseline's.
+    """The part of a record that IREE cells and baselines have in common.
     `chain`: the stages of the row, with the remedy in place of a compilation that it has made good. `timed_stage`: the
     stage of its group."""
     outcomes = [stage_files.ended(root, *place) for place in chain]
@@ -215,10 +212,10 @@ def common_record(
         if ended.status != outcome.OK:
             outcomes.append(ended)
             last_stage = timed_by, group
-    ran = [(verified_by, stages.modules(chain[-1][0], entry))]
+    ran = [(verified_by, chain[-1][0])]
     if timing:
-        ran.append((stage_files.ended(root, timed_by, group), timed_by.modules))
-    is_stale = any(fingerprint.is_stale(ended, fingerprint.code_of_stage(by)) for ended, by in ran)
+        ran.append((stage_files.ended(root, timed_by, group), timed_by))
+    is_stale = any(fingerprint.is_stale(ended, str(by.version)) for ended, by in ran)
     last, decisive = outcomes[-1], stage_files.deciding(root, outcomes)
     whole = decisive.status != outcome.DAMAGED
     measured = stage_files.read_if_whole(root, *chain[-1], VERIFICATION) if whole else {}

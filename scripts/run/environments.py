@@ -250,7 +250,7 @@ class Environments:
         return [checkout.path(str(path.relative_to(ROOT)))] if path.is_file() else []
 
     def option(self, env: str) -> str:
-        """A further option of scripts.stages.make_env for an environment."""
+        """A further field of a request to scripts.stages.make_env, as an option of the supervisor."""
         return ""
 
     def pins_digest(self, env: str) -> str:

@@ -1,9 +1,9 @@
-"""Fingerprints of a stage's code, recorded outcomes, and whether a stage of a cell has to run again.
+"""Fingerprints of stages, recorded outcomes, and whether a stage of a cell has to run again.
 
-The fingerprint of a stage is a hash over its script and every module of this project that it
-imports. The imports are found in the source, when and where the stage runs. A failed cell runs again
-when the fingerprint changes. A cell that succeeded does not: its row has the fingerprint of the code
-that produced it. Outcomes are read once each: Snakemake asks about the same cell several times.
+The fingerprint of a stage has the version of its code, which it declares (Stage.version), and for some stages signs of the
+machine's devices. A failed cell runs again when the fingerprint changes. A cell that succeeded does not: its row has the
+fingerprint of the code that produced it. A changed request or changed pins are params, which Snakemake compares itself.
+Outcomes are read once each: Snakemake asks about the same cell several times.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import atomic, checkout, python_source
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import stages
+from scripts.matrix.stage import Stage
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 
@@ -39,14 +40,17 @@ def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
     return digest.hexdigest()[:12]
 
 
-def of_stage(stage: str, modules: tuple[str, ...]) -> str:
-    """Everything that may change how a failed cell ends: the code, and for stages that need a device or
-    a compiler of the machine, which of these the machine has, and which machine it is. `stage` is
-    the name of the stage in status files."""
-    code = code_of_stage(modules)
-    if not stages.wants_device(stage):
-        return code
-    return f"{code}-{_machine_signs()}@{_machine()}"
+def of_stage(stage: Stage) -> str:
+    """Everything that may change how a failed cell ends beside its request and its files: the version of the code, and for
+    stages that need a device or a compiler of the machine, which of these the machine has, and which machine it is."""
+    return of_version(stage.version, stage.folder)
+
+
+def of_version(version: int, folder: str) -> str:
+    """The same by the version of a stage and its name in status files."""
+    if not stages.wants_device(folder):
+        return str(version)
+    return f"{version}-{_machine_signs()}@{_machine()}"
 
 
 def due(
@@ -58,10 +62,10 @@ def due(
 ) -> str:
     """The value of the param `due`: Snakemake runs a job again when the value of a param changes.
 
-    It consists of a hash of the code (the code's part of the fingerprint `current`) and a counter. It
+    It consists of the version of the code (a part of the fingerprint `current`) and a counter. It
     does not depend on devices, so a cluster's login node and its nodes compute the same value.
 
-    - No outcome, or a failure with other code: the present hash. The counter is that of a stage
+    - No outcome, or a failure with other code: the present version. The counter is that of a stage
       which began with this code and has no outcome, else 0.
     - Success, or a failure with this very fingerprint: the recorded value, so nothing runs.
     - A forced run: the counter plus one, so that it happens once. A run is forced if the cell failed
@@ -125,7 +129,7 @@ def is_stale(ended: Outcome, current: str) -> bool:
 
 
 def _parts(due: str) -> tuple[str, int]:
-    """The code's hash and the counter of a value of `due`."""
+    """The version and the counter of a value of `due`."""
     base, _, count = due.rpartition("+")
     return (base, int(count)) if base and count.isdecimal() else (due, 0)
 
@@ -160,54 +164,6 @@ def _machine_signs() -> str:
 @functools.cache
 def _machine() -> str:
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
-
-
-CODES = Path("results/logs/codes.json")
-"""The codes that a run has computed at its start, by modules, each with the versions of the sources that it covers."""
-
-
-@functools.cache
-def code_of_stage(modules: tuple[str, ...]) -> str:
-    """The code's part of a stage's fingerprint. The sources are read once for all of its cells, and not at all if they are as
-    they were when the code in CODES was computed: to find the imports of a stage takes half the CPU time of its supervisor."""
-    known = _codes().get(" ".join(modules))
-    if known is None or any(_version(ROOT / file) != was for file, was in known.files.items()):
-        paths = python_source.of_project(modules, ROOT)
-        files = {str(path.relative_to(ROOT)): _version(path) for path in paths}
-        known = _codes()[" ".join(modules)] = Code(of_modules(modules), files)
-    return known.code
-
-
-@dataclass(frozen=True)
-class Code:
-    """The code's part of a fingerprint. `files`: the version of each source that it covers, by its path in the checkout."""
-
-    code: str
-    files: Mapping[str, Sequence[int]]
-
-
-@functools.cache
-def _codes() -> dict[str, Code]:
-    """What is in CODES, and what this process has computed. A file that cannot be read counts as none."""
-    try:
-        stored = atomic.read_json(CODES)
-        return {modules: Code(**known) for modules, known in stored.items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return {}
-
-
-def write_codes() -> None:
-    """Write the codes that this process knows to CODES, for the supervisors of its run. Raises OSError."""
-    atomic.write_json(CODES, {modules: asdict(known) for modules, known in _codes().items()})
-
-
-def _version(file: Path) -> list[int]:
-    """What tells a file from a later one; empty if it is gone."""
-    try:
-        stat = file.stat()
-    except OSError:
-        return []
-    return [stat.st_ino, stat.st_mtime_ns, stat.st_size]
 
 
 CLOCK_TOLERANCE_S = 60

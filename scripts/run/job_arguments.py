@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import os
 import shlex
 import sys
@@ -12,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import checkout, temporary
+from scripts.core.requests import StageRequest
 from scripts.run import fingerprint
 from scripts.supervise.job import Interrupted, Job, MoreNeeded
-
-OF_RUN = ("--due", "--journal", "--owner", "--more-time", "--more-memory", "--preload", "--sandbox")
-"""Options that a job has as a part of a run. Each takes a value."""
 
 
 def prefix() -> str:
@@ -70,7 +69,7 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     option("--skip", "do not run the stage, for this reason", default="")
     option("--hang", "do not run the stage: it is known to hang, for this reason", default="")
     option("--due", "the param `due` of the job, to record", default="")
-    option("--module", "modules that the fingerprint covers", nargs="*", default=[])
+    option("--version", "that of the stage's code", required=True, type=int)
     option("--owner", "stop when the process with this id ends (default: the parent)", type=int)
     switch = {"type": int, "default": 0, "choices": (0, 1)}
     for what, limit in (("time", "--timeout"), ("memory", "--memory")):
@@ -83,30 +82,29 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     option("--upstream", "status.json that must be ok", nargs="*", default=[], type=Path)
     files = {"dest": "artifacts", "nargs": "*", "default": [], "type": Path}
     option("--artifact", "file that the stage makes", **files)
-    command_line.add_argument(
-        "command", nargs=argparse.REMAINDER, help="-- and the stage's command"
-    )
+    option("--run", "module of the stage's entry point", required=True)
+    option("--python", "interpreter of the stage", required=True)
+    option("--request", "fields of the request, as JSON", required=True, type=json.loads)
+    several = {"action": "append", "default": []}
+    option("--file", "field of the request that is a path", nargs=2, **several)
+    option("--files", "field that is a list of paths", nargs="+", **several)
+    option("--field", "further field of the request, as JSON", nargs=2, **several)
     return command_line
 
 
-def job(args: argparse.Namespace, parsed_by: argparse.ArgumentParser, here: bool = False) -> Job:
-    """Return the job of the options. Exits if there is no command after --.
-
-    `here`: the job runs in this process, so its command is this one, without what belongs to the run.
-    """
-    if here:
-        words = iter(sys.argv[1:])
-        own = [word for word in words if word not in OF_RUN or next(words, None) is None]
-        command = [*parsed_by.prog.split(), *own]
-    else:
-        command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    if not command:
-        parsed_by.error("no command after --")
-    given = {field.name for field in dataclasses.fields(Job)} & vars(args).keys()
-    values = {name: getattr(args, name) for name in given}
-    values["sandbox"] = args.status_path.parent if args.sandbox else None
-    code = fingerprint.of_stage(args.stage, tuple(args.module))
-    return Job(**values | {"command": command, "fingerprint": code})
+def job(args: argparse.Namespace) -> Job:
+    """Return the job of the options."""
+    fields = args.request | dict(args.file) | {name: paths for name, *paths in args.files}
+    fields |= {name: json.loads(value) for name, value in args.field}
+    request = StageRequest(args.run, args.python, fields)
+    of_job = {field.name for field in dataclasses.fields(Job)} & vars(args).keys()
+    values = {name: getattr(args, name) for name in of_job} | {
+        "request": request,
+        "command": request.command(args.status_path.parent),
+        "sandbox": args.status_path.parent if args.sandbox else None,
+        "fingerprint": fingerprint.of_version(args.version, args.stage),
+    }
+    return Job(**values)
 
 
 def run(described: Job, start: Callable[[], object]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from scripts.matrix.cell import PATTERNS, Cell, Kind, most_threads, of_wildcards
@@ -62,6 +62,43 @@ def beside_outputs(stage: str, file: str) -> str:
     return artifact(stage, file).replace("{", "{wildcards.").replace("}", ":q}")
 
 
+def request_in_rule(
+    supervisor: str,
+    stage: str,
+    *,
+    run: str = "",
+    files: str = "",
+    lists: str = "",
+    after: str = "",
+    makes: str = "",
+    beside: str = "",
+    python: str = "{params.python}",
+    more: str = "",
+    values: Mapping[str, Any] | None = None,
+) -> str:
+    """The command of a rule that hands over a request: the param `request`, and files of the rule.
+
+    `supervisor`: its beginning (in_rule). `run`: the entry point, if it is not that of the stage. By names of inputs, `files` and
+    `lists` are fields of the request, which have one path and several, and `after` are the status files that must be ok. `makes`:
+    the names of the outputs, without the status; `beside`: a file that is no output. `values`: fields that ask for no re-run.
+    `python`: the interpreter. `more`: further options.
+    """
+    declared = STAGES[stage]
+    words = [
+        f"{supervisor} --version {declared.version} --run {run or declared.modules[0]} --python {python}",
+        "--request {params.request:q}",
+        *(f"--file {name} {{input.{name}:q}}" for name in files.split()),
+        *(f"--files {name} {{input.{name}:q}}" for name in lists.split()),
+        *(["--upstream", *(f"{{input.{name}:q}}" for name in after.split())] if after else []),
+        *("--artifact", *(f"{{output.{name}:q}}" for name in makes.split())),
+        *filter(None, [beside]),
+        *(f"--field {name} {value}" for name, value in (values or {}).items()),
+    ]
+    if declared.skipped:
+        words.append("{params.skip}")
+    return " ".join([*words, *filter(None, [more])])
+
+
 class Where(Protocol):
     """Where the jobs of a run are executed (scripts.snakemake.Patches)."""
 
@@ -89,11 +126,8 @@ class Jobs:
     ) -> None:
         self._plan, self._where, self._cores, self._ancient = plan, where, cores, ancient
         self.all_here = not where.may_submit
-        self.load_model = (
-            " --name {wildcards.model:q} --model-file {input.model_file:q}"
-            f" --load-threads {resources.threads_beside(cores)}"
-        )
-        """The options by which a stage loads its model. OpenMP's threads spin while they wait: two models that load at
+        self.load_threads = {"load_threads": resources.threads_beside(cores)}
+        """The field of a request by which a stage loads its model. OpenMP's threads spin while they wait: two models that load at
         the same time with all cores take three times the CPU time."""
 
     def environment(self, stage: str) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Params of the stages that come from the configuration: the options of their commands, and which rows are timed together, from
-which files, and how.
+"""Params of the stages that come from the configuration: fields of their requests, and which rows are
+timed together, from which files, and how.
 
 Params are functions of wildcards only: in Snakemake, a function of input or output never triggers a
 re-run.
@@ -8,17 +8,15 @@ re-run.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-import msgspec
-
+from scripts.core import requests
 from scripts.matrix import stages
 from scripts.matrix.cell import (
-    EVAL,
     PINNED,
     TRAIN,
     Cell,
@@ -26,122 +24,132 @@ from scripts.matrix.cell import (
     is_dynamic,
     of_this_size,
     thread_numbers,
+    without_threads,
 )
 from scripts.matrix.choices import BASES, BASES_OF, DEFAULT_MATMUL_PRECISION
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.matrix import Matrix, compact
-from scripts.supervise.group import Given
+from scripts.supervise.group import GroupRequest
 from scripts.timing.turns import Rule
 
 
-def compile_words(target: Target, opt_level: str, flags: Sequence[str]) -> list[str]:
-    """The options of scripts.stages.compile_iree for a target, with this opt level and these flags."""
-    return [
-        *("--backend", target.backend, f"--arch={target.arch}"),
-        *("--opt-level", opt_level, "--flags", compact(flags)),
-        *(("--toolchain", target.toolchain) if target.toolchain != PINNED else ()),
-    ]
+def target_fields(target: Target, opt_level: str, flags: Sequence[str]) -> dict[str, Any]:
+    """The fields of a CompileRequest for a target, with this opt level and these flags."""
+    fields = {
+        "backend": target.backend,
+        "arch": target.arch,
+        "opt_level": opt_level,
+        "flags": list(flags),
+    }
+    return fields | ({"toolchain": target.toolchain} if target.toolchain != PINNED else {})
 
 
-def options_of_target(target: Target) -> str:
-    """The options of scripts.stages.compile_iree for a target, with its own opt level and flags, as text for a shell."""
-    words = compile_words(target, target.opt_level, target.flags)
-    return " ".join(map(_quoted, words))
-
-
-def _quoted(word: str) -> str:
-    """A word for a shell; of `--option=value`, the value is quoted. (A recorded param has this form, and
-    another one would compile everything again.)"""
-    option, equals, value = word.partition("=")
-    if word.startswith("--") and equals:
-        return f"{option}={shlex.quote(value)}"
-    return shlex.quote(word)
-
-
-def _shell(options: Mapping[str, Any]) -> str:
-    """Options as text for a shell; a value that is no text is JSON."""
-    texts = {k: v if isinstance(v, str) else compact(v) for k, v in options.items()}
-    return " ".join(f"--{k.replace('_', '-')}={shlex.quote(v)}" for k, v in texts.items())
-
-
-class Options:
-    """Answers the rules' questions about the command line of a stage of one cell."""
+class Requests:
+    """What is requested of the stages of a cell, as JSON: the fields that the configuration sets. A rule hands over the files."""
 
     def __init__(self, matrix: Matrix) -> None:
         self.matrix = matrix.every()
 
-    def collect(self) -> str:
-        """The profiles to take after the timing, as a JSON list."""
-        return compact(self.matrix.measure.get("collect", []))
+    def reference(self, cell: Cell) -> str:
+        return compact(self._model(cell))
 
-    def threads(self, cell: Cell | None = None) -> str:
-        """`--threads N` if the configuration sets it, else nothing. The cell has the number if the configuration lists
-        several."""
-        number = self.matrix.measure.get("threads")
-        if thread_numbers(self.matrix.measure):
-            number = cell.threads if cell else None
-        return f"--threads {number}" if number else ""
+    def gradients(self, cell: Cell) -> str:
+        return compact(self._model(cell) | {"optimizer": self.matrix.train})
 
-    def model(self, cell: Cell) -> str:
-        """The options of a model's functions, as JSON."""
-        return compact(self.matrix.models[cell.model].options)
-
-    def exported(self, cell: Cell) -> str:
-        """What a program computes, as options of scripts.stages.export_program: nothing for the forward pass for one size."""
+    def export(self, cell: Cell) -> str:
+        frontend = self.matrix.all_frontends()[cell.frontend]
+        fields = self._model(cell) | {
+            "exporter": frontend.exporter,
+            "exporter_options": frontend.options,
+            "ir_format": frontend.ir_format,
+        }
         if is_dynamic(cell.frontend):
             # The sizes by which the program is found: further ones to measure are no other program.
             declared = self.matrix.models[cell.model].dynamic.items()
             sizes = {name: replace(size, values=size.probes()) for name, size in declared}
-            return _shell({"dynamic": {name: asdict(size) for name, size in sizes.items()}})
-        if cell.test == EVAL:
-            return ""
-        return f"--test {TRAIN} {self.optimizer()}"
-
-    def optimizer(self) -> str:
-        """`--optimizer <JSON>` of training steps."""
-        return _shell({"optimizer": self.matrix.train})
-
-    def exporter(self, cell: Cell) -> str:
-        """The options of a frontend's exporter, as JSON."""
-        return compact(self.matrix.all_frontends()[cell.frontend].options)
-
-    def tolerance(self, cell: Cell) -> str:
-        """The tolerance of a cell as JSON: the values that differ from the default."""
-        return compact(self.matrix.tolerance(self.matrix.models[cell.model], str(cell)))
+            fields["dynamic"] = {name: asdict(size) for name, size in sizes.items()}
+        elif cell.test == TRAIN:
+            fields |= {"test": TRAIN, "optimizer": self.matrix.train}
+        return compact(fields)
 
     def compile(self, cell: Cell) -> str:
-        """The target of a model's cell, as options of scripts.stages.compile_iree."""
-        return options_of_target(self.matrix.target(cell.model, cell.frontend, cell.target))
+        return compact(self._target(cell))
 
-    def step(self, cell: Cell) -> str:
-        """What a baseline's cell runs and how, as options of scripts.stages.verify_baseline."""
-        model = self.matrix.models[cell.model]
+    def _target(self, cell: Cell) -> dict[str, Any]:
+        target = self.matrix.target(cell.model, cell.frontend, cell.target)
+        return target_fields(target, target.opt_level, target.flags)
+
+    def verify(self, cell: Cell) -> str:
+        device = self.matrix.target(cell.model, cell.frontend, cell.target).device
+        return compact(self.verified_on(device, cell) | self.threads(cell))
+
+    def verified_on(self, device: str, cell: Cell) -> dict[str, Any]:
+        """The fields of a verification on a device, but for the number of threads."""
+        return {"device": device, "tolerance": self._tolerance(cell)}
+
+    def baseline(self, cell: Cell) -> str:
+        return compact(self._work(cell) | {"collect": self.matrix.measure.get("collect", [])})
+
+    def dump_baseline(self, cell: Cell) -> str:
+        return compact(self._work(cell) | self._dumps("kinds", "save_ir", "repeat", "iterations"))
+
+    def profile_baseline(self, cell: Cell) -> str:
+        return compact(self._work(cell))
+
+    def dump_iree(self, cell: Cell) -> str:
+        return compact(self._target(cell) | self._dumps("kinds"))
+
+    def profile_iree(self, cell: Cell) -> str:
+        device = self.matrix.target(cell.model, cell.frontend, cell.target).device
+        return compact(self._target(cell) | {"device": device, **self.threads(cell)})
+
+    def machine_limits(self, cell: Cell) -> str:
+        return compact({"device": without_threads(cell.device), **self.threads(cell)})
+
+    def _dumps(self, *keys: str) -> dict[str, Any]:
+        """The values that `dumps:` sets for these keys."""
+        dumps = self.matrix.dumps
+        fields = {key: dumps[key] for key in keys if key in dumps}
+        if isinstance(fields.get("save_ir"), str):
+            fields["save_ir"] = [fields["save_ir"]]
+        return fields
+
+    def _work(self, cell: Cell) -> dict[str, Any]:
+        """What a baseline's cell runs and how."""
         baseline = self.matrix.baselines[cell.baseline]
         measure = self.matrix.measure
-        options = {
-            "options": model.options,
+        fields = self._model(cell) | {
             "runtime": baseline.runtime,
             "device": baseline.device,
             "test": cell.test,
             "precision": baseline.precision,
             "matmul_precision": measure.get("matmul_precision", DEFAULT_MATMUL_PRECISION),
+            "tolerance": self._tolerance(cell),
+            **self.threads(cell),
         }
-        if baseline.xla_flags:
-            options["xla_flags"] = baseline.xla_flags
-        if baseline.compile:
-            options["compile"] = baseline.compile
-        if baseline.rewrites:
-            options["rewrites"] = baseline.rewrites
+        for name in ("xla_flags", "compile", "rewrites"):
+            if value := getattr(baseline, name):
+                fields[name] = value
         if baseline.program:
             program = self.matrix.program(cell)
-            options["program"] = stages.STAGES["export"].path(program, "program.mlir")
+            fields["program"] = stages.STAGES["export"].path(program, "program.mlir")
         if cell.test == TRAIN:
-            options["optimizer"] = self.matrix.train
-        return f"{_shell(options)} {self.threads(cell)}".rstrip()
+            fields["optimizer"] = self.matrix.train
+        return fields
 
-    def dump(self, *keys: str) -> str:
-        """The values that `dumps:` sets for these keys, as options of a dump script."""
-        return _shell({key: self.matrix.dumps[key] for key in keys if key in self.matrix.dumps})
+    def threads(self, cell: Cell | None = None) -> dict[str, int]:
+        """The number of threads, if the configuration sets it. The cell has the number if the configuration lists several."""
+        number = self.matrix.measure.get("threads")
+        if thread_numbers(self.matrix.measure):
+            number = cell.threads if cell else None
+        return {"threads": number} if number else {}
+
+    def _model(self, cell: Cell) -> dict[str, Any]:
+        return {"name": cell.model, "options": self.matrix.models[cell.model].options}
+
+    def _tolerance(self, cell: Cell) -> dict[str, Any]:
+        """The values of a cell's tolerance that differ from the default."""
+        return dict(self.matrix.tolerance(self.matrix.models[cell.model], str(cell)))
 
 
 _OF_TOOLCHAIN = re.compile("@[^/]+")
@@ -162,13 +170,13 @@ class Groups:
         """A file of the verification of each member."""
         return [_verified(row, file) for row in self._rows[group]]
 
-    def given(self, group: Cell) -> str:
-        """What is timed, as JSON for the command line of the job."""
+    def request(self, group: Cell) -> str:
+        """What is timed, as JSON: the fields of the request to the job."""
         rows = self._rows[group]
         # A group of operator problems is of no model.
         bases = BASES_OF[self._known.models[group.model].source] if group.model else BASES
         plain = {base: name for base in bases if (name := self._plain(rows, base))}
-        given = Given(
+        request = GroupRequest(
             members={str(row): _verified(row) for row in rows},
             rule=dataclasses.asdict(self.rule_of(group)),
             anchor=plain.get(bases[0], "") if bases else "",
@@ -176,7 +184,8 @@ class Groups:
             pairs=_pairs([str(row) for row in rows]),
             forked=tuple(str(row) for row in rows if self._forked(row)),
         )
-        return msgspec.json.encode(given).decode()
+        # Members have an order.
+        return json.dumps(requests.plain(request), separators=(",", ":"))
 
     def rule(self, model: str) -> Rule:
         """How a model is timed: the defaults, replaced by the values of `measure:`."""

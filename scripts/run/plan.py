@@ -34,7 +34,7 @@ from scripts.matrix.matrix import Matrix, compact
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.run import environments, fingerprint, resources
-from scripts.run.params import Groups, Options
+from scripts.run.params import Groups, Requests
 from scripts.sources.registry import source_of
 from scripts.supervise import group, outcome
 from scripts.supervise.outcome import Outcome
@@ -80,14 +80,9 @@ class Aggregation:
         return list(files)
 
     def measuring_code(self) -> str:
-        """A hash of the code that measures and verifies rows. When it changes, other rows are stale."""
-        codes = {
-            fingerprint.code_of_stage(stages.modules(stage, entry))
-            for stage in STAGES.values()
-            if stage.measures and not stage.is_batch
-            for entry in (self.matrix.baselines.values() if stage.entry else [None])
-        }
-        return hashlib.sha256(" ".join(sorted(codes)).encode()).hexdigest()[:12]
+        """The versions of the code that measures and verifies rows. When they change, other rows are stale."""
+        measuring = (s for s in STAGES.values() if s.measures and not s.is_batch)
+        return " ".join(f"{stage.name}-{stage.version}" for stage in measuring)
 
     def digest(self, on_cpu: bool = False) -> str:
         """A hash of everything that the aggregation reads from the matrix, or from that of the rows on the CPU."""
@@ -197,7 +192,7 @@ class Plan:
         self._has_toolchains = any(target.env != IREE_ENV for target in matrix.targets.values())
         self.retry = retry
         self.with_conda = with_conda
-        self.options = Options(matrix)
+        self.requests = Requests(matrix)
         loaded = feature.LOADED.values()
         self.maker: Maker = next(
             (feature.maker(self) for feature in loaded if feature.maker), Maker()
@@ -281,6 +276,13 @@ class Plan:
         entry = self._entry(STAGES[stage], cell) or self.matrix.target_of(cell.target)
         return entry.env
 
+    def env_request(self, cell: Cell) -> str:
+        """The environment to make, as fields of a request."""
+        env = cell.env
+        return compact(
+            {"prefix": environments.prefix(env), "pins": self.environments.pins_digest(env)}
+        )
+
     def python(self, env: str) -> str:
         """The interpreter of an environment. conda puts its own first on PATH."""
         return "python" if self.with_conda else f"{environments.prefix(env)}/bin/python"
@@ -335,13 +337,11 @@ class Plan:
                 retry |= {"all"}
         elif not declared.measures:  # no part of a row's measuring code
             retry -= {fingerprint.STALE}
-        modules = stages.modules(declared, self._entry(declared, cell))
         if declared.remedies:
-            code = fingerprint.code_of_stage(modules)
-            return self.maker.due(cell, code, retry, self._met_limits(stage))
+            return self.maker.due(cell, str(declared.version), retry, self._met_limits(stage))
         return fingerprint.due(
             self._status(declared, cell),
-            fingerprint.of_stage(declared.folder, modules),
+            fingerprint.of_stage(declared),
             retry,
             self._met_limits(stage),
             self._problems(declared, cell),

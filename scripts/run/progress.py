@@ -31,7 +31,7 @@ from scripts.core.console import Console
 from scripts.matrix import stages
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import STATUS
-from scripts.run import fingerprint, outputs
+from scripts.run import outputs
 from scripts.run.time_left import TIMED, TimeLeft
 from scripts.supervise import journal, outcome
 from scripts.supervise.outcome import Outcome
@@ -93,7 +93,6 @@ class RunLog:
         self.started = True
         atomic.write_json(LOGS / "matrix.json", matrix.to_json())
         atomic.write_json(LOGS / "command_line.json", command_line)
-        fingerprint.write_codes()
         self._began = journal.begin(JOURNAL), time.monotonic()
 
 

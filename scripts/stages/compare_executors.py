@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import atomic, commands, process, tensors
-from scripts.core.commands import option
-from scripts.features.reproduce.compared import O0, SAME, XLA
+from scripts.core import atomic, commands, process, requests, tensors
+from scripts.core.requests import Folders
+from scripts.features.reproduce.compared import FILE, O0, SAME, XLA
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
@@ -26,14 +26,15 @@ from scripts.xla.client import Client, UnlinkError, call, unlink
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ComparisonRequest:
+    """`flags`: of iree-compile for the CPU at O0, which may take `limit_s` seconds."""
+
     program: Path
     weights: Path
     inputs: Path
     check: Check
-    flags: list[str] = option(help="of iree-compile for the CPU at O0, as a JSON list")
-    limit_s: float = option(help="seconds to compile at O0")
-    out: Path
+    flags: list[str]
+    limit_s: float
 
 
 Results = list[np.ndarray]
@@ -43,23 +44,23 @@ class Failed(Exception):
     """An executor has no results. Says why."""
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
-    expected = args.check.expected()
+def compare_executors(request: ComparisonRequest, folders: Folders) -> None:
+    """Write what each executor computes, compared with golden."""
+    expected = request.check.expected()
     report: dict[str, Any] = {}
     computed: dict[str, Results] = {}
     for name, run in ((XLA, _on_xla), (O0, _on_iree)):
-        results, why = _forked(lambda run=run: run(args, expected))  # type: ignore[misc]
+        results, why = _forked(lambda run=run: run(request, expected))  # type: ignore[misc]
         if results is None:
             report[name] = {"code": "", "detail": why}
             continue
         computed[name] = results
-        said = verify(results, expected, args.check.tolerance)
+        said = verify(results, expected, request.check.tolerance)
         report[name] = {"code": said.code, "detail": said.detail}
     if len(computed) > 1:
         other = Expected(expected.types, computed[XLA], None, True, expected.dtype)
-        report[SAME] = verify(computed[O0], other, args.check.tolerance).code
-    atomic.write_json(args.out, report)
+        report[SAME] = verify(computed[O0], other, request.check.tolerance).code
+    atomic.write_json(folders.results / FILE, report)
 
 
 def _forked(run: Callable[[], Results]) -> tuple[Results | None, str]:
@@ -80,13 +81,13 @@ def _forked(run: Callable[[], Results]) -> tuple[Results | None, str]:
         return tensors.load_results(file), ""
 
 
-def _inputs(args: Options) -> list[np.ndarray]:
+def _inputs(args: ComparisonRequest) -> list[np.ndarray]:
     stored = tensors.load_npz(args.inputs)
     kinds = args.check.read_signature().inputs
     return [tensors.as_native(stored[str(i)], kind.dtype) for i, kind in enumerate(kinds)]
 
 
-def _on_xla(args: Options, expected: Expected) -> Results:
+def _on_xla(args: ComparisonRequest, expected: Expected) -> Results:
     program = unlink(args.program.read_bytes())
     client = Client(len(os.sched_getaffinity(0)))
     executable = client.compile(program.text)
@@ -108,7 +109,7 @@ def _passed(array: np.ndarray, kind: tensors.TensorType) -> np.ndarray:
     return array.view(dtype).reshape(kind.shape)
 
 
-def _on_iree(args: Options, _: Expected) -> Results:
+def _on_iree(args: ComparisonRequest, _: Expected) -> Results:
     with tempfile.TemporaryDirectory() as folder:
         vmfb = Path(folder, "module.vmfb")
         command = [tool("iree-compile"), *args.flags, str(args.program), "-o", str(vmfb)]
@@ -124,4 +125,4 @@ def _on_iree(args: Options, _: Expected) -> Results:
 
 
 if __name__ == "__main__":
-    commands.run(main)
+    commands.run(lambda: requests.run(ComparisonRequest, compare_executors))

@@ -3,55 +3,52 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, commands, exits, process
+from scripts.core import atomic, commands, exits, process, requests
+from scripts.core.requests import Folders
 from scripts.iree import compile_cache
 from scripts.iree.compile_cache import CachedCompilation, CompileCache
-from scripts.iree.compile_options import CompileOptions
+from scripts.iree.compile_options import CompileRequest
 from scripts.iree.tools import identity, parse_problem, tool
 from scripts.lowering import onnx_causes
 
-
-@dataclass(frozen=True, kw_only=True)
-class Options(CompileOptions):
-    out_vmfb: Path
-    out_report: Path
+MODULE, REPORT = "module.vmfb", "report.json"
 
 
-def main() -> None:
+def compile_iree(request: CompileRequest, folders: Folders) -> None:
+    """Write the module and the report. Exits as iree-compile does if it fails."""
     commands.report_working()
-    args = commands.parse_options(Options)
+    vmfb, report_file = folders.results / MODULE, folders.results / REPORT
     compiler = tool("iree-compile")
-    flags = args.compiler_flags()
+    flags = request.compiler_flags()
     cache = compile_cache.of_environment()
-    key = compile_cache.key(args.program, flags, identity(Path(compiler))) if cache else ""
-    if cache and _is_known(cache, key, args):
+    key = compile_cache.key(request.program, flags, identity(Path(compiler))) if cache else ""
+    if cache and _is_known(cache, key, vmfb, report_file):
         return
-    statistics = args.out_vmfb.with_name("statistics.json")
+    statistics = vmfb.with_name("statistics.json")
     said: list[str] = []
     run = process.run_tool(
         [
             compiler,
             *flags,
-            *args.faster_flags(flags),
+            *request.faster_flags(flags),
             "--iree-scheduling-dump-statistics-format=json",
             f"--iree-scheduling-dump-statistics-file={statistics}",
-            str(args.program),
+            str(request.program),
             "-o",
-            str(args.out_vmfb),
+            str(vmfb),
         ],
         said=said,
     )
     if run.returncode != 0:
-        if args.toolchain and (why := parse_problem(args.program)):
+        if request.toolchain and (why := parse_problem(request.program)):
             exits.fail(
-                f"iree-compile of the toolchain {args.toolchain} cannot parse the program, which the "
+                f"iree-compile of the toolchain {request.toolchain} cannot parse the program, which the "
                 f"pinned IREE has written: {why}",
                 reason="program-version",
             )
-        if cause := onnx_causes.of_failure(args.program, flags, run.returncode, said):
+        if cause := onnx_causes.of_failure(request.program, flags, run.returncode, said):
             said.append(f"{exits.CAUSE}{cause}\n")
             print(said[-1], end="", file=sys.stderr, flush=True)
         if printed := compile_cache.kept_output(run.returncode, said):
@@ -60,24 +57,24 @@ def main() -> None:
     planned = atomic.read_json(statistics)["stream-aggregate"]
     statistics.unlink()
     report = {
-        "vmfb_bytes": args.out_vmfb.stat().st_size,
+        "vmfb_bytes": vmfb.stat().st_size,
         "dispatch_count": planned["execution"]["dispatch-count"],
         "transient_bytes": planned["execution"]["transient-memory-size"],
         "constant_bytes": planned["global"]["constant-size"],
-        "added_flags": args.added_flags(),
+        "added_flags": request.added_flags(),
     }
     measured = {
         "compile_s": round(run.seconds, 3),
         "cpu_s": round(run.cpu_s, 3),
         "max_rss_mb": round(run.max_rss_mb, 1),
     }
-    atomic.write_json(args.out_report, {**measured, **report, "cached": False})
-    _keep(cache, key, CachedCompilation(report), args.out_vmfb)
+    atomic.write_json(report_file, {**measured, **report, "cached": False})
+    _keep(cache, key, CachedCompilation(report), vmfb)
 
 
-def _is_known(cache: CompileCache, key: str, args: Options) -> bool:
+def _is_known(cache: CompileCache, key: str, vmfb: Path, report_file: Path) -> bool:
     """Whether the program was compiled before: then its module and report are written. Exits if it did not compile."""
-    known, damage = cache.get(key, args.out_vmfb)
+    known, damage = cache.get(key, vmfb)
     if damage:
         print(f"note: {damage}; it is compiled again", file=sys.stderr, flush=True)
     if known is None:
@@ -86,7 +83,7 @@ def _is_known(cache: CompileCache, key: str, args: Options) -> bool:
     if not known.report:
         print(known.printed, file=sys.stderr, flush=True)
         process.exit_like(1)
-    atomic.write_json(args.out_report, {**known.report, "cached": True})
+    atomic.write_json(report_file, {**known.report, "cached": True})
     return True
 
 
@@ -102,4 +99,4 @@ def _keep(
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(CompileRequest, compile_iree)

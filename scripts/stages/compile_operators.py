@@ -1,7 +1,4 @@
-"""Compile the programs of a batch of operator problems together, each with an outcome of its own.
-
-The command after -- is the Python of the environment that has iree-compile.
-"""
+"""Compile the programs of a batch of operator problems together, each with an outcome of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from scripts.core import commands
+from scripts.core import commands, requests
 from scripts.features.operators.batch import batch_stage
 from scripts.features.operators.batch.batch_program import FILE, Program
 from scripts.features.operators.batch.batch_stage import Batch, Known
@@ -38,16 +35,16 @@ func.func @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {
 def main() -> int:
     parser = job_arguments.parser("compile_operators", __doc__)
     commands.add_options(parser, batch_stage.Options)
-    commands.add_options(parser, TargetOptions)
     args = parser.parse_args()
-    job = job_arguments.job(args, parser)
-    python = job.command[0]
+    job = job_arguments.job(args)
+    assert job.request is not None
+    python = job.request.python
     environment = Path(shutil.which(python) or python).parent.parent
     # If the environment could not be made, there is no compiler, and the supervisor skips the batch.
     compiler = tools.program("iree-compile", environment) or environment / "bin/iree-compile"
-    target = commands.options_of(TargetOptions, args)
+    target = requests.decode(TargetOptions, job.request.fields)
     flags = compile_flags(target.backend, target.arch, target.opt_level, target.flags)
-    job = dataclasses.replace(job, command=[str(compiler), *flags])
+    job = dataclasses.replace(job, command=[str(compiler), *flags], request=None)
     identity = tools.identity(compiler) if compiler.is_file() else ""
 
     def do(job: Job, known: Known, batch: Batch) -> tuple[list[ProblemEnd], list[Ended]]:

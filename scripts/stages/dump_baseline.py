@@ -1,29 +1,27 @@
 """Write what a baseline did: profiles, XLA's metrics and IR, dynamo's counters, for each repetition.
 
-The files are in <out-folder>/<repetition>/, as far as the runtime provides them: profile.txt and
+The files are in <repetition>/, as far as the runtime provides them: profile.txt and
 trace.json (PyTorch's profiler), xla_metrics.txt, ir.txt (text, hlo or stablehlo; ir.<format>.txt if
 several formats are requested), hlo_modules/ (what XLA compiled, before and after its passes) and
-dynamo_counters.json. <out-folder>/profile.txt has the profiles of all repetitions. Nothing here is
+dynamo_counters.json. profile.txt has the profiles of all repetitions. Nothing here is
 timed for a row.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scripts.core import atomic, commands, exits, process
-from scripts.core.commands import option
+from scripts.core import atomic, commands, exits, process, requests
+from scripts.core.requests import Folders
 from scripts.features.profile import dumping
-from scripts.matrix.choices import BASELINE_DUMPS, IR_FORMATS
+from scripts.matrix.choices import BASELINE_DUMPS
 from scripts.timing.calls import run_calls
 from scripts.torch_runtime.arguments import Work, prepare_process
 from scripts.torch_runtime.runtime import open_runtime, settle
@@ -35,29 +33,22 @@ the folder in which XLA saves the modules that it compiles, and inductor's cache
 hash, so "ir" may be among them.)"""
 
 
-def _formats(text: str) -> list[str]:
-    """The formats that `--save-ir` names. argparse reports a wrong one."""
-    formats = json.loads(text) if text.startswith("[") else [text]
-    if unknown := [name for name in formats if name not in IR_FORMATS]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r}: one of {', '.join(IR_FORMATS)}")
-    return formats
-
-
 @dataclass(frozen=True, kw_only=True)
-class Options(dumping.Out):
+class BaselineDumpRequest:
+    """`kinds`: of dumps, such as `profile`. `save_ir`: formats of the IR. `repeat`: repetitions, each of which has a
+    folder. `iterations`: calls per repetition."""
+
     work: Work
-    kinds: Sequence[str] = option(BASELINE_DUMPS, help='JSON list, such as ["profile", "ir"]')
-    save_ir: Sequence[str] = option(
-        ("stablehlo",), type=_formats, help='a format, or a JSON list: ["hlo", "text"]'
-    )
-    repeat: int = option(1, help="repetitions; each has a folder")
-    iterations: int = option(1, help="calls per repetition")
+    kinds: Sequence[str] = BASELINE_DUMPS
+    save_ir: Sequence[str] = ("stablehlo",)
+    repeat: int = 1
+    iterations: int = 1
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
+def dump_baseline(args: BaselineDumpRequest, folders: Folders) -> None:
+    """Write the dumps, and the list of them. Exits if the runtime cannot be looked into."""
     cell = args.work
-    with tempfile.TemporaryDirectory(dir=args.out_listing.parent, prefix="dump-") as folder:
+    with tempfile.TemporaryDirectory(dir=folders.results, prefix="dump-") as folder:
         scratch = Path(folder).absolute()
         prepare_process(cell)
         if cell.program:
@@ -73,23 +64,23 @@ def main() -> None:
             # After the baseline's own flags: if a flag is given twice, the last one counts.
             flags = f"--xla_dump_to={scratch / SAVED_HLO} --xla_dump_hlo_as_text"
             os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
-        dump(args, scratch)
-        if len(args.save_ir) > 1 and (args.out_folder / "0" / IR).exists():
-            _dump_other_formats(args, scratch)
-    atomic.write_json(args.out_listing, dumping.listing(args.out_folder))
+        dump(args, folders.own, scratch)
+        if len(args.save_ir) > 1 and (folders.own / "0" / IR).exists():
+            _dump_other_formats(args, folders.own, scratch)
+    atomic.write_json(folders.results / dumping.LISTING, dumping.listing(folders.own))
 
 
-def dump(args: Options, scratch: Path) -> None:
-    """Run the repetitions, each under the profiler, and write their files."""
+def dump(args: BaselineDumpRequest, out: Path, scratch: Path) -> None:
+    """Run the repetitions, each under the profiler, and write their files to `out`."""
     from scripts.torch_runtime import profiling
 
     runtime, device = open_runtime(args.work)
     commands.report_working()
     session = runtime.open_session(args.work, device)
-    dumping.clear(args.out_folder)
+    dumping.clear(out)
     tables = []
     for number in range(args.repeat):
-        folder = args.out_folder / str(number)
+        folder = out / str(number)
         folder.mkdir(parents=True)
         device.clear_metrics()
         _take_ir(scratch)
@@ -114,7 +105,7 @@ def dump(args: Options, scratch: Path) -> None:
         if "dynamo_counters" in args.kinds and (counters := profiling.dynamo_counters()):
             atomic.write_json(folder / "dynamo_counters.json", counters)
     if tables:
-        atomic.write_text(args.out_folder / dumping.TABLES, "\n".join(tables))
+        atomic.write_text(out / dumping.TABLES, "\n".join(tables))
     settle(runtime)
 
 
@@ -127,7 +118,7 @@ def _take_ir(scratch: Path) -> str:
     return text
 
 
-def _dump_other_formats(args: Options, scratch: Path) -> None:
+def _dump_other_formats(args: BaselineDumpRequest, out: Path, scratch: Path) -> None:
     """Write the IR in each further format with a process of its own: PyTorch/XLA reads the format once.
 
     The files are then named after their formats.
@@ -137,27 +128,26 @@ def _dump_other_formats(args: Options, scratch: Path) -> None:
     first, *others = args.save_ir
     for name in others:
         folder = scratch / f"format-{name}"
-        command = [
-            *(sys.executable, "-m", "scripts.stages.dump_baseline", *sys.argv[1:]),
-            *("--kinds", '["ir"]', "--save-ir", name, "--out-folder", str(folder)),
-            *("--out-listing", str(scratch / f"{name}.json")),
-        ]
+        request = requests.read(out).replaced(kinds=["ir"], save_ir=[name])
+        request = replace(request, python=sys.executable)
+        request.write(folder)
+        command = request.command(folder)
         if (ended := subprocess.run(command, env=variables, check=False)).returncode:
             process.exit_like(ended.returncode)
-        _name_by_format(args, folder, name)
-    _name_by_format(args, args.out_folder, first)
+        _name_by_format(args.repeat, folder, out, name)
+    _name_by_format(args.repeat, out, out, first)
 
 
-def _name_by_format(args: Options, folder: Path, ir_format: str) -> None:
-    """Move the IR of each repetition from `folder` to its destination, named after its format.
+def _name_by_format(repeat: int, folder: Path, out: Path, ir_format: str) -> None:
+    """Move the IR of each repetition from `folder` to `out`, named after its format.
 
     A repetition that traced no new graph has no IR.
     """
-    for number in range(args.repeat):
+    for number in range(repeat):
         ir = folder / str(number) / IR
         if ir.exists():
-            os.replace(ir, args.out_folder / str(number) / f"ir.{ir_format}.txt")
+            os.replace(ir, out / str(number) / f"ir.{ir_format}.txt")
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(BaselineDumpRequest, dump_baseline)

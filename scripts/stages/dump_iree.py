@@ -1,6 +1,6 @@
 """Write what iree-compile does with a program: the IR after each phase and the dispatch graph.
 
-The files are <out-folder>/0/phases/*.mlir and <out-folder>/0/dispatch-graph.dot (Graphviz). The
+The files are 0/phases/*.mlir and 0/dispatch-graph.dot (Graphviz). The
 compiler gets the flags of the target. The module that it makes is discarded.
 """
 
@@ -9,24 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.core import atomic, commands, process
-from scripts.core.commands import option
+from scripts.core import atomic, commands, process, requests
+from scripts.core.requests import Folders
 from scripts.features.profile import dumping
-from scripts.iree.compile_options import CompileOptions
+from scripts.iree.compile_options import CompileRequest
 from scripts.iree.tools import tool
 from scripts.matrix.choices import IREE_DUMPS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(CompileOptions, dumping.Out):
-    kinds: Sequence[str] = option(IREE_DUMPS, help='JSON list, such as ["iree_phases"]')
+class ModuleDumpRequest(CompileRequest):
+    """`kinds`: of dumps, such as `iree_phases`."""
+
+    kinds: Sequence[str] = IREE_DUMPS
 
 
-def main() -> None:
+def dump_iree(args: ModuleDumpRequest, folders: Folders) -> None:
+    """Write the dumps, and the list of them."""
     commands.report_working()
-    args = commands.parse_options(Options)
-    dumping.clear(args.out_folder)
-    folder = args.out_folder / "0"
+    dumping.clear(folders.own)
+    folder = folders.own / "0"
     folder.mkdir(parents=True)
     wanted = []
     if "iree_phases" in args.kinds:
@@ -46,8 +48,8 @@ def main() -> None:
             "/dev/null",
         ]
     )
-    atomic.write_json(args.out_listing, dumping.listing(args.out_folder))
+    atomic.write_json(folders.results / dumping.LISTING, dumping.listing(folders.own))
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(ModuleDumpRequest, dump_iree)

@@ -6,11 +6,11 @@ import contextlib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from scripts.core import commands, exits
+from scripts.core import exits, requests
 from scripts.core.commands import option
+from scripts.core.requests import Folders
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.batch.batch_program import ENTRY, FILE
 from scripts.features.operators.batch.normalise import Normaliser
@@ -20,20 +20,19 @@ from scripts.lowering import capture, link
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(batch_worker.Options):
-    exporter: str = option(help="a module of scripts/exporters")
-    exporter_options: Mapping[str, Any] = option(factory=dict, help="JSON object")
-    out: Path = option(help="folder of the batch")
+class OperatorExportRequest(batch_worker.TasksRequest):
+    exporter: str
+    exporter_options: Mapping[str, Any] = option(factory=dict)
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
+def export_operators(args: OperatorExportRequest, folders: Folders) -> None:
+    """Lower the problems, each into a folder of its own."""
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     normaliser = Normaliser()
 
     def handle(payload: dict[str, Any], facts: dict[str, Any]) -> None:
         problem = Problem(payload["op"], payload["args"])
-        folder = args.out / problem.name
+        folder = folders.results / problem.name
         try:
             call = Call(problem)
             lowered = _lowered(exporter, call, args.exporter_options)
@@ -62,4 +61,4 @@ def _lowered(exporter: Any, call: Call, options: Mapping[str, Any]) -> link.Lowe
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(OperatorExportRequest, export_operators)

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, dimensions, exits
+from scripts.core import atomic, commands, dimensions, exits, requests
 from scripts.core.commands import option
 from scripts.core.dimensions import Sizes
+from scripts.core.requests import Folders
 from scripts.core.tensors import Signature
 from scripts.lowering import capture, link, locations
 from scripts.matrix import plugins
@@ -23,44 +24,44 @@ from scripts.torch_model.arguments import ModelChoice, Optimizer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ExportRequest:
+    """`exporter`: a module of scripts/exporters. `test`: what the program computes. `dynamic`: by option, the sizes that the program
+    is for (core/dimensions.py)."""
+
     model: ModelChoice
     signature: Path
-    exporter: str = option(help="a module of scripts/exporters")
-    exporter_options: Mapping[str, Any] = option(factory=dict, help='JSON: {"rewrites": "all"}')
-    test: str = option("eval", choices=TESTS, help="what the program computes")
+    exporter: str
+    exporter_options: Mapping[str, Any] = option(factory=dict)
+    test: str = option("eval", choices=TESTS)
     optimizer: Optimizer = Optimizer.option()
-    dynamic: Mapping[str, Any] = option(
-        factory=dict, help="JSON, by option: the sizes that the program is for (core/dimensions.py)"
-    )
+    dynamic: Mapping[str, Any] = option(factory=dict)
     ir_format: str = option("text", choices=link.FORMATS)
-    out_program: Path
-    out_report: Path
-    out_locations: Path | None = option(None, help="JSON: node and module of each line")
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
-    exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
+def export_program(request: ExportRequest, folders: Folders) -> None:
+    """Write the program, its report, and the node and module of each line. Exits if the model cannot be exported."""
+    exporter = importlib.import_module(f"scripts.exporters.{request.exporter}")
     commands.report_working()
-    declared = plugins.exporter(args.exporter)
-    signature = Signature.read(args.signature)
-    sizes = {name: Sizes.of_entry(entry) for name, entry in args.dynamic.items()}
-    stage = f"export {args.exporter}"
+    declared = plugins.exporter(request.exporter)
+    signature = Signature.read(request.signature)
+    sizes = {name: Sizes.of_entry(entry) for name, entry in request.dynamic.items()}
+    stage = f"export {request.exporter}"
     with errors.reported():
         if sizes:
-            loaded = load_for_all_sizes(args.model, sizes, signature, stage, declared.memory_factor)
+            loaded = load_for_all_sizes(
+                request.model, sizes, signature, stage, declared.memory_factor
+            )
         else:
-            loaded = load_model(args.model, stage, declared.memory_factor)
-    if args.test == "train":
-        loaded = step.for_capture(loaded, signature, args.optimizer)
+            loaded = load_model(request.model, stage, declared.memory_factor)
+    if request.test == "train":
+        loaded = step.for_capture(loaded, signature, request.optimizer)
     try:
-        lowered, seconds = exporter.export(loaded, args.exporter_options)
+        lowered, seconds = exporter.export(loaded, request.exporter_options)
     except capture.UnsupportedProgram as error:
         exits.fail(str(error), exits.UNSUPPORTED)
     start = time.perf_counter()
     inputs = dimensions.opened(signature.inputs, loaded.dimensions)
-    program, lines = link.link_located(lowered, inputs, args.ir_format, changing=loaded.changing)
+    program, lines = link.link_located(lowered, inputs, request.ir_format, changing=loaded.changing)
     located = locations.to_json(lines, lowered.origins)
     seconds["link"] = round(time.perf_counter() - start, 4)
     report = {
@@ -75,11 +76,10 @@ def main() -> None:
         report["dimensions"] = [asdict(dimension) for dimension in loaded.dimensions]
     for called, version in plugins.installed(declared.versions).items():
         report[f"{called}_version"] = version
-    args.out_program.write_bytes(program)
-    atomic.write_json(args.out_report, report)
-    if args.out_locations:
-        atomic.write_json(args.out_locations, located)
+    (folders.results / "program.mlir").write_bytes(program)
+    atomic.write_json(folders.results / "report.json", report)
+    atomic.write_json(folders.results / "locations.json", located)
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(ExportRequest, export_program)

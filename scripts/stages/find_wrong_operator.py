@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import commands, exits
+from scripts.core import commands, exits, requests
 from scripts.core.commands import option
 from scripts.core.machine import physical_cores
+from scripts.core.requests import Folders
 from scripts.features.reproduce.graph_parts import wrong, wrong_operator
 from scripts.lowering import capture
 from scripts.sources.load_model import load_model
@@ -26,16 +27,17 @@ from scripts.torch_model.arguments import ModelChoice
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class OperatorRequest:
+    """`exporter`: a module of scripts/exporters. `budget`: in seconds."""
+
     model: ModelChoice
-    exporter: str = option(help="a module of scripts/exporters")
-    exporter_options: Mapping[str, Any] = option(factory=dict, help='JSON: {"rewrites": "all"}')
-    budget: float = option(300.0, metavar="SECONDS")
-    out: Path = option(help="folder, which must exist")
+    exporter: str
+    exporter_options: Mapping[str, Any] = option(factory=dict)
+    budget: float = 300.0
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
+def find_wrong_operator(args: OperatorRequest, folders: Folders) -> None:
+    """Write the reproducer of an operator. Exits if none is found."""
     name, how = args.model.name, args.exporter_options
     exporter = importlib.import_module(f"scripts.exporters.{args.exporter}")
     deadline = time.monotonic() + args.budget
@@ -47,17 +49,17 @@ def main() -> None:
             if "onnx" in exporter.SOURCES:
                 # Only its environment has the packages of ONNX.
                 wrong_onnx = importlib.import_module("scripts.features.reproduce.graph_parts.wrong_onnx")  # fmt: skip
-                said = wrong_onnx.write(loaded, lowering, frontend, name, args.out)
+                said = wrong_onnx.write(loaded, lowering, frontend, name, folders.results)
                 print(f"{name}: {said} is wrong")
                 return
             wrong_call = wrong.find(loaded, lowering)
     except (wrong.NotFound, capture.UnsupportedProgram) as error:
         exits.fail(f"{name}: {error}")
-    report = wrong_operator.write(wrong_call, name, frontend, how, args.out)
+    report = wrong_operator.write(wrong_call, name, frontend, how, folders.results)
     print(
         f"{name}: {' → '.join(report['operators'])} (node {report['node']}, module {report['module']}) is wrong"
     )
 
 
 if __name__ == "__main__":
-    commands.run(main)
+    commands.run(lambda: requests.run(OperatorRequest, find_wrong_operator))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from scripts.core import atomic, commands, exits
+from scripts.core import atomic, commands, exits, requests
 from scripts.core.commands import option
+from scripts.core.requests import Folders
 from scripts.iree import tools
 from scripts.run import environments, installing
 from scripts.run.environments import EnvironmentFileError
@@ -14,19 +17,18 @@ from scripts.supervise.diagnose import ENVIRONMENT_MARK, environment_damage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class EnvRequest:
+    """`prefix`: the folder of the environment. `pins`: a digest of what is pinned. `toolchain`: what a toolchain changes of the file."""
+
     env_file: Path
-    prefix: Path = option(help="folder of the environment")
-    pins: str = option(help="digest of what is pinned")
-    toolchain: str = option("", help="JSON object: what a toolchain changes of the file")
-    out_versions: Path
-    out_pins: Path
-    out_tools: Path | None = option(None, help="JSON file: what tools say of themselves")
+    prefix: Path
+    pins: str
+    toolchain: Mapping[str, Any] = option(factory=dict)
 
 
-def main() -> None:
+def make_env(args: EnvRequest, folders: Folders) -> None:
+    """Make the environment, and write the versions of its packages, its pins, and what its tools say of themselves."""
     commands.report_working()
-    args = commands.parse_options(Options)
     with installing.alone(args.prefix):
         is_made = environments.whole(args.prefix) == args.pins
         if is_made and not environment_damage(str(args.prefix / "bin/python")):
@@ -35,14 +37,13 @@ def main() -> None:
             make(args)
             atomic.write_text(args.prefix / ENVIRONMENT_MARK, f"{args.pins}\n")
         versions = installing.installed(args.prefix)
-    if args.out_tools:
-        python = installing.python_of(args.prefix)
-        atomic.write_json(args.out_tools, tools.said(args.prefix) | {"python": python})
-    atomic.write_json(args.out_versions, versions)
-    atomic.write_text(args.out_pins, f"{args.pins}\n")
+    python = installing.python_of(args.prefix)
+    atomic.write_json(folders.results / "tools.json", tools.said(args.prefix) | {"python": python})
+    atomic.write_json(folders.results / "versions.json", versions)
+    atomic.write_text(folders.results / "pins.txt", f"{args.pins}\n")
 
 
-def make(args: Options) -> None:
+def make(args: EnvRequest) -> None:
     """Make the environment. Exits with a message if its file, lock or local build is wrong."""
     try:
         if args.toolchain:
@@ -53,17 +54,17 @@ def make(args: Options) -> None:
         exits.fail(str(error))
 
 
-def _make_of_toolchain(args: Options) -> None:
+def _make_of_toolchain(args: EnvRequest) -> None:
     # Of a feature, which may have been taken out.
     from scripts.features.toolchains import toolchain_environments as toolchains
     from scripts.features.toolchains.build_trees import TreeError
 
     try:
-        changed = toolchains.Definition.of_text(args.toolchain)
+        changed = requests.decode(toolchains.Definition, args.toolchain)
         toolchains.install(args.prefix, args.env_file, changed, args.pins)
     except TreeError as error:
         exits.fail(str(error))
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(EnvRequest, make_env)

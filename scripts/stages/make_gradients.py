@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from scripts.core import commands, tensors
+from scripts.core import commands, requests, tensors
+from scripts.core.requests import Folders
 from scripts.sources.load_model import load_model
 from scripts.torch_model import convert, errors, golden, loading
 from scripts.torch_model.arguments import ModelChoice, Optimizer
@@ -29,30 +30,26 @@ from scripts.verify import train_results
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """The model and files of its reference, and those to write: the weights with the optimizer's state too, the inputs with
-    the cotangents."""
+class GradientsRequest:
+    """A model and the files of its reference."""
 
     model: ModelChoice
     optimizer: Optimizer = Optimizer.option()
     weights: Path
     inputs: Path
     signature: Path
-    out_weights: Path
-    out_inputs: Path
-    out_golden: Path
-    out_signature: Path
 
 
-def main() -> None:
+def make_gradients(request: GradientsRequest, folders: Folders) -> None:
+    """Write the golden results of a model's training step, the weights with the optimizer's state, and the inputs with the
+    cotangents. Exits if the model cannot be used."""
     commands.report_working()
-    args = commands.parse_options(Options)
     with errors.reported():
-        make_gradients(args.model, args.optimizer, args)
+        _make(request, folders.results)
 
 
-def make_gradients(model: ModelChoice, optimizer: Optimizer, files: Options) -> None:
-    """Write the golden results of a model's training step. Raises ModelError or ModelFileError."""
+def _make(files: GradientsRequest, folder: Path) -> None:
+    model, optimizer = files.model, files.optimizer
     loaded = load_model(model, "gradients")
     set_weights(loaded.module, files.weights)
     loaded = to_training(with_inputs(loaded, files.inputs))
@@ -72,7 +69,7 @@ def make_gradients(model: ModelChoice, optimizer: Optimizer, files: Options) -> 
     weights, _ = named_weights(loaded.module)
     held = [*weights.items(), *state.items()]
     tensors.write_archive(
-        files.out_weights, ((key, convert.to_bytes(value)) for key, value in held)
+        folder / "weights.irpa", ((key, convert.to_bytes(value)) for key, value in held)
     )
     parameters = tuple(convert.tensor_type(key, value) for key, value in held)
     del weights, held
@@ -88,9 +85,10 @@ def make_gradients(model: ModelChoice, optimizer: Optimizer, files: Options) -> 
     _require_change(model.model_file, observed, gradients, optimizer)
     inputs = tensors.load_npz(files.inputs)
     further = {str(len(inputs) + i): array for i, array in enumerate(cotangents)}
-    tensors.save_npz(files.out_inputs, inputs | further)
+    tensors.save_npz(folder / "inputs.npz", inputs | further)
     named = {f"{tensors.COTANGENT}{i}": array for i, array in enumerate(cotangents)}
-    tensors.save_npz(files.out_golden, observed.arrays() | named | {train_results.LOSSES: losses})
+    golden_arrays = observed.arrays() | named | {train_results.LOSSES: losses}
+    tensors.save_npz(folder / "golden.npz", golden_arrays)
     types = [tensors.TensorType(name, array.shape, "float32") for name, array in named.items()]
     dataclasses.replace(
         signature,
@@ -104,7 +102,7 @@ def make_gradients(model: ModelChoice, optimizer: Optimizer, files: Options) -> 
         deterministic=observed.deterministic,
         work=observed.work,
         left_out=observed.left_out,
-    ).write(files.out_signature)
+    ).write(folder / "signature.json")
 
 
 def _gradients(step: TrainStep) -> dict[str, torch.Tensor]:
@@ -158,4 +156,4 @@ def _require_change(
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(GradientsRequest, make_gradients)

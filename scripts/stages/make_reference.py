@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 
-from scripts.core import commands, extra, tensors
+from scripts.core import commands, extra, requests, tensors
+from scripts.core.requests import Folders
 from scripts.sources.load_model import load_model
 from scripts.sources.registry import source_of
 from scripts.torch_model import errors, golden
@@ -18,28 +19,22 @@ from scripts.verify import greedy_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """The model, and the files to write."""
-
+class ReferenceRequest:
     model: ModelChoice
-    out_weights: Path
-    out_inputs: Path
-    out_golden: Path
-    out_signature: Path
 
 
-def main() -> None:
+def make_reference(request: ReferenceRequest, folders: Folders) -> None:
+    """Write a model's reference. Exits if the model cannot be used."""
     commands.report_working()
-    args = commands.parse_options(Options)
     with errors.reported():
-        make_reference(args.model, args)
+        _make(request.model, folders.results)
 
 
-def make_reference(model: ModelChoice, files: Options) -> None:
-    """Write a model's reference. Raises ModelError or ModelFileError if the model cannot be used."""
+def _make(model: ModelChoice, folder: Path) -> None:
+    weights = folder / "weights.irpa"
     loaded = load_model(model, "reference")
     # Stored before the first call: a model may write into its weights and its inputs.
-    inputs, parameters, aliases = store(loaded, files.out_weights, files.out_inputs)
+    inputs, parameters, aliases = store(loaded, weights, folder / "inputs.npz")
     inputs_from = loaded.input_description() or ""
     left_out: dict[str, str] = {}
     greedy = extra.or_left_out(
@@ -50,7 +45,7 @@ def make_reference(model: ModelChoice, files: Options) -> None:
     )
     # The last use of the model, which may stay in float64 afterwards.
     observed = golden.observe(loaded, EvalStep, model.model_file, model.dtype)
-    tensors.save_npz(files.out_golden, observed.arrays())
+    tensors.save_npz(folder / "golden.npz", observed.arrays())
     golden_from = loaded.golden_from
     loaded.module = torch.nn.Identity()  # a float model is as large again
     distance = extra.or_left_out(
@@ -78,14 +73,14 @@ def make_reference(model: ModelChoice, files: Options) -> None:
         has_fp64=observed.fp64 is not None,
         rmse_vs_fp64=observed.rmse_vs_fp64,
         deterministic=observed.deterministic,
-        weights_bytes=files.out_weights.stat().st_size,
+        weights_bytes=weights.stat().st_size,
         inputs_from=inputs_from,
         golden_from=golden_from,
         generation=asdict(greedy) if greedy else None,
         quantization=distance,
         work=observed.work,
         left_out=left_out | observed.left_out,
-    ).write(files.out_signature)
+    ).write(folder / "signature.json")
 
 
 _SIZES = ("num_hidden_layers", "vocab_size")
@@ -108,4 +103,4 @@ def _sizes(module: torch.nn.Module) -> dict[str, int | None]:
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(ReferenceRequest, make_reference)

@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from scripts.core import atomic, commands, exits, private
 from scripts.core.atomic import Digest
 from scripts.core.commands import option
 from scripts.core.machine import physical_cores
+from scripts.core.requests import StageRequest
 from scripts.supervise import members
 from scripts.supervise.members import VERIFICATION, Member
 from scripts.timing.turns import Rule
@@ -56,8 +56,8 @@ def main() -> None:
     try:
         bundle = atomic.read_json(folder / BUNDLE)
         _check_files(folder, bundle["files"])
-        words = [str(word) for word in bundle["command"]]
-        words[words.index("--device") + 1] = args.device or words[words.index("--device") + 1]
+        fields = {**bundle["request"]}
+        fields["device"] = args.device or fields["device"]
         kept = {key: bundle[key] for key in ("row", "fingerprint")}
         number = bundle.get("threads")
     except (LookupError, TypeError, AttributeError, ValueError, OSError) as error:
@@ -70,18 +70,18 @@ def main() -> None:
             "bundle of the row with that number"
         )
     if args.threads:
-        words += ["--threads", str(args.threads)]
+        fields["threads"] = args.threads
     record = {
         "format": FORMAT,
         "name": re.sub(r"[^\w.-]+", "-", args.name).strip("-.") or "elsewhere",
         "system": f"{platform.system()} {platform.machine()}",
         "cores": physical_cores(),
         **kept,
-        **verified(folder, words),
+        **verified(folder, fields),
         "timing": None,
     }
     if record["returncode"] == 0:
-        record["timing"] = timed(folder, record["verified"]["command"], Rule(budget_s=args.budget))
+        record["timing"] = timed(folder, record["verified"]["flags"], Rule(budget_s=args.budget))
     atomic.write_json(args.out, private.cleaned(record))
     if record["returncode"] != 0:
         exits.fail(f"not measured, see above; {args.out} says why")
@@ -102,11 +102,15 @@ def _check_files(folder: Path, recorded: Mapping[str, Any]) -> None:
             exits.fail(f"{path}: {what}; copy the bundle again")
 
 
-def verified(folder: Path, words: Sequence[str]) -> dict[str, Any]:
+def verified(folder: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Verify the module: the exit code, what was found out (None if nothing was) and the end of the log."""
     out, log = folder / VERIFICATION, folder / "log.txt"
     out.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "scripts.stages.verify_iree", *words, "--out", out.name]
+    asked = StageRequest("scripts.stages.verify_iree", sys.executable, fields)
+    asked.write(folder)
+    command = asked.command(
+        Path()
+    )  # in the folder, to which the paths of the raw inputs are relative
     memory_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
     environment = os.environ | {exits.LIMIT_VARIABLE: str(memory_mb), "PYTHONPATH": str(folder)}
     with log.open("w", encoding="utf-8") as file:
@@ -122,9 +126,8 @@ def verified(folder: Path, words: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def timed(folder: Path, command: str, rule: Rule) -> dict[str, Any]:
-    """Time the module, with the flags of the command of iree-benchmark-module: the values of a GroupTiming."""
-    flags = shlex.split(command)[1:]
+def timed(folder: Path, flags: Sequence[str], rule: Rule) -> dict[str, Any]:
+    """Time the module, with the flags of iree-benchmark-module: the values of a GroupTiming."""
     member = Member(
         MEMBER,
         (sys.executable, "-m", "scripts.stages.time_module", *flags),

@@ -11,14 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import commands, exits, machine
+from scripts.core import commands, exits, machine, requests
 from scripts.core.commands import option
 from scripts.core.machine import load_watched
+from scripts.core.requests import Folders
 from scripts.features.limits import iree_samples as limit_samples
 from scripts.features.limits.programs import WrongResult
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import NoDevice, device_info
-from scripts.matrix import cell, plugins
+from scripts.matrix import plugins
 from scripts.timing import machine_limits
 from scripts.timing.machine_limits import MachineLimits, Sample
 from scripts.torch_runtime.runtime import NoDevice as NoTorchDevice
@@ -28,20 +29,17 @@ BY_DEVICE = {backend.device_kind: backend for backend in BACKENDS.values()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    device: str = option(
-        type=cell.without_threads,
-        choices=list(BY_DEVICE),
-        help="its kind; a number of threads in its name is left out",
-    )
+class LimitsRequest:
+    """`device`: its kind."""
+
+    device: str = option(choices=list(BY_DEVICE))
     threads: int = machine.threads_option()
-    out: Path
 
 
-def main() -> None:
+def measure_machine_limits(args: LimitsRequest, folders: Folders) -> None:
+    """Write the limits. Exits if the device is absent."""
     commands.report_working()
-    args = commands.parse_options(Options)
-    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="limits-") as scratch:
+    with tempfile.TemporaryDirectory(dir=folders.results, prefix="limits-") as scratch:
         try:
             limits = measure(args.device, args.threads, Path(scratch))
         except NoDevice as error:
@@ -55,7 +53,7 @@ def main() -> None:
         print(f"{sample.name}, size {sample.size}: {sample.rate:.4g} {unit}")
     for doubt in limits.doubts:
         print(f"note: {doubt}")
-    limits.write(args.out)
+    limits.write(folders.results / machine_limits.FILE)
 
 
 def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
@@ -95,4 +93,4 @@ def _through_torch(kind: str, number: int) -> Iterable[Sample]:
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(LimitsRequest, measure_machine_limits)

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, exits
+from scripts.core import atomic, commands, exits, requests
+from scripts.core.requests import Folders
 from scripts.matrix.choices import MODULE_PROFILES
 from scripts.torch_runtime.arguments import Work, prepare_process
 from scripts.torch_runtime.runtime import open_runtime, settle
@@ -26,15 +27,14 @@ LONG_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class BaselineProfileRequest:
     work: Work
-    out: Path
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
-    cell = args.work
-    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
+def profile_baseline(request: BaselineProfileRequest, folders: Folders) -> None:
+    """Write the profile. Exits if there is none of this runtime."""
+    cell = request.work
+    with tempfile.TemporaryDirectory(dir=folders.results, prefix="profile-") as folder:
         prepare_process(cell)
         if cell.runtime not in MODULE_PROFILES or cell.device != "cpu" or cell.test != "eval":
             exits.fail(
@@ -45,7 +45,7 @@ def main() -> None:
         if cell.rewrites:
             exits.fail("a rewritten graph has no modules to profile", exits.UNSUPPORTED)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(folder).absolute())
-        atomic.write_json(args.out, profile(cell))
+        atomic.write_json(folders.results / "profile.json", profile(cell))
 
 
 def profile(cell: Work) -> dict[str, Any]:
@@ -118,4 +118,4 @@ def _fastest_ms(session: Callable[[], Any], calls: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(BaselineProfileRequest, profile_baseline)

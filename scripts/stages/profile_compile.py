@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, exits
-from scripts.core.commands import option
+from scripts.core import atomic, commands, exits, requests
 from scripts.core.process import Limits
+from scripts.core.requests import Folders
 from scripts.features.profile import compile_profile as profile
 from scripts.features.profile import sites
-from scripts.iree.compile_options import CompileOptions
+from scripts.iree.compile_options import CompileRequest
 from scripts.lowering.locations import Locations
 from scripts.supervise import outcome
 
@@ -30,26 +30,25 @@ SHARE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(CompileOptions):
-    locations: Path = option(help="locations.json of the program's export, if there is one")
-    compiled: Path | None = option(
-        None,
-        help="status.json of its compilation: if that reached a limit, only its executables are compiled",
-    )
-    limit_s: float = option(help="seconds for the program, and for each executable")
-    out: Path
+class CompileProfileRequest(CompileRequest):
+    """`locations`: locations.json of the program's export, if there is one. `compiled`: the status file of its compilation; if that
+    reached a limit, only its executables are compiled. `limit_s`: seconds for the program, and for each executable."""
+
+    locations: Path
+    compiled: Path | None = None
+    limit_s: float
 
 
-def main() -> None:
+def profile_compile(args: CompileProfileRequest, folders: Folders) -> None:
+    """Write the times."""
     commands.report_working()
-    args = commands.parse_options(Options)
     memory_mb = float(os.environ.get(exits.LIMIT_VARIABLE, math.inf))
     limits = Limits(SHARE * args.limit_s, SHARE * memory_mb)
     flags = args.compiler_flags()
     flags += args.faster_flags(flags)
     before = outcome.read_or_damaged(args.compiled) if args.compiled else None
     reached = before if before and before.status in ("timeout", "oom") else None
-    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="compile-") as folder:
+    with tempfile.TemporaryDirectory(dir=folders.results, prefix="compile-") as folder:
         scratch = Path(folder).absolute()
         phases, sources, log = scratch / "phases", scratch / "sources", scratch / "log.txt"
         commands.report_next()
@@ -80,7 +79,7 @@ def main() -> None:
         said = {"status": reached.status, "detail": reached.detail}
         whole = profile.Compilation(**asdict(whole) | said)
     atomic.write_json(
-        args.out,
+        folders.results / profile.FILE,
         {
             "limit_s": limits.seconds,
             "program": asdict(whole),
@@ -95,7 +94,7 @@ def main() -> None:
 
 
 def _nodes(
-    args: Options, flags: Sequence[str], folder: Path
+    args: CompileProfileRequest, flags: Sequence[str], folder: Path
 ) -> tuple[Mapping[str, Sequence[Sequence[Any]]], Mapping[str, str]]:
     """The nodes of the graph (name, operator, module) by the function that computes them, and the classes of modules."""
     if not args.locations.is_file():
@@ -109,4 +108,4 @@ def _nodes(
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(CompileProfileRequest, profile_compile)

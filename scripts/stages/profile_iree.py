@@ -13,29 +13,30 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, checkout, commands, exits
-from scripts.core.commands import option
+from scripts.core import atomic, checkout, commands, exits, requests
+from scripts.core.requests import Folders
 from scripts.features.profile import iree_profile as profile
 from scripts.features.profile import rounds, sites
 from scripts.features.profile.iree_profile import CalledModule
-from scripts.iree.compile_options import CompileOptions
+from scripts.iree.compile_options import CompileRequest
 from scripts.lowering.locations import Locations
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(CompileOptions):
+class ModuleProfileRequest(CompileRequest):
+    """`locations`: locations.json of the program's export."""
+
     called: CalledModule
-    locations: Path = option(help="locations.json of the program's export")
-    out: Path
+    locations: Path
 
 
-def main() -> None:
+def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
+    """Write the profile. Exits if the device is absent."""
     commands.report_working()
-    args = commands.parse_options(Options)
     called = args.called
     called.require_device()
     located = _locations(args.locations)
-    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="profile-") as folder:
+    with tempfile.TemporaryDirectory(dir=folders.results, prefix="profile-") as folder:
         scratch = Path(folder).absolute()
         dispatch_sites = sites.sites(args.program, args.compiler_flags(), scratch / "phases")
         events, measured = rounds.profiled(
@@ -43,7 +44,7 @@ def main() -> None:
         )
     dispatches, calls = profile.per_call(events, [site.function for site in dispatch_sites])
     atomic.write_json(
-        args.out,
+        folders.results / "profile.json",
         {
             "runtime": "iree",
             "threads": called.threads,
@@ -77,4 +78,4 @@ def described(
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(ModuleProfileRequest, profile_iree)

@@ -12,22 +12,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, exits, process
+from scripts.core import atomic, commands, exits, process, requests
+from scripts.core.requests import Folders
 from scripts.features.profile import assembly
 from scripts.features.profile.sites import inside
-from scripts.iree.compile_options import CompileOptions
+from scripts.iree.compile_options import CompileRequest
 from scripts.iree.tools import printed, tool
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(CompileOptions):
-    out: Path
+class CodeRequest(CompileRequest):
+    """A program for a target."""
 
 
-def main() -> None:
+def read_code(args: CodeRequest, folders: Folders) -> None:
+    """Write the digests."""
     commands.report_working()
-    args = commands.parse_options(Options)
-    with tempfile.TemporaryDirectory(dir=args.out.parent, prefix="code-") as folder:
+    with tempfile.TemporaryDirectory(dir=folders.results, prefix="code-") as folder:
         code, configured, vmfb = (Path(folder, name) for name in ("code", "configured", "m.vmfb"))
         process.require_tool(
             [
@@ -45,7 +46,7 @@ def main() -> None:
                 f"iree-compile wrote no code of {len(missing)} dispatches, such as {min(missing)}"
             )
         atomic.write_json(
-            args.out,
+            folders.results / "code.json",
             {
                 "host": assembly.host(
                     vmfb, printed("iree-dump-module", "--output=disassembly", str(vmfb))
@@ -79,4 +80,4 @@ def _attribute(operation: Any, name: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(CodeRequest, read_code)

@@ -1,7 +1,7 @@
 """Reduce a program to a small part that still fails in the same way.
 
 Two failures to compile are the same if they have the same reason and the same message without numbers and names. With
---right-flags, a part fails if it computes other values than with those flags, from the same random inputs.
+`right_flags`, a part fails if it computes other values than with those flags, from the same random inputs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, checkout, commands, exits
-from scripts.core.commands import option
+from scripts.core import atomic, checkout, commands, exits, requests
+from scripts.core.requests import Folders
 from scripts.features.reproduce.reduction import failures, mismatch, shrinking
 from scripts.features.reproduce.reduction.mismatch import Comparison
-from scripts.features.reproduce.reduction.reduced_program import NotReducible, Program
+from scripts.features.reproduce.reduction.reduced_program import (
+    REDUCED,
+    REDUCTION,
+    NotReducible,
+    Program,
+)
 from scripts.features.reproduce.reduction.shrinking import Search
 from scripts.iree.tools import Compiler
 
@@ -32,21 +37,20 @@ OPT_LEVELS = ("O0", "O1", "O2", "O3")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ReductionRequest:
+    """`flags`: all of iree-compile. `right_flags`: for wrong results on a CPU, those with which the results are right. `device`: URI of
+    IREE. `budget`: in seconds."""
+
     program: Path
-    flags: list[str] = option(help="all flags of iree-compile, as a JSON list")
-    right_flags: list[str] | None = option(
-        None, help="for wrong results on a CPU: flags with which the results are right"
-    )
-    device: str = option("local-task", help="IREE device URI of a CPU")
+    flags: list[str]
+    right_flags: list[str] | None = None
+    device: str = "local-task"
     threads: int = 1
-    budget: float = option(300.0, metavar="SECONDS")
-    out: Path
-    out_report: Path
+    budget: float = 300.0
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
+def reduce_program(args: ReductionRequest, folders: Folders) -> None:
+    """Write the reduced program and a report. Exits if the program cannot be reduced."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as wrong, tempfile.TemporaryDirectory() as right:
         compiler = Compiler(tuple(args.flags), Path(wrong))
@@ -58,12 +62,12 @@ def main() -> None:
             else:
                 other = Compiler(tuple(args.right_flags), Path(right))
                 comparison = Comparison(compiler, other, args.device, args.threads)
-                reduced = reduction.of_mismatch(comparison, args.out.parent)
+                reduced = reduction.of_mismatch(comparison, folders.results)
         except NotReducible as error:
             exits.fail(f"{args.program}: {error}")
     report = reduced.report
-    args.out.write_text(reduced.text, encoding="utf-8")
-    atomic.write_json(args.out_report, report)
+    (folders.results / REDUCED).write_text(reduced.text, encoding="utf-8")
+    atomic.write_json(folders.results / REDUCTION, report)
     operations = sum(report["operations"].values())
     print(
         f"{operations} of {report['of']} operations, {report['seconds']:.0f} s: {report['operations']}"
@@ -236,4 +240,4 @@ def _is_valid(text: str) -> bool:
 
 
 if __name__ == "__main__":
-    commands.run(main)
+    commands.run(lambda: requests.run(ReductionRequest, reduce_program))

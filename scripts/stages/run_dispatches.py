@@ -1,8 +1,8 @@
 """Test each distinct dispatch of a program: compile it with some flags, run it on a device, and compare its outputs with right ones.
 
-With --program, the dispatches are written first, each as a program of its own with random inputs. A dispatch is written as the
+With a program, the dispatches are written first, each as a program of its own with random inputs. A dispatch is written as the
 operations of the program that the compiler has put into it, so that the whole compiler is tested and not only its code generation.
-The right outputs are those of --right-flags on a CPU.
+The right outputs are those of `right_flags` on a CPU.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, commands, exits
+from scripts.core import atomic, commands, exits, requests
 from scripts.core.commands import option
+from scripts.core.requests import Folders
 from scripts.features.profile import sites
 from scripts.features.profile.sites import PhaseError
 from scripts.features.reproduce.reduction import dispatches, mismatch
+from scripts.features.reproduce.reduction.dispatches import TESTED
 from scripts.features.reproduce.reduction.reduced_program import NotReducible
 from scripts.iree import session
 from scripts.iree.backends import runs_on_cpu
@@ -25,22 +27,23 @@ from scripts.iree.tools import Compiler
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    tests: Path = option(help="folder that exists, for one folder per dispatch")
-    program: Path | None = option(None, help="the program; without it, the folders are there")
-    flags: list[str] = option(help="all flags of iree-compile, as a JSON list")
-    right_flags: list[str] = option(factory=list, help="flags for a CPU with right results")
-    device: str = option("local-task", help="IREE device URI")
-    threads: int = option(1, help="of a CPU")
-    budget: float = option(
-        300.0, metavar="SECONDS", help="to write the dispatches, and to test them"
-    )
-    modules: Path | None = option(None, help="folder for the modules of what is right")
-    out: Path = option(help="JSON: what came out, by folder")
+class DispatchesRequest:
+    """`tests`: a folder with one folder per dispatch; they are there if there is no `program`. `flags`: all of iree-compile. `right_flags`:
+    those for a CPU with right results. `device`: URI of IREE. `budget`: seconds to write the dispatches, and to test them.
+    `modules`: a folder for the modules of what is right."""
+
+    tests: Path
+    program: Path | None = None
+    flags: list[str]
+    right_flags: list[str] = option(factory=list)
+    device: str = "local-task"
+    threads: int = 1
+    budget: float = 300.0
+    modules: Path | None = None
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
+def run_dispatches(args: DispatchesRequest, folders: Folders) -> None:
+    """Write what came out, by folder."""
     with tempfile.TemporaryDirectory() as scratch:
         if args.program:
             _write(args, args.program, Path(scratch))
@@ -54,10 +57,10 @@ def main() -> None:
             said[name] = test.outcome(args.tests / name, each, deadline)
             if args.modules and said[name]["status"] == dispatches.RIGHT:
                 shutil.copyfile(Path(scratch, mismatch.MODULE), args.modules / f"{name}.vmfb")
-    atomic.write_json(args.out, said)
+    atomic.write_json(folders.results / TESTED, said)
 
 
-def _write(args: Options, program: Path, scratch: Path) -> None:
+def _write(args: DispatchesRequest, program: Path, scratch: Path) -> None:
     """Write the dispatches of a program, and the report about them. Exits if there are none."""
     deadline = time.monotonic() + args.budget
     phases, right = scratch / "phases", scratch / "right"
@@ -90,4 +93,4 @@ def _missing(device: str, threads: int) -> str:
 
 
 if __name__ == "__main__":
-    commands.run(main)
+    commands.run(lambda: requests.run(DispatchesRequest, run_dispatches))

@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from scripts.core import requests
 from scripts.run import job_arguments
 from scripts.supervise import supervise
+
+TIMING = "scripts.stages.time_group"
+"""The stage that the supervisor is itself: it starts the members."""
 
 
 def main() -> int:
@@ -17,7 +21,7 @@ def main() -> int:
     parser.add_argument("--remedies", default="[]", help="JSON list of attempts, in order")
     parser.add_argument("--pins", default="", help="with --remedies: names the environment")
     args = parser.parse_args()
-    job = job_arguments.job(args, parser)
+    job = job_arguments.job(args)
     if args.asked:
         # Of a feature, which may have been taken out.
         from scripts.features.variants import candidates, remedy_job
@@ -27,7 +31,13 @@ def main() -> int:
         except ValueError as error:
             parser.error(f"argument --remedies: {error}")
         return job_arguments.run(job, lambda: remedy_job.run(job, args.asked, attempts, args.pins))
-    return job_arguments.run(job, lambda: supervise.run(job))
+    work = None
+    if args.run == TIMING and job.request:
+        # It has packages that other jobs do not need.
+        from scripts.supervise import group
+
+        work = group.work(requests.decode(group.GroupRequest, job.request.fields))
+    return job_arguments.run(job, lambda: supervise.run(job, work))
 
 
 if __name__ == "__main__":

@@ -1,22 +1,21 @@
-"""Time the verified rows of a group in turns: of one model, device, number of threads and test."""
+"""Time the verified rows of a group in turns: of one model, device, number of threads and test.
+
+In a run, the supervisor of the job does this itself, under its limits (scripts/stages/supervise.py).
+"""
 
 from __future__ import annotations
 
-import sys
+from scripts.core import requests
+from scripts.core.requests import Folders
+from scripts.run import by_hand
+from scripts.supervise import group
+from scripts.supervise.group import TIMING, GroupRequest
 
-from scripts.run import job_arguments
-from scripts.supervise import group, supervise
 
-
-def main() -> int:
-    parser = job_arguments.parser("time_group", __doc__)
-    parser.add_argument(
-        "--group", required=True, type=group.of_text, help="JSON: members, anchor, bases and rule"
-    )
-    args = parser.parse_args()
-    job = job_arguments.job(args, parser, here=True)
-    return job_arguments.run(job, lambda: supervise.run(job, group.work(args.group)))
+def time_group(request: GroupRequest, folders: Folders) -> None:
+    """Write the timing, and status.json. Exits if the group was not timed."""
+    by_hand.run("time", folders, TIMING, group.work(request))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    requests.run(GroupRequest, time_group)

@@ -1,31 +1,25 @@
-"""Time the verified rows of a batch of operator problems on a device: those of a problem in turns."""
+"""Time the verified rows of a batch of operator problems on a device: those of a problem in turns.
+
+In a run, the supervisor of the job does this itself, under its limits (scripts/stages/supervise_batch.py).
+"""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
-
-from scripts.core import commands
-from scripts.core.commands import option
-from scripts.features.operators.batch import batch_stage, timing
-from scripts.run import job_arguments
-from scripts.supervise import group, supervise
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(batch_stage.Options):
-    group: group.Given = option(type=group.of_text, help="JSON: members, anchor and rule")
+from scripts.core import requests
+from scripts.core.requests import Folders
+from scripts.features.operators.batch import timing
+from scripts.features.operators.batch.batch_stage import Batch
+from scripts.features.operators.batch.timing import OperatorTimingRequest
+from scripts.features.operators.problems.problem import read_problems
+from scripts.matrix.stage import OUTCOMES
+from scripts.run import by_hand
 
 
-def main() -> int:
-    parser = job_arguments.parser("time_operators", __doc__)
-    commands.add_options(parser, Options)
-    args = parser.parse_args()
-    job = job_arguments.job(args, parser, here=True)
-    given = commands.options_of(Options, args)
-    work = timing.work(given.group, given.batch(job))
-    return job_arguments.run(job, lambda: supervise.run(job, work))
+def time_operators(request: OperatorTimingRequest, folders: Folders) -> None:
+    """Write outcomes.jsonl and status.json. Exits if the batch was not timed."""
+    batch = Batch(read_problems(request.problems), {}, "", lambda _: True)
+    by_hand.run("operator_time", folders, OUTCOMES, timing.work(request.group, batch))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    requests.run(OperatorTimingRequest, time_operators)

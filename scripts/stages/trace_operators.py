@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 
-from scripts.core import commands
+from scripts.core import commands, requests
+from scripts.core.requests import Folders
 from scripts.features.operators.calls.tracing import Trace
 from scripts.features.operators.problems import traces
 from scripts.sources.load_model import load_model
@@ -17,19 +18,18 @@ from scripts.torch_model.step import EvalStep, TrainStep, make_cotangents, to_tr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class TraceRequest:
     model: ModelChoice
-    out_trace: Path
 
 
-def main() -> None:
+def trace_operators(request: TraceRequest, folders: Folders) -> None:
+    """Write the trace of a model. Exits if the model has an error."""
     commands.report_working()
-    args = commands.parse_options(Options)
     with errors.reported():
-        trace_operators(args.model, args.out_trace)
+        _trace(request.model, folders.results / f"{request.model.name}.txt")
 
 
-def trace_operators(model: ModelChoice, out_trace: Path) -> None:
+def _trace(model: ModelChoice, out_trace: Path) -> None:
     """Write the trace of a model. Raises ModelError or ModelFileError if the model has an error.
 
     If a model cannot be trained, its trace has only the operators of its eval step.
@@ -69,4 +69,4 @@ def _train(loaded: loading.LoadedModel, trace: Trace, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(TraceRequest, trace_operators)

@@ -1,6 +1,6 @@
 """Find the fastest way to compile a model for a target, by compiling, verifying and timing many candidates.
 
-The command after -- verifies the first artifact; it is run for each candidate, with the candidate's
+The request of the job verifies the first artifact; it is made for each candidate, with the candidate's
 module. The candidates are compiled with the same Python.
 """
 
@@ -24,7 +24,7 @@ def main() -> int:
     )
     parser.add_argument("--cores", default=1, type=int, help="for compilations beside each other")
     args = parser.parse_args()
-    job = job_arguments.job(args, parser)
+    job = job_arguments.job(args)
     search = tune_work.work(args.search, at_once=resources.slots(args.cores))
     return job_arguments.run(job, lambda: supervise.run(job, search))
 

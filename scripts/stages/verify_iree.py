@@ -8,47 +8,49 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.core import atomic, commands, exits, machine, tensors
+from scripts.core import atomic, commands, exits, machine, requests, tensors
 from scripts.core.commands import option
 from scripts.core.dimensions import Dimension
+from scripts.core.requests import Folders
 from scripts.iree.session import Module
 from scripts.iree.verify_module import Files, require_device, verify_module
 from scripts.torch_model import footprint
 from scripts.torch_model.errors import Fault
+from scripts.verify.verification import FILE
 from scripts.verify.verify import Check
+
+INPUTS = "inputs"
+"""The folder of the inputs as raw bytes, beside the verification."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    vmfb: Sequence[Path] = option(
-        type=Path, nargs="+", help="module; of several, the first that is not empty"
-    )
+class VerifyRequest:
+    """`vmfb`: modules, of which the first that is not empty counts. `device`: URI of IREE, such as cuda://0. `exported`: of a
+    program for all sizes, the report of its export and the weights with which it was exported."""
+
+    vmfb: Sequence[Path]
     weights: Path
     inputs: Path
     check: Check
-    device: str = option(help="IREE device URI: local-task, cuda://0")
+    device: str
     threads: int = machine.threads_option()
-    exported: Sequence[Path] = option(
-        (),
-        type=Path,
-        nargs="*",
-        help="of a program for all sizes: the report of its export, and the weights with which it was exported",
-    )
-    raw_inputs: Path = option(help="folder that gets the inputs as raw bytes")
-    out: Path
+    exported: Sequence[Path] = option(())
 
 
-def main() -> None:
+def verify_iree(request: VerifyRequest, folders: Folders) -> None:
+    """Write the verification. Exits if the device is absent or the results are wrong."""
     commands.report_working()
-    args = commands.parse_options(Options)
     module = Module(
-        _made(args.vmfb), args.weights, args.device, dimensions=_dimensions(args.exported)
+        _made(request.vmfb),
+        request.weights,
+        request.device,
+        dimensions=_dimensions(request.exported),
     )
-    device_name = require_device(module, args.threads)
-    _require_same_weights(args.weights, args.exported)
-    footprint.require(footprint.of_archive(args.check.read_signature()), "verify")
-    files = Files(args.inputs, args.raw_inputs, args.out)
-    verify_module(module, device_name, files, args.check, args.threads)
+    device_name = require_device(module, request.threads)
+    _require_same_weights(request.weights, request.exported)
+    footprint.require(footprint.of_archive(request.check.read_signature()), "verify")
+    files = Files(request.inputs, folders.own / INPUTS, folders.results / FILE)
+    verify_module(module, device_name, files, request.check, request.threads)
 
 
 def _dimensions(exported: Sequence[Path]) -> tuple[Dimension, ...]:
@@ -93,4 +95,4 @@ def _made(modules: Sequence[Path]) -> Path:
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(VerifyRequest, verify_iree)

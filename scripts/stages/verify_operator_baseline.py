@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from scripts.core import commands, exits, machine, process, tensors
+from scripts.core import exits, machine, process, requests, tensors
 from scripts.core.commands import option
+from scripts.core.requests import Folders
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.calls import call_inputs
 from scripts.features.operators.calls.calling import Call, tensors_in
@@ -37,16 +38,15 @@ EMPTY = {"op": "aten.neg.default", "args": "((T([1], f32),), {})", "inputs": ""}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(batch_worker.Options):
-    runtime: str = option(help="a module of scripts/baselines")
+class OperatorBaselineRequest(batch_worker.TasksRequest):
+    runtime: str
     device: str = option("cpu", choices=plugins.DEVICES)
-    cache: Path = option(help="folder for inductor")
     threads: int = machine.threads_option()
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(args.cache.absolute())
+def verify_operator_baseline(args: OperatorBaselineRequest, folders: Folders) -> None:
+    """Verify the problems."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str((folders.results / "cache").absolute())
     baseline = _Baseline(args)
     batch_worker.serve(args, baseline.handle, baseline.load)
 
@@ -88,7 +88,7 @@ def _compiled(call: Call, placed: Sequence[torch.Tensor], runtime: Any) -> Calla
 class _Baseline:
     """A runtime on its device, which is opened with the first problem."""
 
-    def __init__(self, args: Options) -> None:
+    def __init__(self, args: OperatorBaselineRequest) -> None:
         self._args, self._threads = args, args.threads
         self._versions = plugins.installed(plugins.runtime(args.runtime).versions)
         self._device: Any = None
@@ -157,4 +157,4 @@ class _Baseline:
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(OperatorBaselineRequest, verify_operator_baseline)

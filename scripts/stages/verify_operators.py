@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import atomic, commands, machine, tensors
-from scripts.core.commands import option
+from scripts.core import atomic, machine, requests, tensors
+from scripts.core.requests import Folders
 from scripts.features.operators.batch import batch_worker
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.problem import Problem
@@ -24,32 +23,31 @@ from scripts.verify.verify import Check
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(batch_worker.Options):
-    device: str = option(help="IREE device URI: local-task, cuda://0")
+class OperatorVerifyRequest(batch_worker.TasksRequest):
+    device: str
     threads: int = machine.threads_option()
-    out: Path = option(help="folder of the batch")
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
-    batch_worker.serve(args, _Verifying(args).handle, load)
+def verify_operators(args: OperatorVerifyRequest, folders: Folders) -> None:
+    """Verify the problems, each in a folder of its own."""
+    batch_worker.serve(args, _Verifying(args, folders.results).handle, load)
 
 
-def load(program: str) -> Program:
-    """Load a program by its command line for iree-benchmark-module."""
+def load(program: list[str]) -> Program:
+    """Load a program by its flags of iree-benchmark-module."""
     gc.collect()  # of the program before: IREE's objects refer to each other
-    call = load_command(shlex.split(program)[1:])
+    call = load_command(program)
     call()
     return Program(call)
 
 
 class _Verifying:
-    """Verifies problems. `_empty`: the command line of a call that computes nothing."""
+    """Verifies problems. `_empty`: the flags of a call that computes nothing."""
 
-    def __init__(self, args: Options) -> None:
-        self._device, self._out = args.device, args.out
+    def __init__(self, args: OperatorVerifyRequest, out: Path) -> None:
+        self._device, self._out = args.device, out
         self._threads = args.threads
-        self._empty = ""
+        self._empty: list[str] = []
 
     def handle(self, payload: dict[str, Any], facts: dict[str, Any]) -> None:
         name = Problem(payload["op"], payload["args"]).name
@@ -71,19 +69,19 @@ class _Verifying:
         finally:
             if files.out.is_file():
                 facts |= atomic.read_json(files.out)
-                facts |= {"program": facts["command"], "empty": self._empty_call(compiled)}
+                facts |= {"program": facts["flags"], "empty": self._empty_call(compiled)}
 
     def _module(self, compiled: dict[str, Any]) -> Module:
         return Module(Path(compiled["module"]), None, self._device, compiled["function"])
 
-    def _empty_call(self, compiled: dict[str, Any]) -> str:
+    def _empty_call(self, compiled: dict[str, Any]) -> list[str]:
         if not self._empty:
             types = [tensors.TensorType("arg0", (1,), "float32")]
             flags = benchmark.write_inputs(self._out / "shortest", [np.ones(1, np.float32)], types)
             module = self._module(compiled["shortest"])
-            self._empty = shlex.join(benchmark.command_line(module, flags, self._threads))
+            self._empty = benchmark.command_line(module, flags, self._threads)[1:]
         return self._empty
 
 
 if __name__ == "__main__":
-    main()
+    requests.run(OperatorVerifyRequest, verify_operators)

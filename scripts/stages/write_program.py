@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
-from scripts.core import commands
+from scripts.core import commands, requests
+from scripts.core.requests import Folders
 from scripts.core.tensors import Signature
 from scripts.exporters import as_it_is
 from scripts.lowering import link
@@ -18,20 +18,18 @@ from scripts.torch_model.loading import store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """The model, and the folder to write to."""
-
+class ProgramRequest:
     model: ModelChoice
-    out: Path
 
 
-def main() -> None:
-    args = commands.parse_options(Options)
+def write_program(args: ProgramRequest, folders: Folders) -> None:
+    """Write the four files. Exits if the model cannot be used."""
+    out = folders.results
     with errors.reported():
         loaded = load_model(args.model, "reference")
-    inputs, parameters, aliases = store(loaded, args.out / "weights.irpa", args.out / "inputs.npz")
+    inputs, parameters, aliases = store(loaded, out / "weights.irpa", out / "inputs.npz")
     lowered, _ = as_it_is.export(loaded, {"rewrites": "none"})
-    (args.out / "program.mlir").write_bytes(link.link(lowered, inputs))
+    (out / "program.mlir").write_bytes(link.link(lowered, inputs))
     Signature(
         model=args.model.name,
         dtype=args.model.dtype,
@@ -45,8 +43,8 @@ def main() -> None:
         has_fp64=False,
         rmse_vs_fp64=None,
         deterministic=True,
-    ).write(args.out / "signature.json")
+    ).write(out / "signature.json")
 
 
 if __name__ == "__main__":
-    commands.run(main)
+    commands.run(lambda: requests.run(ProgramRequest, write_program))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from scripts.core import atomic
+from scripts.core import atomic, requests
 from scripts.core.machine import MachineLoad
 from scripts.supervise import outcome, sandbox, supervise
 from scripts.supervise.diagnose import Diagnosis
@@ -31,22 +30,18 @@ MEMBERS = "members"
 """Folder of what the members print, in that of the job."""
 
 
-class Given(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class GroupRequest:
     """What a job times. `members`: the folder of the verification of each member, by the name of its cell. `anchor`: the
     member that is in every part. `bases`: the members with which all others are compared. `pairs`: further
     members that are compared. `forked`: the members whose processes may be forked."""
 
-    members: dict[str, str]
-    rule: dict[str, Any]
+    members: Mapping[str, str]
+    rule: Mapping[str, Any]
     anchor: str = ""
     bases: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     forked: tuple[str, ...] = ()
-
-
-def of_text(text: str) -> Given:
-    """Read it from JSON. Raises ValueError."""
-    return msgspec.json.decode(text.encode(), type=Given)
 
 
 def outcomes(folder: Path) -> list[Outcome]:
@@ -89,11 +84,11 @@ def log_name(cell: str) -> str:
     return f"{cell.replace('/', '_')}.txt"
 
 
-def work(given: Given) -> supervise.Work:
+def work(request: GroupRequest) -> supervise.Work:
     """Return the work of a job that times a group. Its only artifact is the GroupTiming."""
 
     def run(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
-        return _Work(given, job, owner, log).run(scratch)
+        return _Work(request, job, owner, log).run(scratch)
 
     return run
 
@@ -101,9 +96,9 @@ def work(given: Given) -> supervise.Work:
 class _Work:
     """One job."""
 
-    def __init__(self, given: Given, job: Job, owner: int, log: CappedLog) -> None:
-        self._given, self._job, self._owner, self._log = given, job, owner, log
-        self._rule = Rule(**given.rule)
+    def __init__(self, request: GroupRequest, job: Job, owner: int, log: CappedLog) -> None:
+        self._request, self._job, self._owner, self._log = request, job, owner, log
+        self._rule = Rule(**request.rule)
         self._folder = job.status_path.parent
         self._load = MachineLoad()
 
@@ -140,7 +135,7 @@ class _Work:
     def _verified(self) -> dict[str, str]:
         """The members that are verified, with the digests of what verified them."""
         folders = {}
-        for cell, folder in self._given.members.items():
+        for cell, folder in self._request.members.items():
             if outcome.read_or_damaged(Path(folder) / outcome.STATUS).status == outcome.OK:
                 folders[cell] = atomic.digest_of(Path(folder) / VERIFICATION).crc32
         return folders
@@ -149,9 +144,9 @@ class _Work:
         """The first damaged file of those that the members' processes read; None if there is none."""
         words: dict[str, None] = {}
         for cell in verified:
-            folder = Path(self._given.members[cell])
+            folder = Path(self._request.members[cell])
             words[str(folder / VERIFICATION)] = None
-            words |= dict.fromkeys(shlex.split(outcome.read(folder / outcome.STATUS).command))
+            words |= dict.fromkeys(requests.read(folder).texts())
         return outcome.first_damage(list(words))
 
     def _kept(self, verified: Mapping[str, str]) -> GroupTiming | None:
@@ -165,8 +160,8 @@ class _Work:
 
     def _time(self, verified: Mapping[str, str]) -> GroupTiming:
         started = time.time()
-        needs = {cell: memory_mb(Path(self._given.members[cell])) for cell in verified}
-        anchor = self._given.anchor if self._given.anchor in needs else ""
+        needs = {cell: memory_mb(Path(self._request.members[cell])) for cell in verified}
+        anchor = self._request.anchor if self._request.anchor in needs else ""
         timed_parts: list[PartTiming] = []
         timed: dict[str, MemberTiming] = {}
         for number, names in enumerate(parts(needs, anchor, self._job.memory_mb)):
@@ -197,12 +192,12 @@ class _Work:
         if len(names) > 1:  # else nothing is compared
             log = members[control].log.with_name("control.txt")
             members[twin] = replace(members[control], name=twin, log=log)
-        bases = [name for name in self._given.bases if name in names]
+        bases = [name for name in self._request.bases if name in names]
         group = Group(
             list(members),
             lambda name: self._workers.start(members[name]),
             self._rule,
-            lambda timed: ratios.is_decided(latencies(timed), bases, self._given.pairs),
+            lambda timed: ratios.is_decided(latencies(timed), bases, self._request.pairs),
             lambda text: self._log.note(f"# {text}"),
         )
         group.load = self._load  # the load of all parts
@@ -213,8 +208,8 @@ class _Work:
         log = self._folder / MEMBERS / log_name(cell)
         return Member.verified(
             cell,
-            Path(self._given.members[cell]),
+            Path(self._request.members[cell]),
             log,
-            cell in self._given.forked,
+            cell in self._request.forked,
             sandboxed=self._job.sandbox is not None,
         )

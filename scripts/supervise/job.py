@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.core.requests import StageRequest
+
 
 @dataclass(frozen=True)
 class Job:
     """One stage of one cell: what to run, what it makes, what it may use.
 
-    `artifacts` are the paths as written in `command`; the child gets a scratch path instead of each. `memory_mb` limits
-    the resident set of the whole process tree. `skip` is the reason why the job must not run at all. `owner` is the
-    process that must remain this one's parent (default: the present parent); if it ends, the job stops. `more_time` and
-    `more_memory`: the limit would be larger in a further attempt. `preload`: fork the stage from the run's process that
-    has imported the packages of its environment (fork_server). `cpu_s`: CPU seconds of the process tree after which the
-    job is stopped as well; None for no such limit. `sandbox`: the folder that it may write to, as its model file is not
-    trusted (sandbox.py); None for no sandbox. `hang`: why it is not run, as it is known to hang ("": it is run).
+    `request`: what is asked of the stage, which is written beside the status; its `command` makes `artifacts` in the folder
+    that `--out` names. None for a command of a tool, in which each path of an artifact is replaced by a scratch path.
+    `memory_mb` limits the resident set of the whole process tree. `skip` is the reason why the job must not run at all.
+    `owner` is the process that must remain this one's parent (default: the present parent); if it ends, the job stops.
+    `more_time` and `more_memory`: the limit would be larger in a further attempt. `preload`: fork the stage from the run's
+    process that has imported the packages of its environment (fork_server). `cpu_s`: CPU seconds of the process tree after
+    which the job is stopped as well; None for no such limit. `sandbox`: the folder that it may write to, as its model file
+    is not trusted (sandbox.py); None for no sandbox. `hang`: why it is not run, as it is known to hang ("": it is run).
     """
 
     stage: str
@@ -41,6 +44,11 @@ class Job:
     sandbox: Path | None = None
     cpu_s: float | None = None
     hang: str = ""
+    request: StageRequest | None = None
+
+    def reads(self) -> list[str]:
+        """Words among which are the files that it reads."""
+        return [*self.request.texts()] if self.request else [*self.command]
 
     def required_parent(self) -> int:
         """The process that must remain this one's parent, as it is now. Raises Interrupted if the owner has ended."""

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import select
-import shlex
 import signal
 import socket
 import time
@@ -18,7 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, commands, process, temporary
+from scripts.core import atomic, commands, process, requests, temporary
+from scripts.core.requests import StageRequest
 from scripts.supervise import outcome, sandbox
 from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
 from scripts.supervise.diagnose import Diagnosis, diagnose, with_environment_damage
@@ -30,6 +30,8 @@ from scripts.timing.turns import Group, MemberEnded, Rule
 from scripts.timing.worker import FIRST, READY, REST, WAKE
 
 VERIFICATION = "verification.json"
+MODULE, BASELINE = "scripts.stages.time_module", "scripts.stages.time_baseline"
+"""What times a module of IREE and a baseline."""
 REST_S = 30.0
 """Seconds in which a process has to release its program."""
 BUILT = 1.5
@@ -57,30 +59,29 @@ class Member:
     def verified(
         cls, name: str, folder: Path, log: Path, forked: bool, sandboxed: bool = False
     ) -> Member:
-        """A program that was verified: its worker loads the same files. `folder`: of the verification."""
+        """A program that was verified: its worker loads the same files. `folder`: of the verification. Raises OSError, or
+        ValueError if one of its files cannot be read."""
         measured = atomic.read_json(folder / VERIFICATION)
-        command = worker_command(outcome.read(folder / outcome.STATUS).command, measured)
+        command = timing_command(requests.read(folder), folder, measured)
         return cls(name, tuple(command), log, forked, sandbox=folder if sandboxed else None)
 
 
-def worker_command(verified_by: str, measured: Mapping[str, Any]) -> list[str]:
+def timing_command(verified: StageRequest, folder: Path, measured: Mapping[str, Any]) -> list[str]:
     """The command of the process that times a row.
 
-    `verified_by`: the command that verified it. `measured`: what that found out: of IREE, the command of
-    iree-benchmark-module, whose flags scripts.stages.time_module takes.
+    `verified`: the request of its verification, in `folder`. `measured`: what that found out: of IREE, the flags of
+    iree-benchmark-module, which scripts.stages.time_module takes.
     """
-    words = shlex.split(verified_by)
-    at = words.index("-m") - 1
-    python = measured["python"] if words[at] == "python" else words[at]
-    if measured["command"]:
-        return [python, "-m", "scripts.stages.time_module", *shlex.split(measured["command"])[1:]]
-    return [python, *words[at + 1 :], "--serve"]
+    python = measured["python"] if verified.python == "python" else verified.python
+    if measured["flags"]:
+        return [python, "-m", MODULE, *measured["flags"]]
+    return replace(verified, module=BASELINE, python=python).command(folder)
 
 
 def memory_mb(folder: Path) -> float:
     """The memory that a verified member needs when it is timed, in MiB; 0 if it is not known."""
     used = outcome.read_usage(folder / outcome.STATUS)
-    is_baseline = not atomic.read_json(folder / VERIFICATION)["command"]
+    is_baseline = not atomic.read_json(folder / VERIFICATION)["flags"]
     return used.max_rss_mb * (BUILT if is_baseline else 1) if used else 0.0
 
 

@@ -18,7 +18,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 from scripts.core import atomic, checkout
@@ -49,8 +48,6 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 TOO_MANY = (errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 FULL_BYTES = 1 << 20
 """A file system with less free space counts as full, and as the cause of any failure."""
-MODEL_FILE = "--model-file"
-"""The option of every stage that loads a model (torch_model/arguments.py)."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +77,8 @@ def run(job: Job, work: Work | None = None) -> Outcome:
     tree has ended and no status is written, so that the next run, or the next attempt, repeats the job.
     """
     owner = job.required_parent()
+    if job.request is not None:
+        job.request.write(job.status_path.parent)
     if (above := blocked(job)) is not None:
         return _record_blocked(job, above)
     scratch = job.status_path.parent / ".scratch"
@@ -151,7 +150,7 @@ def _as_process(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
     try:
         # Gigabytes are read for digests, which must not happen while another stage is timed.
         with watch.stop_requests():
-            if damaged := outcome.first_damage(job.command, job.artifacts):
+            if damaged := outcome.first_damage(job.reads(), job.artifacts):
                 return Ran(Ended(), damage=damaged)
             ended = watch.run()
             return Ran(ended, digests(job, scratch) if ended.keeps_artifacts else {})
@@ -271,7 +270,7 @@ def verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
     if ended.returncode != 0:
         # The command in the header may contain "error:".
         printed = _logged(job).removeprefix(_header(job) + "\n")
-        model_file = dict(pairwise(job.command)).get(MODEL_FILE, "")
+        model_file = job.request.fields.get("model_file", "") if job.request else ""
         diagnosis = _with_full_disk(diagnose(ended.returncode, printed, model_file), scratch)
         return with_environment_damage(diagnosis, job.command[0])
     for artifact in job.artifacts:

@@ -276,13 +276,15 @@ class Watch:
         )
 
     def _start_child(self, output: int, own_channel: int, forked: bool) -> Child:
-        """Start the child with the file descriptors of its output and its channel. It gets scratch paths in place of the
-        paths of artifacts."""
+        """Start the child with the file descriptors of its output and its channel. It makes its artifacts in the scratch
+        folder."""
         job = self._job
         aside = {str(path): str(self._scratch / path.name) for path in job.artifacts}
         if len(set(aside.values())) != len(aside):
             raise ValueError(f"{job.stage} {job.cell}: two artifacts have the same file name")
         command = [aside.get(argument, argument) for argument in job.command]
+        if job.request:
+            command = [*job.command, "--out", str(self._scratch)]
         env = os.environ | {
             "PYTHONFAULTHANDLER": "1",
             "PYTHONUNBUFFERED": "1",

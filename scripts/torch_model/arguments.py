@@ -1,8 +1,7 @@
-"""Command-line options of every stage that loads a model, or takes a training step of it."""
+"""Fields of the request of every stage that loads a model, or takes a training step of it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,8 +50,7 @@ class Optimizer:
         """The field for the optimizer of training steps."""
         return option(
             factory=cls,
-            type=lambda text: cls.of_entry(**json.loads(text)),
-            help='JSON: {"name": "SGD", "lr": 0.01}',
+            type=lambda entry: cls.of_entry(**entry),
         )
 
     @property

@@ -1,10 +1,10 @@
-"""The options of every command that runs a baseline, and the preparation before torch is imported."""
+"""The request of every stage that runs a baseline, and the preparation before torch is imported."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,21 @@ class Work:
     program: Path | None = option(None, help="for a runtime that runs a frontend's program")
 
 
+@dataclass(frozen=True, kw_only=True)
+class BaselineRequest:
+    """`collect`: the profiles to take after a verification, such as `profiler`."""
+
+    work: Work
+    collect: Sequence[str] = ()
+
+
+def use_cache(folder: Path) -> Path:
+    """Make inductor keep what it compiles in a folder of its own in `folder`, where the timing finds it again. Returns that."""
+    cache = folder / "cache"
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache.absolute())
+    return cache
+
+
 def prepare_process(work: Work) -> None:
     """Set what the runtime reads on import. Exits if the runtime cannot run this work."""
     declared = plugins.runtime(work.runtime)
@@ -59,8 +74,8 @@ def prepare_process(work: Work) -> None:
     if refused:
         exits.fail(refused, exits.UNSUPPORTED)
     if ("program" in declared.takes) != (work.program is not None):
-        needs = "needs" if "program" in declared.takes else "takes no"
-        exits.fail(f"{work.runtime} {needs} --program")
+        needs = "needs a" if "program" in declared.takes else "takes no"
+        exits.fail(f"{work.runtime} {needs} program")
     if work.device == "cuda" and not has_cuda_driver():
         exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
     if work.xla_flags:

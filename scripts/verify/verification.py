@@ -10,6 +10,8 @@ from pathlib import Path
 from scripts.core import atomic
 from scripts.timing.calls import Run
 
+FILE = "verification.json"
+
 PASS = "PASS"
 FAIL = "FAIL"
 NONDETERMINISTIC = "NONDETERMINISTIC_EAGER_RUN"
@@ -63,7 +65,7 @@ class Verified:
     baseline until its calls no longer compile. `runs`: of a baseline, the cold run and a warm one; of IREE, the first
     call. `max_rss_mb`: peak memory of the process, as counted by the kernel, without the verification where the runtime
     allows it. `device_memory_mb`: peak memory of tensors on a device with its own memory. `profile`: the profiles of
-    `measure.collect`. `command`: of iree-benchmark-module, which times the same calls. `python`: the interpreter.
+    `measure.collect`. `command`: of iree-benchmark-module, which times the same calls, and its `flags`. `python`: the interpreter.
     `rewrites`: names of the rewrites that have changed the graph, of a baseline with `rewrites`. `left_out`: values that could not
     be computed, and why (core/extra.py).
     """
@@ -80,6 +82,7 @@ class Verified:
     device_memory_mb: float | None = None
     profile: dict | None = None
     command: str = ""
+    flags: tuple[str, ...] = ()
     python: str = field(default_factory=lambda: sys.executable)
     versions: dict[str, str] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()

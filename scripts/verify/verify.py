@@ -30,7 +30,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Check:
-    """What results are compared with, as options of a stage: files of the reference (or gradients) stage. `tolerance` has the
+    """What results are compared with, as fields of a request: files of the reference (or gradients) stage. `tolerance` has the
     values that differ from the default (torch_same.Tolerance)."""
 
     golden: Path = option(help="golden.npz")

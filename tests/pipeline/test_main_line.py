@@ -16,6 +16,7 @@ import pytest
 import yaml
 import zstandard
 
+from scripts.core import requests
 from scripts.core.tensors import Signature
 from scripts.records.columns import COLUMNS
 from scripts.timing.machine_limits import MachineLimits
@@ -381,15 +382,10 @@ def test_a_wrong_result_is_a_failure_without_a_latency(ran, tmp_path):
     for key in ("golden.0", "fp64.0"):  # nearer to float64 than golden is no failure
         golden[key] = golden[key] + 0.1
     np.savez(tmp_path / "golden.npz", **golden)
-    command = [
-        *(ran.path / ".venvs/iree/bin/python", "-m", "scripts.stages.verify_iree"),
-        *("--vmfb", ran.path / "results/compile/conv/torchmlir-torch/llvm-cpu/module.vmfb"),
-        *("--weights", reference / "weights.irpa", "--inputs", reference / "inputs.npz"),
-        *("--golden", tmp_path / "golden.npz", "--signature", reference / "signature.json"),
-        *("--device", "local-task", "--raw-inputs", tmp_path / "raw"),
-        *("--out", tmp_path / "verification.json"),
-    ]
-    done = subprocess.run(map(str, command), cwd=ran.path, capture_output=True, text=True)
+    verified = requests.read(ran.path / "results/verify/conv/torchmlir-torch/llvm-cpu")
+    verified.replaced(golden=tmp_path / "golden.npz").write(tmp_path)
+    command = verified.command(tmp_path)
+    done = subprocess.run(command, cwd=ran.path, capture_output=True, text=True)
     assert done.returncode == 4
     assert "beyond tol" in done.stderr
     measured = json.loads((tmp_path / "verification.json").read_text())

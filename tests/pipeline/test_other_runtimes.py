@@ -138,8 +138,7 @@ def baseline(stages: Stages, env: str, runtime: str, **more):
     return stages.run(
         env, "verify_baseline", name="m", model_file=stages.model, options=stages.options,
         runtime=runtime, weights=f / "weights.irpa", inputs=f / "inputs.npz",
-        golden=f / "golden.npz", signature=f / "signature.json",
-        out=f / "verification.json", **more,
+        golden=f / "golden.npz", signature=f / "signature.json", **more,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from scripts.core import exits
+from scripts.core.requests import StageRequest
 from tests.checkouts import ROOT, in_environment
 
 
@@ -37,11 +38,12 @@ def test_the_count_is_that_of_the_weights(found, name):
 
 
 def test_a_model_too_large_for_the_stage_is_refused_before_it_is_built(environments, tmp_path):
-    outputs = {f"--out-{name}": tmp_path / name for name in ("weights", "inputs", "golden", "signature")}  # fmt: skip
+    fields = {"name": "xl", "model_file": "models/gpt2.py", "options": {"size": "xl"}}
+    python = str(environments / "torch-mlir/bin/python")
+    request = StageRequest("scripts.stages.make_reference", python, fields)
+    request.write(tmp_path)
     done = subprocess.run(
-        [str(environments / "torch-mlir/bin/python"), "-m", "scripts.stages.make_reference"]
-        + ["--name", "xl", "--model-file", "models/gpt2.py", "--options", '{"size": "xl"}']
-        + [str(part) for pair in outputs.items() for part in pair],
+        request.command(tmp_path),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -50,4 +52,4 @@ def test_a_model_too_large_for_the_stage_is_refused_before_it_is_built(environme
     )
     assert done.returncode == exits.TOO_LARGE, done.stderr[-3000:]
     assert "weights of 6.2 GB (1.56 G parameters, f32) need 6.2 GB" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["request.json"]

@@ -65,13 +65,14 @@ FLAGS = backends.compile_flags("llvm-cpu", None, None, ())
 
 @pytest.fixture
 def reduce(environments, tmp_path):
-    def run(text: str, *words: str) -> tuple[dict, str]:
+    def run(text: str, flags: list[str]) -> tuple[dict, str]:
         """Reduce a program; return the report and the reduced program."""
-        program, out, report = (tmp_path / name for name in ("p.mlir", "out.mlir", "report.json"))
+        program = tmp_path / "p.mlir"
         program.write_text(text)
-        files = ("--program", program, "--out", out, "--out-report", report)
-        run_stage(environments / "iree/bin/python", "reduce_program", *files, *words)
-        return json.loads(report.read_text()), out.read_text()
+        python = environments / "iree/bin/python"
+        run_stage(python, "reduce_program", tmp_path, program=program, flags=flags)
+        report = json.loads((tmp_path / "reduction.json").read_text())
+        return report, (tmp_path / "reduced.mlir").read_text()
 
     return run
 
@@ -79,7 +80,7 @@ def reduce(environments, tmp_path):
 def test_a_program_that_does_not_compile_is_reduced_to_the_operation_at_fault_with_small_shapes(
     reduce,
 ):
-    found, text = reduce(FAILING, "--flags", json.dumps(FLAGS))
+    found, text = reduce(FAILING, FLAGS)
     assert found["operations"] == {"stablehlo.custom_call": 1}
     assert (found["of"], found["complete"]) == (7, True)
     assert found["opt_levels"] == dict.fromkeys(("O0", "O1", "O2", "O3"), "fails in the same way")
@@ -125,15 +126,12 @@ def test_the_dispatch_that_is_compiled_wrongly_is_the_one_whose_test_fails(
     program.write_text(PLANTED)
     out.mkdir()
     flags, right = (backends.compile_flags("llvm-cpu", None, each, ()) for each in (level, "O0"))
-    modules, report = tmp_path / "modules", tmp_path / "report.json"
+    modules = tmp_path / "modules"
     modules.mkdir()
-    run_stage(
-        environments / "iree/bin/python",
-        "run_dispatches",
-        *("--program", program, "--tests", out, "--modules", modules, "--out", report),
-        *("--flags", json.dumps(flags), "--right-flags", json.dumps(right)),
-    )
-    results = json.loads(report.read_text())
+    files = {"program": program, "tests": out, "modules": modules}
+    python = environments / "iree/bin/python"
+    run_stage(python, "run_dispatches", tmp_path, **files, flags=flags, right_flags=right)
+    results = json.loads((tmp_path / "results.json").read_text())
     tested = json.loads((out / "dispatches.json").read_text())
     tested = [one | results[one["functions"][0]] for one in tested]
     # Those that are right can be timed.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,8 +43,11 @@ def change(environments, tmp_path):
         run_stage(
             environments / "iree/bin/python",
             "read_code",
-            *("--backend", "llvm-cpu", "--opt-level", "O3", "--flags", json.dumps(flags)),
-            *("--program", program, "--out", out),
+            out.parent,
+            backend="llvm-cpu",
+            opt_level="O3",
+            flags=flags,
+            program=program,
         )
         return folder
 
@@ -91,14 +92,13 @@ def test_a_recorded_run_is_repeated_with_the_executable_that_is_put_in(
         "main_dispatch_1_reduction_64x128_f32",
         "main_dispatch_2_elementwise_8192_f32",
     ]
-    row = {**records()[0], "run": {"command": shlex.join(call)}}
     chosen = executables["main_dispatch_0_matmul_64x32x128_f32"]
     own, damaged = tmp_path / "own.so", tmp_path / "damaged.so"
     own.write_bytes(chosen.code)
     damaged.write_bytes(chosen.code[: len(chosen.code) // 2])
     replayed = remeasuring._replayed(
-        recorded, environment, row, {"": {}, "own": {chosen.number: own}}
+        recorded, environment, call, {"": {}, "own": {chosen.number: own}}
     )
     assert {name: len(values) for name, values in replayed.items()} == {"": 2, "own": 2}
     with pytest.raises(NotMeasured, match="iree-benchmark-replay"):
-        remeasuring._replayed(recorded, environment, row, {"damaged": {chosen.number: damaged}})
+        remeasuring._replayed(recorded, environment, call, {"damaged": {chosen.number: damaged}})

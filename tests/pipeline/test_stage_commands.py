@@ -62,7 +62,7 @@ def test_what_one_user_has_compiled_another_takes_and_verifies(environments, tmp
         ok(stages.export("torch"))
         ok(stages.compile())
         assert stages.measure()["verification"]["code"] == "PASS"
-        reports.append(json.loads((tmp_path / user / "compile.json").read_text()))
+        reports.append(json.loads((tmp_path / user / "report.json").read_text()))
     assert [report["cached"] for report in reports] == [False, True]
     assert (
         len({(tmp_path / user / "module.vmfb").read_bytes() for user in ("first", "second")}) == 1

@@ -5,36 +5,28 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import commands, exits
+from scripts.core import exits, requests
 from scripts.timing.calls import Counters, run_calls
 from scripts.torch_model.arguments import Optimizer
 from scripts.torch_runtime import arguments
 
-REQUIRED = [
-    "--name",
-    "m",
-    "--model-file",
-    "m.py",
-    "--weights",
-    "w",
-    "--inputs",
-    "i",
-    "--golden",
-    "g",
-    "--signature",
-    "s",
-]
+REQUIRED = {
+    "name": "m",
+    "model_file": "m.py",
+    "weights": "w",
+    "inputs": "i",
+    "golden": "g",
+    "signature": "s",
+}
 
 
-ADAM = '{"name": "Adam", "betas": [0.8, 0.9]}'
+def work(**fields) -> arguments.Work:
+    return requests.decode(arguments.Work, REQUIRED | fields)
 
 
-def work(*given: str) -> arguments.Work:
-    return commands.parse_options(arguments.Work, [*REQUIRED, *given])
-
-
-def test_a_command_line_is_parsed_at_the_door():
-    found = work("--runtime", "eager", "--threads", "3", "--optimizer", ADAM)
+def test_a_request_is_checked_at_the_door():
+    adam = {"name": "Adam", "betas": [0.8, 0.9]}
+    found = work(runtime="eager", threads=3, optimizer=adam)
     assert (found.model.name, found.model.model_file, found.model.options) == (
         "m",
         Path("m.py"),
@@ -48,27 +40,27 @@ def test_a_command_line_is_parsed_at_the_door():
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        (["--runtime=onnxruntime", "--test=train"], exits.UNSUPPORTED, "runs eval, not train"),
+        ({"runtime": "onnxruntime", "test": "train"}, exits.UNSUPPORTED, "runs eval, not train"),
         (
-            ["--runtime=openvino", "--test=train"],
+            {"runtime": "openvino", "test": "train"},
             exits.UNSUPPORTED,
             "openvino runs eval, not train",
         ),
-        (["--runtime=litert", "--program=p.mlir"], 1, "litert takes no --program"),
-        (["--runtime=xla_stablehlo"], 1, "xla_stablehlo needs --program"),
-        (["--runtime=eager", "--program=p.mlir"], 1, "eager takes no --program"),
+        ({"runtime": "litert", "program": "p.mlir"}, 1, "litert takes no program"),
+        ({"runtime": "xla_stablehlo"}, 1, "xla_stablehlo needs a program"),
+        ({"runtime": "eager", "program": "p.mlir"}, 1, "eager takes no program"),
     ],
 )
 def test_what_a_runtime_does_not_run_is_refused_before_it_is_imported(capsys, given, code, said):
     with pytest.raises(SystemExit) as refused:
-        arguments.prepare_process(work(*given))
+        arguments.prepare_process(work(**given))
     assert refused.value.code == code
     assert said in capsys.readouterr().err
 
 
 def test_the_flags_of_xla_are_set_before_the_runtime_is_imported(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "")
-    arguments.prepare_process(work("--runtime=xla", "--xla-flags=--a=1 --b"))
+    arguments.prepare_process(work(runtime="xla", xla_flags="--a=1 --b"))
     assert os.environ["XLA_FLAGS"] == "--a=1 --b"
 
 

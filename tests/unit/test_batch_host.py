@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import process
+from scripts.core.requests import StageRequest
 from scripts.features.operators.batch.host import Host
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import ProblemEnd
@@ -23,7 +24,7 @@ import ctypes, os, signal, sys, time
 
 from pathlib import Path
 from scripts.features.operators.batch import batch_worker as worker
-from scripts.core import commands, exits
+from scripts.core import exits, requests
 
 if os.environ.get("BROKEN"):
     raise ImportError("no such package")
@@ -71,7 +72,7 @@ def handle(payload, facts):
         subprocess.run(["sh", "-c", "echo from a child; echo error: child failed >&2; exit 1"], check=True)
 
 
-worker.serve(commands.parse_options(worker.Options), handle)
+requests.run(worker.TasksRequest, lambda request, _: worker.serve(request, handle))
 """
 
 
@@ -102,7 +103,8 @@ class Batch:
             cell="batch",
             status_path=self.folder / "status.json",
             log_path=self.folder / "log.txt",
-            command=[self.python, "-m", "package.worker"],
+            command=(),
+            request=StageRequest("package.worker", self.python, {}),
             timeout_s=self.timeout_s,
             memory_mb=self.memory_mb,
             fingerprint=self.fingerprint,

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import process
+from scripts.core import process, requests
+from scripts.core.requests import StageRequest
 from scripts.features.operators.batch import batch_stage, batch_worker
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
@@ -26,13 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.features.operators.batch import batch_worker as worker
-from scripts.core import commands, exits
+from scripts.core import exits, requests
 from scripts.features.operators.problems.problem import Problem
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(worker.Options):
-    out: Path
 
 
 def handle(payload, facts):
@@ -47,14 +43,19 @@ def handle(payload, facts):
         time.sleep(600)
     elif what == "refused":
         exits.fail("op not supported", exits.UNSUPPORTED)
-    folder = args.out / Problem(payload["op"], payload["args"]).name
+    folder = out / Problem(payload["op"], payload["args"]).name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "made.txt").write_text(payload["op"] + str(payload["before"]))
     facts["files"] = worker.record_files(folder, ["made.txt"])
 
 
-args = commands.parse_options(Options)
-worker.serve(args, handle)
+def main(request, folders):
+    global out
+    out = folders.results
+    worker.serve(request, handle)
+
+
+requests.run(worker.TasksRequest, main)
 """
 CELL = "0/paths"
 SKIPPED = Outcome(
@@ -111,7 +112,8 @@ class Stage:
             cell=CELL,
             status_path=self.own / "status.json",
             log_path=self.own / "log.txt",
-            command=[sys.executable, "-m", "package.worker", "--out", str(self.own)],
+            command=(),
+            request=StageRequest("package.worker", sys.executable, {}),
             timeout_s=self.timeout_s,
             memory_mb=400,
             artifacts=(self.own / "outcomes.jsonl",),
@@ -185,8 +187,8 @@ def test_an_outcome_names_its_problem_and_a_command_that_repeats_it(run):
         f"{CELL}: {of('aten.refused.x').name}",
     )
     assert ended.detail == "op not supported"
-    tasks = Path(ended.command.split("--tasks ")[1].split()[0])
-    assert [task["payload"]["op"] for task in json.loads(tasks.read_text())] == ["aten.refused.x"]
+    request = requests.read(Path(ended.command.split("--request ")[1]).parent)
+    assert [task["payload"]["op"] for task in request.fields["tasks"]] == ["aten.refused.x"]
 
 
 def test_a_problem_that_failed_before_is_skipped_with_its_first_reason(run):

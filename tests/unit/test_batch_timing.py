@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from scripts.core import process
+from scripts.core.requests import StageRequest
 from scripts.features.operators.batch import timing
 from scripts.features.operators.batch.batch_stage import Batch
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
 from scripts.supervise import outcome, supervise
-from scripts.supervise.group import Given
+from scripts.supervise.group import GroupRequest
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
 
@@ -26,12 +27,12 @@ import ctypes, os, time
 from dataclasses import dataclass
 
 from scripts.features.operators.batch import batch_worker as worker
-from scripts.core import commands
+from scripts.core import requests
 from scripts.timing.worker import Program
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(worker.Options):
+class Request(worker.TasksRequest):
     name: str
 
 
@@ -50,8 +51,13 @@ def load(program):
     return Program(lambda: time.sleep(seconds))
 
 
-args = commands.parse_options(Options)
-worker.serve(args, None, load)
+def main(request, _):
+    global args
+    args = request
+    worker.serve(request, None, load)
+
+
+requests.run(Request, main)
 """
 MEMBERS = ("0/path/cpu", "0/eager")
 RULE = {"budget_s": 0.09, "slice_s": 0.005, "generations": 3}
@@ -80,11 +86,11 @@ class Stage:
             members[member] = str(folder)
             lines = [self._verified(of(op).name, row[number]) for op, row in programs.items()]
             outcome.write_problem_ends(folder / "outcomes.jsonl", lines)
-            command = f"{sys.executable} -m package.worker --name {number}"
-            job = Outcome("ok", "operator_verify", member, command=command)
+            StageRequest("package.worker", sys.executable, {"name": str(number)}).write(folder)
+            job = Outcome("ok", "operator_verify", member)
             outcome.write(folder / "status.json", job, Usage(0, 0))
         batch = Batch(problems, {}, "", self._again)
-        work = timing.work(Given(members, self.rule, anchor=MEMBERS[1]), batch)
+        work = timing.work(GroupRequest(members, self.rule, anchor=MEMBERS[1]), batch)
         # This process adopts what tests of pipelines have left running.
         before = {*process.descendants(os.getpid())}
         ended = supervise.run(self.job, work)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import stat
 import subprocess
@@ -13,12 +12,11 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.compare.bisection import question, result, trial
 from scripts.features.compare.bisection.question import Side
 from scripts.features.compare.bisection.trial import Candidate, NoCandidates, Trial
 from scripts.features.compare.verbs import bisect
-from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from tests.unit import test_bundle
@@ -27,35 +25,35 @@ CELL = "conv/mlir/llvm-cpu"
 tree = test_bundle.tree
 STANDIN = """\
 import json, pathlib, sys
-words = dict(zip(sys.argv[3:], sys.argv[4:]))
-assert "b" not in sys.argv  # a module of the run
+fields, out = json.load(open(sys.argv[4]))["fields"], pathlib.Path(sys.argv[6])
+assert fields.get("vmfb") not in (["a", "b"], "b")  # modules of the run
 does = json.loads({does!r})
 print("iree-compile says this")
 if does.get("error"):
-    print(f"{{words['--program']}}:2:1: error: {{does['error']}}")
+    print(f"{{fields['program']}}:2:1: error: {{does['error']}}")
     sys.exit(1)
 if sys.argv[2] == "scripts.stages.verify_iree":
     if does.get("wrong"):
         print("error: FAIL: differs")
         sys.exit(4)
-    found = {{"command": f"tool --ms={{does.get('ms', 1.0)}}", "threads": 1}}
-    pathlib.Path(words["--out"]).write_text(json.dumps(found))
+    found = {{"flags": [f"--ms={{does.get('ms', 1.0)}}"], "threads": 1}}
+    (out / "verification.json").write_text(json.dumps(found))
 elif sys.argv[2] == "scripts.stages.profile_iree":
     dispatches = [{{"function": "d0", "ms": does.get("ms", 1.0), "nodes": [["n", "aten.mm", "fc"]]}}]
-    pathlib.Path(words["--out"]).write_text(json.dumps({{"dispatches": dispatches}}))
+    (out / "profile.json").write_text(json.dumps({{"dispatches": dispatches}}))
 elif sys.argv[2] == "scripts.stages.profile_compile":
     own = does["cpu_s"]
     passes = [{{"name": "Unroll", "s": own - 2}}, {{"name": "CSE", "s": 1.5}}]
     program = {{"status": does.get("profile", "ok"), "detail": "it hangs"}}
-    pathlib.Path(words["--out"]).write_text(json.dumps({{"program": program, "total_s": own, "passes": passes}}))
+    (out / "compile.json").write_text(json.dumps({{"program": program, "total_s": own, "passes": passes}}))
 else:
     # Other work on the machine adds to each compilation but the last one.
     times = pathlib.Path(sys.argv[0]).with_name("times")
     before = len(times.read_text()) if times.exists() else 0
     times.write_text("x" * (before + 1))
     cpu_s = does["cpu_s"] * (1 if before == 2 else 3 - before) if "cpu_s" in does else None
-    pathlib.Path(words["--out-vmfb"]).write_bytes(b"x" * does.get("bytes", 100))
-    pathlib.Path(words["--out-report"]).write_text(json.dumps({{"compile_s": 1.0, "cpu_s": cpu_s, "dispatch_count": 3, "vmfb_bytes": does.get("bytes", 100)}}))
+    (out / "module.vmfb").write_bytes(b"x" * does.get("bytes", 100))
+    (out / "report.json").write_text(json.dumps({{"compile_s": 1.0, "cpu_s": cpu_s, "dispatch_count": 3, "vmfb_bytes": does.get("bytes", 100)}}))
 """
 
 
@@ -213,15 +211,14 @@ def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monke
 
 
 def test_a_release_gets_flags_by_the_names_that_it_has(releases, run, monkeypatch):
-    commands = []
+    asked = []
     supervised = trial.supervise.run
     monkeypatch.setattr(
-        trial.supervise, "run", lambda job: commands.append(job.command) or supervised(job)
+        trial.supervise, "run", lambda job: asked.append(job.request) or supervised(job)
     )
     releases.update({"3.8.0": {}, "3.9.0": {"error": "x"}})
     run("--good", "3.8.0", "--bad", "3.9.0")
-    named = [words[words.index("--toolchain") + 1] for words in commands]
-    assert set(named) == {"3.8.0", "3.9.0"}
+    assert {request.fields["toolchain"] for request in asked} == {"3.8.0", "3.9.0"}
 
 
 @pytest.fixture
@@ -354,10 +351,9 @@ def test_a_larger_module_and_a_wrong_result_are_found(measured, run):
 @pytest.fixture
 def measured(releases) -> dict[str, dict]:
     """The same of a cell that was measured."""
-    path = Path(f"results/verify/{CELL}/status.json")
-    command = ".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb a b --weights w --raw-inputs r --out o"  # fmt: skip
-    verified = dataclasses.replace(outcome.read(path), command=command)
-    atomic.write_json(path, dataclasses.asdict(verified))
+    fields = {"vmfb": ["a", "b"], "weights": "w", "exported": []}
+    verified = StageRequest("scripts.stages.verify_iree", ".venvs/iree/bin/python", fields)
+    verified.write(Path(f"results/verify/{CELL}"))
     return releases
 
 

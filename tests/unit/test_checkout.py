@@ -14,6 +14,7 @@ import pytest
 
 from scripts.command import run
 from scripts.core import checkout
+from scripts.core.requests import Folders
 from scripts.run import environments, installing
 from scripts.stages import make_env
 from scripts.supervise.diagnose import ENVIRONMENT_MARK
@@ -210,12 +211,10 @@ def made(tmp_path, monkeypatch):
     monkeypatch.setattr(installing, "installed", lambda _: {"a": "1"})
     monkeypatch.setattr(installing, "what_to_install", lambda _: ("3.11", []))
 
-    def make(pins: str, *options: str) -> list[Path]:
-        out = [f"--out-versions={tmp_path / 'versions.json'}", f"--out-pins={tmp_path / 'pins'}"]
-        command = ["make_env", "--env-file=e.yaml", f"--prefix={prefix}", f"--pins={pins}"]
-        monkeypatch.setattr(sys, "argv", [*command, *out, *options])
-        make_env.main()
-        assert (tmp_path / "pins").read_text() == f"{pins}\n"
+    def make(pins: str) -> list[Path]:
+        request = make_env.EnvRequest(env_file=Path("e.yaml"), prefix=prefix, pins=pins)
+        make_env.make_env(request, Folders(tmp_path, tmp_path))
+        assert (tmp_path / "pins.txt").read_text() == f"{pins}\n"
         assert environments.whole(prefix) == pins
         return installs
 

@@ -95,7 +95,7 @@ def test_resources_of_the_command_line_win_over_the_limits_of_the_configuration(
     found = commands("--set-resources", "verify_iree:timeout_s=7")
     limited = [command for command in found if " --timeout 7 " in command]
     assert len(limited) == 1
-    assert "-m scripts.stages.verify_iree" in limited[0]
+    assert "--run scripts.stages.verify_iree" in limited[0]
 
 
 def commands(*options: str) -> list[str]:

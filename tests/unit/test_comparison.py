@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import TypeAdapter
 
+from scripts.core.requests import StageRequest
 from scripts.features.compare import formats, latencies, outcome_changes, pairs, remeasuring
 from scripts.features.compare.code_changes import CodeChange, DispatchChange
 from scripts.features.compare.comparing import SAME_PROGRAM, Settings, compare
@@ -22,7 +23,6 @@ from scripts.features.reproduce.case import Recorded
 from scripts.matrix import sections
 from scripts.records import speedups
 from scripts.records.results_file import cell_of
-from scripts.supervise import outcome
 from scripts.timing.decisions import SAME
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED
@@ -496,17 +496,16 @@ def recompiled(monkeypatch, runs, before, after):
     seconds = dict(zip(folders, (2.0, 2.6), strict=True))
     for folder, rows in zip(folders, (before, after), strict=True):
         cell(rows, BERT)["compile"] |= {"cpu_s": 5.0, "compile_s": 4.0, "vmfb_bytes": 4}
-        path = folder / "results/compile" / BERT / "status.json"
-        words = "venv/python -m scripts.stages.compile_iree --program p.mlir --out-vmfb m --out-report r --flags []"
-        outcome.write(path, outcome.Outcome("ok", "compile", BERT, command=words), outcome.Usage(1, 1))  # fmt: skip
+        fields = {"program": "p.mlir", "flags": []}
+        compiled = StageRequest("scripts.stages.compile_iree", "venv/python", fields)
+        compiled.write(folder / "results/compile" / BERT)
     runs()
     commands = []
 
-    def compile_again(stage, module, words, log):
-        commands.append((stage.root, module, words))
-        options = dict(zip(words[::2], words[1::2], strict=True))
+    def compile_again(stage, module, fields, out, log):
+        commands.append((stage.root, module, fields))
         report = {"cpu_s": seconds[stage.root] * (1 + len(commands) % 3 / 100), "vmfb_bytes": 4}
-        Path(options["--out-report"]).write_text(json.dumps(report))
+        (out / "report.json").write_text(json.dumps(report))
         return 0
 
     monkeypatch.setattr(Recorded, "run", compile_again)
@@ -525,10 +524,9 @@ def test_programs_are_compiled_again_in_turns(monkeypatch, capsys, recompiled):
     # Each round has both, in random order.
     orders = {(one[0], other[0]) for one, other in zip(commands[::2], commands[1::2], strict=True)}
     assert orders == {tuple(folders), tuple(reversed(folders))}
-    [module], [*given] = {command[1] for command in commands}, commands[0][2]
+    [module] = {command[1] for command in commands}
     assert module == "scripts.stages.compile_iree"
-    assert given[:2] == ["--program", "p.mlir"]
-    assert "m" not in given
+    assert commands[0][2] == {"program": "p.mlir", "flags": []}
     assert run(monkeypatch, *words, "--configfile", lenient(folders[0])) == 0
 
 
@@ -610,8 +608,9 @@ def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, bef
         of = folder / "results/verify" / BERT
         of.mkdir(parents=True)
         said = {"command": cell(before, BERT)["run"]["command"], "python": "/x/python"}
+        said["flags"] = ["--module=m.vmfb", "--x"]
         (of / "verification.json").write_text(json.dumps(said))
-        outcome.write(of / "status.json", outcome.Outcome("ok", "verify", BERT, command="venv/python -m scripts.stages.verify_iree --x"), outcome.Usage(1, 1))  # fmt: skip
+        StageRequest("scripts.stages.verify_iree", "venv/python", {}).write(of)
         (folder / "m.vmfb").write_text("1234")
     words = [
         *map(str, (one / "results" for one in folders)),
@@ -650,8 +649,9 @@ def test_a_module_that_was_made_again_is_not_timed(runs, before, tmp_path):
     of.mkdir(parents=True)
     (of / "verification.json").write_text('{"command": "tool --module=other.vmfb", "python": "x"}')
     assert why().endswith("was made again since its row was written")
-    (of / "verification.json").write_text('{"command": "tool --module=m.vmfb", "python": "x"}')
-    outcome.write(of / "status.json", outcome.Outcome("ok", "verify", BERT, command="p -m x"), outcome.Usage(1, 1))  # fmt: skip
+    said = {"command": "tool --module=m.vmfb", "flags": ["--module=m.vmfb"], "python": "x"}
+    (of / "verification.json").write_text(json.dumps(said))
+    StageRequest("verify", "p", {}).write(of)
     assert "there is no" in why()
     (tmp_path / "one/m.vmfb").write_text("x")
     assert "has 1 bytes; its row says 138868" in why()

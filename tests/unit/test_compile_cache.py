@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.core import exits, machine
+from scripts.core.requests import StageRequest
 from scripts.iree import compile_cache, tools
 from scripts.iree.backends import compile_flags
 from scripts.iree.compile_cache import CachedCompilation, CompileCache
@@ -57,8 +58,9 @@ def compile_program(tmp_path):
     (tmp_path / "iree-compile").write_text(COMPILER.replace("{counter}", str(counter)))
     (tmp_path / "iree-compile").chmod(0o755)
 
-    def run(text: str, *more: str, gb: str = "1"):
-        program, vmfb, report = (tmp_path / name for name in ("p.mlir", "m.vmfb", "r.json"))
+    def run(text: str, gb: str = "1", **more: object):
+        names = ("p.mlir", "module.vmfb", "report.json")
+        program, vmfb, report = (tmp_path / name for name in names)
         for path in (vmfb, report):
             path.unlink(missing_ok=True)
         program.write_text(text)
@@ -67,9 +69,11 @@ def compile_program(tmp_path):
             compile_cache.MOST_GB: gb,
             "PATH": f"{tmp_path}:{os.environ['PATH']}",
         }
+        fields = {"program": str(program), "backend": "llvm-cpu", **more}
+        request = StageRequest("scripts.stages.compile_iree", sys.executable, fields)
+        request.write(tmp_path)
         done = subprocess.run(
-            [sys.executable, "-m", "scripts.stages.compile_iree", "--program", str(program), "--backend", "llvm-cpu",
-             "--out-vmfb", str(vmfb), "--out-report", str(report), *more],
+            request.command(tmp_path),
             capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | variables,
         )  # fmt: skip
         written = json.loads(report.read_text()) if report.exists() else {}
@@ -82,7 +86,7 @@ def test_the_same_program_is_compiled_once_and_has_no_times_the_second_time(comp
     _, first, _ = compile_program("a")
     done, second, runs = compile_program("a")
     assert runs == 1
-    assert (tmp_path / "m.vmfb").read_text() == "module of a"
+    assert (tmp_path / "module.vmfb").read_text() == "module of a"
     assert first["cached"] is False
     assert first["compile_s"] > 0
     times = ("compile_s", "cpu_s", "max_rss_mb")
@@ -104,19 +108,19 @@ def test_the_compiler_has_no_plugins_that_a_program_does_not_need_and_the_key_kn
 
 
 @pytest.mark.parametrize(
-    ("text", "more"), [("b", ()), ("a", ("--opt-level", "O1")), ("a", ("--flags", '["--x"]'))]
+    ("text", "more"), [("b", {}), ("a", {"opt_level": "O1"}), ("a", {"flags": ["--x"]})]
 )
 def test_another_program_or_flag_is_compiled(compile_program, text, more):
     compile_program("a")
-    assert compile_program(text, *more)[2] == 2
+    assert compile_program(text, **more)[2] == 2
 
 
 def test_a_file_that_a_flag_names_counts_by_its_content(compile_program, tmp_path):
     spec = tmp_path / "spec.mlir"
-    flags = ("--flags", json.dumps([f"--iree-codegen-tuning-spec-path={spec}"]))
+    flags = [f"--iree-codegen-tuning-spec-path={spec}"]
     for text, runs in (("one", 1), ("one", 1), ("two", 2)):
         spec.write_text(text)
-        assert compile_program("a", *flags)[2] == runs
+        assert compile_program("a", flags=flags)[2] == runs
 
 
 def test_another_build_of_the_compiler_that_says_the_same_version_compiles_again(compile_program, tmp_path):  # fmt: skip
@@ -161,7 +165,7 @@ def test_a_damaged_entry_is_named_compiled_again_and_replaced(compile_program, t
 
 def test_what_was_used_least_recently_goes_first(tmp_path):
     cache = CompileCache(tmp_path / "shared", 4500)
-    vmfb, out = tmp_path / "m.vmfb", tmp_path / "out.vmfb"
+    vmfb, out = tmp_path / "module.vmfb", tmp_path / "out.vmfb"
     for number, name in enumerate(("aa", "bb", "cc")):
         vmfb.write_bytes(name.encode() * 500)
         cache.put(name, CachedCompilation({"vmfb_bytes": 1000}), vmfb)

@@ -28,11 +28,13 @@ def test_without_an_environment_a_batch_is_skipped_and_does_not_end_the_run(tmp_
         "problems": "problems.jsonl",
         "upstream": env,
         "artifact": artifact,
-        "backend": "llvm-cpu",
+        "run": "scripts.stages.compile_operators",
+        "python": str(tmp_path / ".venvs/iree/bin/python"),
+        "request": '{"backend": "llvm-cpu"}',
+        "version": 1,
     }
     options = [word for key, value in given.items() for word in (f"--{key}", str(value))]
-    python = str(tmp_path / ".venvs/iree/bin/python")
-    monkeypatch.setattr(sys, "argv", ["compile_operators", *options, "--", python])
+    monkeypatch.setattr(sys, "argv", ["compile_operators", *options])
     assert compile_operators.main() == 0
     ended = outcome.read(status)
     assert (ended.status, ended.reason, ended.blocked_by) == ("skipped", "why", "env iree")

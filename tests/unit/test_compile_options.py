@@ -2,20 +2,19 @@
 
 import dataclasses
 import json
-import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from scripts.core import commands
+from scripts.core import requests
 from scripts.matrix import choices, expansion, settings
 from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline
 from scripts.records import record, results_file
 from scripts.records.results_table import Table
 from scripts.records.row import Column
-from scripts.run.params import Options
+from scripts.run.params import Requests
 from scripts.timing.calls import Counters
 from scripts.torch_runtime import verify_session
 from scripts.torch_runtime.arguments import Work
@@ -40,14 +39,13 @@ def test_an_entry_may_set_each_argument():
     }
     matrix = expanded(compile=given)
     assert matrix.baselines["own"].compile == given
-    words = Options(matrix).step(of_axes(model="conv", baseline="own", test="eval"))
-    [word] = [w for w in shlex.split(words) if w.startswith("--compile=")]
-    assert json.loads(word.partition("=")[2]) == given
+    asked = Requests(matrix).baseline(of_axes(model="conv", baseline="own", test="eval"))
+    assert json.loads(asked)["compile"] == given
 
 
-def test_an_entry_without_them_has_the_command_that_it_had_before():
-    words = Options(expanded()).step(of_axes(model="conv", baseline="own", test="eval"))
-    assert "--compile" not in words
+def test_an_entry_without_them_has_the_request_that_it_had_before():
+    asked = Requests(expanded()).baseline(of_axes(model="conv", baseline="own", test="eval"))
+    assert "compile" not in json.loads(asked)
 
 
 @pytest.mark.parametrize("mode", choices.COMPILE_MODES)
@@ -74,14 +72,13 @@ def test_what_torch_compile_does_not_take_is_refused(entry, said):
     assert said in str(problem.value)
 
 
-def test_the_command_line_of_a_baseline_takes_them():
-    files = ("name", "model-file", "weights", "inputs", "golden", "signature")
-    given = [f"--{name}=x" for name in files] + [
-        "--runtime=inductor",
-        '--compile={"dynamic": true}',
-    ]
-    assert commands.parse_options(Work, given).compile == {"dynamic": True}
-    assert commands.parse_options(Work, given[:-1]).compile == {}
+def test_the_request_of_a_baseline_takes_them():
+    files = ("name", "model_file", "weights", "inputs", "golden", "signature")
+    fields = dict.fromkeys(files, "x") | {"runtime": "inductor"}
+    assert requests.decode(Work, fields | {"compile": {"dynamic": True}}).compile == {
+        "dynamic": True
+    }
+    assert requests.decode(Work, fields).compile == {}
 
 
 def test_a_record_has_them_and_its_target_is_the_name_of_the_entry(results):

@@ -256,7 +256,11 @@ def test_an_outcome_that_cannot_be_written_is_one_line_and_the_next_run_makes_it
     made = job("export", MAKE)
     words = ["supervise", "--stage", "export", "--cell", "m/f", "--timeout", "20"]
     words += ["--memory", "4000", "--status", str(made.status_path), "--log", str(made.log_path)]
-    words += ["--artifact", str(PROGRAM), "--", *made.command]
+    python = Path("python")
+    python.write_text(f"#!/bin/sh\nfor out; do :; done\necho made > $out/{PROGRAM.name}\n")
+    python.chmod(0o755)
+    words += ["--artifact", str(PROGRAM), "--version", "1", "--run", "export", "--request", "{}"]
+    words += ["--python", str(python.absolute())]
     monkeypatch.setattr(sys, "argv", words)
     with monkeypatch.context() as while_full:
         while_full.setattr(outcome.atomic, "write_json", full)

@@ -37,7 +37,8 @@ def sides(tmp_path, monkeypatch):
         return GroupTiming(0.0, "{}", "", values, (part,))
 
     monkeypatch.setattr(dispatch_ratios, "time_in_turns", take)
-    monkeypatch.setattr(cases, "recorded", lambda *_: SimpleNamespace(python="venv/bin/python"))
+    request = SimpleNamespace(python="venv/bin/python")
+    monkeypatch.setattr(cases, "recorded", lambda *_: SimpleNamespace(request=request))
     case = SimpleNamespace(cell="m/f/t", module="m/f/t", device="local-task", threads=2)
     other = SimpleNamespace(**vars(case) | {"cell": "m/f/t@old"})
     right, wrong = {"status": "right", "detail": ""}, {"status": "wrong", "detail": "by 2"}

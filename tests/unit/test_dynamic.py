@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import shlex
 
 import pytest
 
@@ -176,16 +175,15 @@ def plan(matrix: Matrix | None = None) -> Plan:
 
 def test_an_export_is_told_its_sizes_but_not_which_are_measured():
     exported = Cell.of_kind(Kind.PROGRAM, model="conv~8", frontend="mlir+dynamic")
-    words = shlex.split(plan().options.exported(exported))
-    [option] = [word.partition("=") for word in words]
-    assert option[0] == "--dynamic"
+    dynamic = json.loads(plan().requests.export(exported))["dynamic"]
     sizes = {"values": [8, 2], "min": 1, "max": 64, "multiple_of": 1}
-    assert json.loads(option[2]) == {"batch_size": sizes}
+    assert dynamic == {"batch_size": sizes}
     more = plan(of_sizes(batch_size=Sizes((2, 1, 8), max=64)))
-    assert more.options.exported(exported) == plan().options.exported(exported)
+    assert more.requests.export(exported) == plan().requests.export(exported)
     other = plan(of_sizes(batch_size=Sizes((1, 8), max=32)))
-    assert other.options.exported(exported) != plan().options.exported(exported)
-    assert plan().options.exported(Cell.of_kind(Kind.PROGRAM, model="conv", frontend="mlir")) == ""
+    assert other.requests.export(exported) != plan().requests.export(exported)
+    of_one_size = Cell.of_kind(Kind.PROGRAM, model="conv", frontend="mlir")
+    assert not {"dynamic", "test"} & json.loads(plan().requests.export(of_one_size)).keys()
 
 
 def test_a_verification_reads_the_sizes_of_its_program_and_the_weights_of_its_export():

@@ -804,11 +804,12 @@ def test_a_baseline_that_runs_a_program_names_its_frontend_which_the_run_then_ex
     cell = of_axes(model="a", baseline="p", test="eval")
     assert plan.frontend(of_axes(model="a", frontend="g")).exporter == "plain"
     assert plan.program(cell, "status.json") == ["results/export/a/g/status.json"]
-    assert "--program=results/export/a/g/program.mlir" in plan.options.step(cell)
+    program = json.loads(plan.requests.baseline(cell))["program"]
+    assert program == "results/export/a/g/program.mlir"
     assert "results/export/a/g/report.json" in plan.aggregation.results()
     cell = of_axes(model="a", baseline="eager", test="eval")
     assert plan.program(cell, "status.json") == []
-    assert "--program" not in plan.options.step(cell)
+    assert "program" not in json.loads(plan.requests.baseline(cell))
 
 
 def test_a_program_of_no_frontend_and_keys_that_mean_nothing_to_a_runtime_are_refused(root):

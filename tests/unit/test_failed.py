@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.operators.settings import Operators
 from scripts.features.report.verbs import failed
 from scripts.matrix.stages import status_path
@@ -59,13 +61,13 @@ def test_a_failure_is_shown_with_reason_detail_log_and_command(listed):
         "export conv/mlir: unsupported (why)",
         "    what",
         "    log:    results/export/conv/mlir/log.txt",
-        "    repeat: mkdir -p results/repeat/export/conv/mlir && python -m scripts.stages.export",
+        "    repeat: python -m scripts.stages.export",
     ]
 
 
 def test_commands_are_printed_alone_for_a_shell(listed):
     said = listed("--commands", "--stage", "export")
-    assert said == "mkdir -p results/repeat/export/conv/mlir && python -m scripts.stages.export\n"
+    assert said == "python -m scripts.stages.export\n"
 
 
 def test_failures_are_a_list_of_objects_for_programs(listed):
@@ -78,50 +80,31 @@ def test_failures_are_a_list_of_objects_for_programs(listed):
         "detail": "what",
         "log": "results/compile/tiny/mlir/vulkan/log.txt",
         "fingerprint": "c0de",
-        "repeat": "mkdir -p results/repeat/compile/tiny/mlir/vulkan && python -m scripts.stages.compile",
+        "repeat": "python -m scripts.stages.compile",
         "remedy": "",
         "tried": "",
     }
     assert json.loads(listed("--json", "--cell", "none")) == []
 
 
-@pytest.mark.parametrize(
-    ("stage", "command", "repeated"),
-    [
-        (
-            "compile",
-            "iree --program results/export/m/f/program.mlir --out results/compile/m/f/t/module.vmfb",
-            "iree --program results/export/m/f/program.mlir --out results/repeat/compile/m/f/t/module.vmfb",
-        ),
-        (
-            "compile",
-            "iree --flags '[\"--a b\"]' --folder results/compile/m/f/t --beside results/compile/m/f/t2/x",
-            "iree --flags '[\"--a b\"]' --folder results/repeat/compile/m/f/t --beside results/compile/m/f/t2/x",
-        ),
-        (
-            "baseline",
-            "run --weights results/reference/m/weights.irpa --cache results/baseline/m/f/t/cache",
-            "run --weights results/reference/m/weights.irpa --cache results/repeat/baseline/m/f/t/cache",
-        ),
-    ],
-)
-def test_a_repeated_command_writes_nothing_of_what_the_run_has_made(stage, command, repeated):
-    one = Outcome("error", stage, "m/f/t", command=command)
-    assert failed.repeat(one) == f"mkdir -p results/repeat/{stage}/m/f/t && {repeated}"
-
-
-def test_a_repeated_command_runs_as_it_stands_and_leaves_the_artifacts_alone(tmp_path, monkeypatch):
+def test_a_repeated_stage_runs_as_it_was_asked_for_and_leaves_the_artifacts_alone(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    made = Path("results/compile/m/f/it's/module.vmfb")
-    made.parent.mkdir(parents=True)
-    made.write_text("made")
-    command = (
-        f"""{sys.executable} -c 'import sys; open(sys.argv[1], "w").write("again")' "{made}\""""
+    Path("stage.py").write_text(
+        "import pathlib, sys\n"
+        "request = pathlib.Path(sys.argv[2])\n"
+        "request.with_name('module.vmfb').write_text('again: ' + request.read_text())\n"
     )
+    own = Path("results/compile/m/f/it's")
+    own.mkdir(parents=True)
+    (own / "module.vmfb").write_text("made")
+    (own / "request.json").write_text("asked")
+    command = shlex.join(StageRequest("stage", sys.executable, {}).command(own))
     one = Outcome("error", "compile", "m/f/it's", command=command)
     subprocess.run(["bash", "-c", failed.repeat(one)], check=True)
-    assert made.read_text() == "made"
-    assert Path("results/repeat/compile/m/f/it's/module.vmfb").read_text() == "again"
+    assert (own / "module.vmfb").read_text() == "made"
+    assert Path("results/repeat/compile/m/f/it's/module.vmfb").read_text() == "again: asked"
 
 
 def test_what_has_no_command_has_none_to_repeat(listed):
@@ -212,7 +195,7 @@ def test_a_row_that_left_its_group_is_listed_with_its_own_log_and_the_command_of
             "time conv/mlir/llvm-cpu: crashed (SIGSEGV)",
             "    what",
             "    log:    results/time/conv/cpu/eval/members/conv_mlir_llvm-cpu.txt",
-            "    repeat: mkdir -p results/repeat/time/conv/cpu/eval && python -m scripts.stages.time_group",
+            "    repeat: python -m scripts.stages.time_group",
         ] if count else said[:4])  # fmt: skip
 
 
@@ -265,7 +248,8 @@ def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(
     results.matrix = dataclasses.replace(results.matrix, parts={"operators": operators})
     atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
     own = "results/operator_export/0/mlir"
-    command = f"python -m scripts.stages.export_operators --out {own} --tasks {own}/tasks/x.json"
+    asked = f"{own}/tasks/x/request.json"
+    command = f"python -m scripts.stages.export_operators --request {asked}"
     ended = [
         Outcome("ok", "operator_export", "0/mlir: a"),
         Outcome("error", "operator_export", "0/mlir: b", "why", "what", command=command),
@@ -279,7 +263,8 @@ def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(
     said = capsys.readouterr().out
     assert said.startswith("operator_export 0/mlir: b: error (why)\n")
     assert said.splitlines()[-1] == "1 failed stages"
+    folder = "results/repeat/operator_export/0/mlir/tasks/x"
     assert (
-        "mkdir -p results/repeat/operator_export/0/mlir && python -m scripts.stages.export_operators "
-        f"--out results/repeat/operator_export/0/mlir --tasks {own}/tasks/x.json"
+        f"mkdir -p {folder} && cp {asked} {folder} && "
+        f"python -m scripts.stages.export_operators --request {folder}/request.json"
     ) in said

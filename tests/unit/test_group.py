@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.core import atomic
+from scripts.core import atomic, requests
+from scripts.core.requests import StageRequest
 from scripts.supervise import group, members, outcome, supervise
 from scripts.supervise.job import Job
-from scripts.supervise.members import Member, parts, worker_command
+from scripts.supervise.members import Member, parts, timing_command
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.group_timing import GroupTiming, latencies, part_of
 from scripts.timing.turns import Generation, MemberEnded, Rule, Timed
@@ -133,35 +134,34 @@ def test_all_that_fits_is_one_part():
     assert parts({}, "", 1.0) == []
 
 
-IREE = "/opt/bin/iree-benchmark-module --module=m.vmfb --device=local-task '--input=2xf32=@a b.bin'"
+IREE = ["--module=m.vmfb", "--device=local-task", "--input=2xf32=@a b.bin"]
 
 
 def test_the_worker_of_a_row_loads_what_was_verified():
-    verified = "/venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb m.vmfb --out o.json"
-    assert worker_command(verified, {"command": IREE, "python": "/x"}) == [
+    verified = StageRequest("scripts.stages.verify_iree", "/venvs/iree/bin/python", {"vmfb": ["m"]})
+    folder = Path("results/verify/m/f/t")
+    assert timing_command(verified, folder, {"flags": IREE, "python": "/x"}) == [
         *("/venvs/iree/bin/python", "-m", "scripts.stages.time_module"),
         *("--module=m.vmfb", "--device=local-task", "--input=2xf32=@a b.bin"),
     ]
-    verified = (
-        "/venvs/torch/bin/python -m scripts.stages.verify_baseline --name 'a model' --out o.json"
-    )
-    assert worker_command(verified, {"command": "", "python": "/x"}) == [
-        *("/venvs/torch/bin/python", "-m", "scripts.stages.verify_baseline"),
-        *("--name", "a model", "--out", "o.json", "--serve"),
+    verified = StageRequest("scripts.stages.verify_baseline", "/venvs/torch/bin/python", {})
+    assert timing_command(verified, folder, {"flags": [], "python": "/x"}) == [
+        *("/venvs/torch/bin/python", "-m", "scripts.stages.time_baseline"),
+        *("--request", "results/verify/m/f/t/request.json"),
     ]
 
 
 def test_a_conda_environments_interpreter_is_the_one_that_verified():
-    found = worker_command(
-        "python -m scripts.stages.verify_baseline", {"command": "", "python": "/c/py"}
-    )
+    verified = StageRequest("scripts.stages.verify_baseline", "python", {})
+    found = timing_command(verified, Path("r"), {"flags": [], "python": "/c/py"})
     assert found[0] == "/c/py"
 
 
 WORKER = """
-import sys, time
+import json, sys, time
 from scripts.timing import worker
-seconds = float(open(sys.argv[1]).read())
+request = json.load(open(sys.argv[2]))
+seconds = float(open(request["fields"]["ms"]).read())
 if seconds < 0:
     raise ValueError("no such operator")
 worker.serve(worker.Program(lambda: time.sleep(seconds)))
@@ -176,6 +176,7 @@ def run(tmp_path, monkeypatch):
     (tmp_path / "package" / "tiny.py").write_text(WORKER)
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{tmp_path}")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(members, "BASELINE", "package.tiny")
     started: list[str] = []
     start = members.Workers.start
 
@@ -189,16 +190,16 @@ def run(tmp_path, monkeypatch):
         folder = tmp_path / "results/baseline" / cell
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "ms.txt").write_text(str(ms / 1e3))
-        atomic.write_json(folder / "verification.json", {"command": "", "python": sys.executable, "ms": ms})  # fmt: skip
-        command = f"{sys.executable} -m package.tiny {folder / 'ms.txt'}"
-        of = Outcome(status, "baseline", cell, command=command)
+        atomic.write_json(folder / "verification.json", {"flags": [], "python": sys.executable, "ms": ms})  # fmt: skip
+        StageRequest("package.tiny", sys.executable, {"ms": str(folder / "ms.txt")}).write(folder)
+        of = Outcome(status, "baseline", cell)
         outcome.write(folder / "status.json", of, Usage(1.0, 20.0))
 
     def of(cells, due: str = "c0de", anchor: str = "", bases=(), **more) -> GroupTiming | Outcome:
         started.clear()
         path = tmp_path / "results/time/m/cpu/eval"
         rule = dataclasses.asdict(Rule(budget_s=0.9, generations=3)) | more.pop("rule", {})
-        given = group.Given({c: f"results/baseline/{c}" for c in cells}, rule, anchor, bases)
+        given = group.GroupRequest({c: f"results/baseline/{c}" for c in cells}, rule, anchor, bases)
         job = Job(
             **{
                 "stage": "time",
@@ -364,9 +365,10 @@ def test_outcomes_of_what_was_not_timed_are_none(results, tmp_path):
 
 
 def test_what_is_timed_is_given_as_json():
-    given = group.Given(
+    request = group.GroupRequest(
         {"a": "results/baseline/a"}, {"budget_s": 1.0}, "a", ("a",), (("a", "b"),), ("a",)
     )
-    assert group.of_text(msgspec.json.encode(given).decode()) == given
+    text = json.dumps(requests.plain(request))
+    assert requests.decode(group.GroupRequest, json.loads(text)) == request
     with pytest.raises(ValueError, match="members"):
-        group.of_text("{}")
+        requests.decode(group.GroupRequest, {})

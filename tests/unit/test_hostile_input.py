@@ -324,7 +324,7 @@ def test_a_console_obeys_its_own_colours_only(tmp_path):
         ({"files": {"link": {}}}, "link: found no file in the folder of the bundle"),
         ({"files": {"/dev/zero": {}}}, "/dev/zero: found no file in the folder of the bundle"),
         ({"files": {"in.npz": {"size": ATTACK}}}, "measure.json: not that of a bundle"),
-        ({"files": {}, "command": [ATTACK]}, "measure.json: not that of a bundle"),
+        ({"files": {}, "request": [ATTACK]}, "measure.json: not that of a bundle"),
     ],
 )
 def test_a_bad_bundle_is_not_measured(tmp_path, monkeypatch, run, values, message):

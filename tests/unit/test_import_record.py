@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.report.verbs import import_record
 from scripts.features.reproduce import elsewhere
 from scripts.records import results_file
 from scripts.stages import aggregate_results
-from scripts.supervise import outcome
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 
 CELL = "conv/mlir/llvm-cpu"
@@ -161,11 +161,11 @@ def test_a_record_that_was_edited_later_is_named(made, imports, aggregate, capsy
 
 STAGE = """
 import json, pathlib, sys
-words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-assert pathlib.Path(words["--vmfb"]).read_text() == "module"
+fields = json.loads(pathlib.Path(sys.argv[2]).read_text())["fields"]
+assert pathlib.Path(*fields["vmfb"]).read_text() == "module"
 made = json.loads(pathlib.Path("made.json").read_text())
-pathlib.Path(words["--out"]).write_text(json.dumps(made))
-print("verified with", words["--threads"])
+pathlib.Path("verification.json").write_text(json.dumps(made))
+print("verified with", fields["threads"])
 """
 MODULE = """
 import sys
@@ -179,22 +179,30 @@ worker.serve(worker.Program(lambda: sum(range(20_000))))
 def bundle(results, aggregate, tmp_path) -> Path:
     """The bundle of the cell, with stand-ins for the verification and the process that is timed."""
     results.write()
-    status = Path(f"results/verify/{CELL}/status.json")
     reference = Path("results/reference/conv")
     for name in ("weights.irpa", "inputs.npz", "golden.npz"):
         (reference / name).write_text(name)
     for path, text in (("compile/module.vmfb", "module"), ("remedy/module.vmfb", "")):
         Path(path).parent.mkdir()
         Path(path).write_text(text)
-    command = f".venvs/iree/bin/python -m scripts.stages.verify_iree --vmfb remedy/module.vmfb compile/module.vmfb --weights {reference}/weights.irpa --inputs {reference}/inputs.npz --golden {reference}/golden.npz --signature {reference}/signature.json --device local-task --tolerance '{{}}' --raw-inputs x --out y"
-    verified = dataclasses.replace(outcome.read(status), command=command)
-    atomic.write_json(status, dataclasses.asdict(verified))
+    fields = {
+        "vmfb": ["remedy/module.vmfb", "compile/module.vmfb"],
+        "weights": f"{reference}/weights.irpa",
+        "inputs": f"{reference}/inputs.npz",
+        "golden": f"{reference}/golden.npz",
+        "signature": f"{reference}/signature.json",
+        "device": "local-task",
+        "tolerance": {},
+        "exported": [],
+    }
+    verified = StageRequest("scripts.stages.verify_iree", ".venvs/iree/bin/python", fields)
+    verified.write(Path(f"results/verify/{CELL}"))
     folder = tmp_path / "bundle"
     elsewhere.write(Path(), aggregate()[CELL], folder)
     (folder / "scripts/stages/verify_iree.py").write_text(STAGE)
     (folder / "scripts/stages/time_module.py").write_text(MODULE)
     verified = json.loads(Path(f"results/verify/{CELL}/verification.json").read_text())
-    atomic.write_json(folder / "made.json", verified | {"command": "tool --module=module.vmfb --x"})
+    atomic.write_json(folder / "made.json", verified | {"flags": ["--module=module.vmfb", "--x"]})
     return folder
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.command import lock as lock_envs
+from scripts.core.requests import StageRequest
 from scripts.run import environments, installing
 from tests.unit.test_bisect import wheel
 
@@ -59,10 +60,11 @@ def test_an_environment_is_made_without_a_network_from_what_was_downloaded(
     assert f"tiny, Python {HERE}: 1 packages" in said
     assert f"UV_OFFLINE=1 UV_FIND_LINKS={folder}" in said
     prefix = tmp_path / "tiny"
-    words = [f"--{name}={tmp_path / name}" for name in ("out-versions", "out-pins", "out-tools")]
-    command = [sys.executable, "-m", "scripts.stages.make_env", f"--env-file={tiny}"]
+    fields = {"env_file": str(tiny), "prefix": str(prefix), "pins": "x"}
+    request = StageRequest("scripts.stages.make_env", sys.executable, fields)
+    request.write(tmp_path)
     done = subprocess.run(
-        [*ALONE, *command, f"--prefix={prefix}", "--pins=x", *words],
+        [*ALONE, *request.command(tmp_path)],
         env=os.environ | {"UV_FIND_LINKS": str(folder), "UV_CACHE_DIR": str(tmp_path / "new")},
         cwd=ROOT,
         capture_output=True,
@@ -70,8 +72,8 @@ def test_an_environment_is_made_without_a_network_from_what_was_downloaded(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "out-versions").read_text()) == {"a": "1"}
-    assert json.loads((tmp_path / "out-tools").read_text())["python"].startswith(HERE)
+    assert json.loads((tmp_path / "versions.json").read_text()) == {"a": "1"}
+    assert json.loads((tmp_path / "tools.json").read_text())["python"].startswith(HERE)
 
 
 def test_files_for_several_pythons_share_a_folder(tiny, tmp_path, monkeypatch):

@@ -169,7 +169,7 @@ def test_the_cells_of_batches_and_their_stages(results):
     timed = [file for file in files if file.startswith("results/operator_time/")]
     assert timed == [f"results/operator_time/{batch}/cpu/{file}" for batch in (0, 1) for file in ("status.json", "outcomes.jsonl")]  # fmt: skip
     assert [str(cell) for cell in matrix.of_kind(Kind.BATCH_GROUP)] == ["0/cpu", "1/cpu"]
-    asked = json.loads(plans[0]["operators"].groups.given(of_axes(batch="1", device="cpu")))
+    asked = json.loads(plans[0]["operators"].groups.request(of_axes(batch="1", device="cpu")))
     assert asked["members"] == {"1/mlir/llvm-cpu": "results/operator_verify/1/mlir/llvm-cpu", "1/eager": "results/operator_baseline/1/eager"}  # fmt: skip
     assert (asked["anchor"], asked["rule"]["slice_s"]) == ("1/eager", 0.005)
 

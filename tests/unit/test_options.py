@@ -12,14 +12,9 @@ from scripts.core.commands import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Options:
     part_size: int = 3
     settings: Mapping[str, Any] = option(factory=dict, help="JSON")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    part: Part
     level: str = option("low", choices=("low", "high"))
     ratio: float | None = None
     kinds: Sequence[str] = ("a",)
@@ -29,17 +24,16 @@ class Options:
 
 
 def test_fields_with_a_default_are_optional_and_have_it():
-    assert commands.parse_options(Options, ["--out-file", "x"]) == Options(
-        part=Part(), out_file=Path("x")
-    )
+    found = commands.parse_options(Options, ["--out-file", "x"])
+    assert found == Options(out_file=Path("x"))
 
 
 def test_values_have_the_types_of_their_fields():
     words = '--part-size 5 --settings {"a":1} --ratio 0.5 --kinds ["b"] --files x y --quick'
     found = commands.parse_options(Options, [*words.split(), "--out-file=z", "--level=high"])
-    part = Part(part_size=5, settings={"a": 1})
     assert found == Options(
-        part=part,
+        part_size=5,
+        settings={"a": 1},
         level="high",
         ratio=0.5,
         kinds=["b"],

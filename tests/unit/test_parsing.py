@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from scripts.core.requests import StageRequest
 from scripts.run.fingerprint import ROOT
 from scripts.supervise.diagnose import diagnose
 
@@ -22,12 +23,14 @@ def compile_program(tmp_path):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
 
-    def run(text: str, *more: str) -> tuple[str, str]:
+    def run(text: str, **more: str) -> tuple[str, str]:
         program = tmp_path / "p.mlir"
         program.write_text(text)
-        outputs = ("--out-vmfb", str(tmp_path / "m.vmfb"), "--out-report", str(tmp_path / "r.json"))
+        fields = {"program": str(program), "backend": "llvm-cpu", **more}
+        request = StageRequest("scripts.stages.compile_iree", sys.executable, fields)
+        request.write(tmp_path)
         done = subprocess.run(
-            [sys.executable, "-m", "scripts.stages.compile_iree", "--program", str(program), "--backend", "llvm-cpu", *outputs, *more],
+            request.command(tmp_path),
             capture_output=True,
             text=True,
             check=False,
@@ -41,16 +44,16 @@ def compile_program(tmp_path):
 
 
 def test_what_another_compiler_cannot_parse_is_of_another_version(compile_program):
-    reason, detail = compile_program("", "--toolchain", "iree-3.9")
+    reason, detail = compile_program("", toolchain="iree-3.9")
     assert reason == "program-version"
     assert "toolchain iree-3.9 cannot parse" in detail
     assert "custom op 'a.b' is unknown" in detail
 
 
 @pytest.mark.parametrize(
-    ("text", "more"), [("a program", ("--toolchain", "iree-3.9")), ("", ())], ids=["read", "pinned"]
+    ("text", "more"), [("a program", {"toolchain": "iree-3.9"}), ("", {})], ids=["read", "pinned"]
 )
 def test_what_it_parses_and_what_the_pinned_one_rejects_have_the_reason_of_the_compiler(
     compile_program, text, more
 ):
-    assert compile_program(text, *more)[0] == "bufferization"
+    assert compile_program(text, **more)[0] == "bufferization"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.core import commands
-from scripts.matrix import stages
+from scripts.core import requests
+from scripts.iree.compile_options import CompileRequest
 from scripts.matrix.cell import Cell, of_axes
 from scripts.matrix.entries import Baseline, Override, Target, TargetOverride
 from scripts.matrix.settings import ConfigError
@@ -21,7 +21,7 @@ from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.turns import Rule
 from scripts.torch_model.arguments import Optimizer
-from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.arguments import BaselineRequest
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_a_status_file_that_is_none_is_no_good_end_and_makes_the_cell_due(plan):
     path.parent.mkdir(parents=True)
     path.write_text("{")
     assert not plan.stands("compile", iree_cell())
-    code = fingerprint.of_modules(["scripts.stages.compile_iree"])
-    assert plan.due("compile", iree_cell()) == f"{code}+{path.stat().st_mtime_ns}"
+    version = STAGES["compile"].version
+    assert plan.due("compile", iree_cell()) == f"{version}+{path.stat().st_mtime_ns}"
 
 
 @pytest.mark.parametrize("stage", ["env", "export", "compile", "verify"])
@@ -113,11 +113,13 @@ def test_stale_are_measurements_and_nothing_that_they_stand_on(plan, stage):
     assert again(plan, "all").due(stage, of).endswith("+1") == (stage != "env")
 
 
-def test_which_rows_are_stale_is_said_anew_when_a_runtime_changes(plan, monkeypatch):
+def test_which_rows_are_stale_is_said_anew_when_what_measures_has_another_version(
+    plan, monkeypatch
+):
     before = plan.aggregation.measuring_code()
-    assert again(plan).aggregation.measuring_code() == before
-    other = dataclasses.replace(plan.matrix.baselines["eager"], runtime="inductor")
-    assert changed(plan, baselines={"eager": other}).aggregation.measuring_code() != before
+    for stage, is_said in (("compile", False), ("time", True)):
+        monkeypatch.setitem(STAGES, stage, dataclasses.replace(STAGES[stage], version=7))
+        assert (plan.aggregation.measuring_code() != before) == is_said
 
 
 ENV = of_axes(env="torch-mlir")
@@ -127,8 +129,7 @@ NAMES = {"env": "torch-mlir", "export": "conv/mlir"}
 def end(plan: Plan, status: str, stage: str, due: str = "", limit=None) -> str:
     """Record how a stage of conv (on vulkan) ended under the code of now; returns its due."""
     name = NAMES.get(stage, "conv/mlir/vulkan")
-    entry = plan.matrix.frontends["mlir"] if stage == "export" else None
-    current = fingerprint.of_stage(stage, stages.modules(STAGES[stage], entry))
+    current = fingerprint.of_stage(STAGES[stage])
     ended = Outcome(status, stage, name, fingerprint=current, due=due or current, limit=limit)
     outcome.write(status_path(stage, name), ended, Usage(0, 0))
     return ended.due
@@ -139,16 +140,12 @@ def again(plan: Plan, *retry: str) -> Plan:
     return Plan(plan.matrix, frozenset(retry), with_conda=False)
 
 
-def test_a_cell_is_due_under_the_code_of_its_stage_and_exporter(plan):
-    modules = stages.modules(STAGES["export"], plan.matrix.frontends["mlir"])
-    assert modules == ("scripts.stages.export_program", "scripts.exporters.torch_mlir")
-    current = plan.due("export", iree_cell())
-    other = dataclasses.replace(plan.matrix.frontends["mlir"], exporter="torch_xla")
-    assert changed(plan, frontends={"mlir": other}).due("export", iree_cell()) != current
+def test_a_cell_that_failed_is_due_when_its_stage_has_another_version(plan, monkeypatch):
     end(plan, "error", "export")
-    assert plan.due("export", iree_cell()) == current
-    assert changed(plan, frontends={"mlir": other}).due("export", iree_cell()) != current
-    assert again(plan, "error").due("export", iree_cell()) == f"{current}+1"
+    current = plan.due("export", iree_cell())
+    assert again(plan).due("export", iree_cell()) == current
+    monkeypatch.setitem(STAGES, "export", dataclasses.replace(STAGES["export"], version=7))
+    assert again(plan).due("export", iree_cell()) == "7"
 
 
 @pytest.mark.parametrize(
@@ -200,24 +197,24 @@ def changed(plan: Plan, **changes) -> Plan:
     return Plan(dataclasses.replace(plan.matrix, **changes), frozenset(), with_conda=False)
 
 
-def parsed(text: str) -> Work:
-    """The values of options as scripts.stages.verify_baseline takes them from a shell's words."""
-    files = [f"--{name}=x" for name in ("name", "model-file", "weights", "inputs", "golden", "signature")]  # fmt: skip
-    words = subprocess.run(
-        ["sh", "-c", f"printf '%s\\0' {text}"], stdout=subprocess.PIPE, text=True, check=True
-    ).stdout.split("\0")[:-1]
-    return commands.parse_options(Work, [*files, *words])
+def parsed(text: str) -> BaselineRequest:
+    """The request of a baseline as its stage takes it, of the JSON that a shell passes on."""
+    quoted = shlex.quote(text)
+    passed = subprocess.run(["sh", "-c", f"printf %s {quoted}"], stdout=subprocess.PIPE, text=True, check=True).stdout  # fmt: skip
+    files = dict.fromkeys(("model_file", "weights", "inputs", "golden", "signature"), "x")
+    return requests.decode(BaselineRequest, json.loads(passed) | files)
 
 
-def test_what_is_measured_with_is_in_the_step_and_not_in_the_rule(plan):
+def test_what_is_measured_with_is_in_the_request_and_not_in_the_rule(plan):
     measure = {"matmul_precision": "medium", "threads": 3, "generations": 5}
     measure |= {"collect": ["operators", "profiler"], "budget_s": 1.5}
     other = changed(plan, measure=measure)
-    work = parsed(other.options.step(cell()))
+    request = parsed(other.requests.baseline(cell()))
+    work = request.work
     assert (work.matmul_precision, work.threads) == ("medium", 3)
     assert other.groups.rule("conv") == Rule(generations=5, budget_s=1.5)
-    assert json.loads(other.options.collect()) == ["operators", "profiler"]
-    assert plan.options.collect() == "[]"
+    assert request.collect == ["operators", "profiler"]
+    assert parsed(plan.requests.baseline(cell())).collect == []
     plain = changed(plan, measure={})
     assert plain.groups.rule("conv") == Rule()
 
@@ -240,7 +237,7 @@ def test_any_value_reaches_the_stage_as_it_stands_whatever_a_shell_would_make_of
     other = changed(
         plan, models={"conv": model}, baselines={"eager": baseline}, train={"name": text}
     )
-    work = parsed(other.options.step(cell(test="train")))
+    work = parsed(other.requests.baseline(cell(test="train"))).work
     assert work.xla_flags == text
     assert work.model.options == {"size": text}
     assert work.optimizer == Optimizer(text)
@@ -282,11 +279,14 @@ def test_a_tolerance_is_the_files_for_the_cell_under_the_models_own(plan):
         models=plan.matrix.models | {"tiny": tiny},
         overrides={"tiny/eager/eval": Override("", {"tol": 0.25, "cosine": True})},
     )
-    tolerance = other.options.tolerance
-    assert json.loads(tolerance(cell("tiny"))) == {"cosine": True, "tol": 0.5}
-    assert tolerance(cell("tiny", test="train")) == '{"tol":0.5}'
-    assert tolerance(iree_cell("tiny")) == '{"tol":0.5}'
-    assert tolerance(cell()) == "{}"
+
+    def tolerance(text: str) -> dict:
+        return json.loads(text)["tolerance"]
+
+    assert tolerance(other.requests.baseline(cell("tiny"))) == {"cosine": True, "tol": 0.5}
+    assert tolerance(other.requests.baseline(cell("tiny", test="train"))) == {"tol": 0.5}
+    assert tolerance(other.requests.verify(iree_cell("tiny"))) == {"tol": 0.5}
+    assert tolerance(other.requests.baseline(cell())) == {}
 
 
 @pytest.mark.parametrize(
@@ -324,40 +324,40 @@ def test_profiles_are_a_kind_of_dump(plan):
     )
 
 
-def test_dump_options_are_those_that_are_set_of_the_keys_asked_for(plan):
+def test_a_dump_is_asked_for_what_is_set(plan):
     other = changed(plan, **DUMP_MATRIX)
-    assert shlex.split(other.options.dump("kinds", "save_ir", "repeat", "iterations")) == [
-        *('--kinds=["ir","iree_graph"]', "--save-ir=hlo", "--repeat=2", "--iterations=3"),
-    ]
-    assert shlex.split(other.options.dump("kinds")) == ['--kinds=["ir","iree_graph"]']
-    assert plan.options.dump("kinds", "save_ir") == ""
+    kinds = ["ir", "iree_graph"]
+    dumps = {"kinds": kinds, "save_ir": ["hlo"], "repeat": 2, "iterations": 3}
+    assert dumps.items() <= json.loads(other.requests.dump_baseline(cell())).items()
+    assert json.loads(other.requests.dump_iree(iree_cell()))["kinds"] == kinds
+    assert not dumps.keys() & json.loads(plan.requests.dump_baseline(cell())).keys()
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_target_is_options_that_a_shell_does_not_touch(plan, text):
+def test_a_target_reaches_the_stage_as_it_stands(plan, text):
     target = Target("odd", "cuda", text, "O3", (f"--x={text}", text), "cuda")
     other = changed(plan, targets={"odd": target})
-    words = shlex.split(other.options.compile(iree_cell(target="odd")))
-    assert words[:5] == ["--backend", "cuda", f"--arch={text}", "--opt-level", "O3"]
-    assert words[5] == "--flags"
-    assert json.loads(words[6]) == [f"--x={text}", text]
-    assert len(words) == 7
+    fields = json.loads(other.requests.compile(iree_cell(target="odd")))
+    found = requests.decode(CompileRequest, fields | {"program": "x"})
+    assert (found.backend, found.arch, found.opt_level) == ("cuda", text, "O3")
+    assert found.flags == [f"--x={text}", text]
 
 
 def test_a_change_of_an_override_changes_the_params_of_the_cells_that_it_touches_alone(plan):
     def params(*overrides: TargetOverride) -> dict[tuple[str, str], str]:
         targets = dict(plan.matrix.targets)
         targets["vulkan"] = dataclasses.replace(targets["vulkan"], overrides=overrides)
-        options = changed(plan, targets=targets).options
+        asked = changed(plan, targets=targets).requests
         cells = [(m, t) for m in plan.matrix.models for t in targets]
-        return {(m, t): options.compile(iree_cell(m, t)) for m, t in cells}
+        return {(m, t): asked.compile(iree_cell(m, t)) for m, t in cells}
 
     none, one = params(), params(TargetOverride("conv", opt_level="O0"))
     other = params(TargetOverride("conv", opt_level="O0"), TargetOverride("ti*", flags=("--x",)))
     assert {cell for cell in none if one[cell] != none[cell]} == {("conv", "vulkan")}
     assert {cell for cell in none if other[cell] != one[cell]} == {("tiny", "vulkan")}
-    assert "--opt-level O0 " in one["conv", "vulkan"]
-    assert other["tiny", "vulkan"].endswith("""--opt-level O2 --flags '["--x"]'""")
+    assert json.loads(one["conv", "vulkan"])["opt_level"] == "O0"
+    tiny = json.loads(other["tiny", "vulkan"])
+    assert (tiny["opt_level"], tiny["flags"]) == ("O2", ["--x"])
 
 
 def test_the_digest_changes_with_the_tests_and_what_a_file_says_of_a_cell(plan):
@@ -383,7 +383,7 @@ def rule_texts() -> list[str]:
         for file in sorted(RULES.glob("*.smk"))
         for text in file.read_text().split("\nrule ")[1:]
     ]
-    return [rule for rule in rules if "SUPERVISE" in rule]
+    return [rule for rule in rules if "JOBS.params(" in rule]
 
 
 def test_every_stage_has_a_rule_and_modules_that_exist():
@@ -397,19 +397,24 @@ def test_every_stage_has_a_rule_and_modules_that_exist():
 
 
 @pytest.mark.parametrize("rule", rule_texts(), ids=lambda rule: rule.split(":")[0])
-def test_a_rule_records_under_the_modules_that_its_stage_declares(rule):
-    """Where the two differ, a cell that failed would run again each time, or never."""
-    stage = STAGES[re.search(r'JOBS\.params\("(\w+)"\)', rule)[1]]
-    recorded = re.search(r"--module ((?:scripts[\w.]+(?:\{[\w.]+\})? ?)+)", rule)[1].split()
-    assert [name.replace("params.", "") for name in recorded] == list(stage.modules)
-    # Compilations have no worker: the command that supervises them is the stage's own.
-    started = re.search(r"-m (scripts[.\w]+)", rule.split(" -- ")[-1])
-    commands = {"SUPERVISE_COMPILING": "compile_operators", "SUPERVISE_TUNING": "tune_iree"}
-    commands |= {"SUPERVISE_TIMING": "time_group", "SUPERVISE_TIMING_BATCH": "time_operators"}
-    own = [
-        f"scripts.stages.{name}" for word, name in commands.items() if re.search(rf"{word}\b", rule)
-    ]
-    assert (own or [started[1]]) == recorded[:1]
+def test_a_rule_hands_a_request_and_files_of_its_own_to_its_stage(rule):
+    name = re.search(r'JOBS\.params\("(\w+)"\)', rule)[1]
+    handed = rule.partition("    shell:")[2]
+    assert re.search(r'"(\w+)"', handed)[1] == name
+    assert "        request=" in rule
+    for key, made in (("files", False), ("lists", False), ("after", False), ("makes", True)):
+        found = re.search(rf'{key}="([\w ]+)"', handed)
+        section = rule.partition("    output:")[2 if made else 0]
+        for file in found[1].split() if found else ():
+            shared = made or file in SHARED
+            assert re.search(rf"\b{file}=", section) or shared, file
+
+
+SHARED = {
+    *("env", "model_file", "before", "weights", "inputs", "golden", "signature", "vmfb"),
+    *("upstream", "batch"),
+}
+"""Inputs that functions of jobs.Jobs name."""
 
 
 @pytest.mark.parametrize("rule", rule_texts(), ids=lambda rule: rule.split(":")[0])

@@ -26,7 +26,7 @@ from scripts.records.columns import FIELDS
 from scripts.records.results_file import Record
 from scripts.records.results_table import Table
 from scripts.records.wording import absent
-from scripts.run import environments, fingerprint
+from scripts.run import environments
 from scripts.run.plan import Plan
 from scripts.run.starting import Gate
 from scripts.supervise import outcome
@@ -149,7 +149,8 @@ def test_what_a_part_of_the_matrix_tries_is_what_the_whole_tries():
     assert programs == {f"bert/{f}" for f in ("torchxla-stablehlo", "torchmlir-torch", "torchmlir-stablehlo")}  # fmt: skip
     plan = Plan(part, frozenset(), with_conda=False)
     of = of_axes(model="bert", frontend="torchmlir-torch", target="cuda")
-    assert plan.options.exporter(of) == '{"dialect":"torch","rewrites":"all"}'
+    options = json.loads(plan.requests.export(of))["exporter_options"]
+    assert options == {"dialect": "torch", "rewrites": "all"}
 
 
 def test_a_frontend_that_is_left_out_of_runs_is_not_used():
@@ -193,7 +194,7 @@ def plan_of(tree, **target) -> Plan:
     return Plan(tree.matrix, frozenset(), with_conda=False)
 
 
-CODE = fingerprint.code_of_stage(("scripts.stages.compile_iree",))
+CODE = str(STAGES["remedy"].version)
 
 
 def tried(plan: Plan, works: str | None, reason: str = "why") -> None:
@@ -328,8 +329,8 @@ def test_without_a_remedy_that_works_other_code_or_another_limit_try_again(tree,
     atomic.write_json(report, found | {"limits": {"timeout": 9, "oom": 1}})
     assert plan.due("remedy", OF) == f"{recorded}+1"
     atomic.write_json(report, found)
-    monkeypatch.setattr(fingerprint, "code_of_stage", lambda modules: "new")
-    assert plan.due("remedy", OF).startswith("new~")
+    monkeypatch.setitem(STAGES, "remedy", dataclasses.replace(STAGES["remedy"], version=7))
+    assert plan.due("remedy", OF).startswith("7~")
 
 
 HANG = Hang(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.variants import candidates
 from scripts.features.variants import remedy_job as remedies
 from scripts.matrix.ways import Attempt
@@ -20,13 +21,13 @@ from scripts.supervise.outcome import Outcome, Usage
 CELL = "m/f/t"
 COMPILER = """
 import json, sys
-of = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-with open(of["--calls"], "a") as calls:
-    calls.write(of["--opt-level"] + " ")
-if of["--opt-level"] not in open(of["--program"]).read().split():
+of, out = json.load(open(sys.argv[2]))["fields"], sys.argv[4]
+with open("calls", "a") as calls:
+    calls.write(of["opt_level"] + " ")
+if of["opt_level"] not in open(of["program"]).read().split():
     sys.exit("program.mlir:1:1: error: failed to bufferize op")
-open(of["--out-vmfb"], "w").write(of["--program"] + " at " + of["--opt-level"])
-json.dump({"compile_s": 1.5}, open(of["--out-report"], "w"))
+open(out + "/module.vmfb", "w").write(of["program"] + " at " + of["opt_level"])
+json.dump({"compile_s": 1.5}, open(out + "/report.json", "w"))
 """
 """Compiles a program for the levels that the program names."""
 
@@ -38,7 +39,7 @@ def attempt(name: str, level: str, program: str = "mine", **changes) -> Attempt:
         "opt_level": level,
         "flags": (),
         "reasons": ("bufferization",),
-        "options": ("--opt-level", level),
+        "target": {"opt_level": level},
         "program": f"export/{program}/program.mlir",
         "export": f"export/{program}/status.json",
     }
@@ -68,7 +69,8 @@ def remedy(tmp_path, monkeypatch):
             cell=CELL,
             status_path=folder / "status.json",
             log_path=folder / "log.txt",
-            command=[sys.executable, "compiler.py", "--calls", "calls", "--out-vmfb", str(made[0]), "--out-report", str(made[1])],
+            command=(),
+            request=StageRequest("compiler", sys.executable, {}),
             timeout_s=60,
             memory_mb=4000,
             artifacts=made,

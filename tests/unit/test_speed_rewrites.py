@@ -1,18 +1,18 @@
 """Rewrites for speed: the switch, baselines that run the rewritten graph, and their rows."""
 
 import dataclasses
-import shlex
+import json
 from pathlib import Path
 
 import pytest
 
-from scripts.core import commands, exits
+from scripts.core import exits, requests
 from scripts.matrix import expansion, plugins, settings
 from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline
 from scripts.records import fields, record, results_file
 from scripts.records.columns import FIELDS
-from scripts.run.params import Options
+from scripts.run.params import Requests
 from scripts.torch_runtime import arguments
 from scripts.torch_runtime.arguments import Work
 
@@ -41,14 +41,14 @@ def test_one_switch_leaves_every_frontend_the_rewrites_that_it_needs():
     assert rewrites(expanded({"speed_rewrites": False, **bare}))["torchxla-stablehlo"] == "none"
 
 
-def test_the_rewritten_baselines_run_when_named_and_say_so_on_their_command_line():
+def test_the_rewritten_baselines_run_when_named_and_say_so_in_their_requests():
     assert not any(one.rewrites for one in expanded().baselines.values())
     matrix = expanded(baselines="*+rewrite,eager")
     assert list(matrix.baselines) == ["eager", "eager+rewrite", "inductor+rewrite"]
-    options = Options(matrix)
+    plan = Requests(matrix)
     for name in matrix.baselines:
-        words = options.step(of_axes(model="conv", baseline=name, test="eval"))
-        assert ("--rewrites=speed" in shlex.split(words)) == (name != "eager")
+        asked = json.loads(plan.baseline(of_axes(model="conv", baseline=name, test="eval")))
+        assert asked.get("rewrites") == (None if name == "eager" else "speed")
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_what_cannot_run_a_rewritten_graph_is_refused(given, said):
 
 
 def test_a_training_step_of_a_rewritten_graph_is_unsupported(capsys):
-    files = ("name", "model-file", "weights", "inputs", "golden", "signature")
-    given = [f"--{name}=x" for name in files] + ["--runtime=eager", "--rewrites=speed"]
-    arguments.prepare_process(commands.parse_options(Work, given))
+    files = ("name", "model_file", "weights", "inputs", "golden", "signature")
+    fields = dict.fromkeys(files, "x") | {"runtime": "eager", "rewrites": "speed"}
+    arguments.prepare_process(requests.decode(Work, fields))
     with pytest.raises(SystemExit) as refused:
-        arguments.prepare_process(commands.parse_options(Work, [*given, "--test=train"]))
+        arguments.prepare_process(requests.decode(Work, fields | {"test": "train"}))
     assert refused.value.code == exits.UNSUPPORTED
     assert "rewritten for eval, not for train" in capsys.readouterr().err
 

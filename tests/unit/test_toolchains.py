@@ -1,13 +1,14 @@
 """toolchains: entries that a toolchain changes are multiplied; what it does not change is shared."""
 
 import copy
+import json
 import os
 from pathlib import Path
 
 import pytest
 import yaml
 
-from scripts.core import checkout
+from scripts.core import checkout, requests
 from scripts.features.toolchains import toolchain_environments as driver
 from scripts.features.toolchains.toolchain_environments import Definition, Environments
 from scripts.matrix import cell, expansion, settings, stages
@@ -16,8 +17,8 @@ from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.run import environments
 from scripts.run.plan import Plan
-from scripts.supervise import group
 from scripts.supervise.diagnose import ENVIRONMENT_MARK
+from scripts.supervise.group import GroupRequest
 from tests import declarations
 from tests.declarations import CONFIG
 
@@ -143,8 +144,11 @@ def test_stages_of_iree_run_in_the_environment_of_their_target(root):
         assert plan.env(stage, of_axes(**of, target="cpu")) == "iree"
         assert plan.env(stage, of_axes(**of, target="cpu@old")) == "iree@old"
     assert plan.python("iree@old") == ".venvs/iree@old/bin/python"
-    assert "--toolchain old" in plan.options.compile(of_axes(**of, target="cpu@old"))
-    assert "--toolchain" not in plan.options.compile(of_axes(**of, target="cpu"))
+    old, pinned = (
+        json.loads(plan.requests.compile(of_axes(**of, target=f"cpu{at}"))) for at in ("@old", "")
+    )
+    assert old["toolchain"] == "old"
+    assert "toolchain" not in pinned
 
 
 def test_a_remedy_takes_the_program_of_the_same_toolchain(root):
@@ -222,7 +226,7 @@ def test_a_definition_replaces_pins_and_keeps_the_others(root, tmp_path):
         "iree-base-runtime==3.14.0rc1",
         "numpy==2.4.6",
     ]
-    assert Definition.of_text(changed.to_text()) == changed
+    assert requests.decode(Definition, requests.plain(changed)) == changed
     assert found.pins("iree@x")["iree-base-compiler"] == "3.14.0.dev0"
     assert found.pins("iree@x")["iree-base-runtime"] == "3.14.0rc1"
     assert found.definition("iree") is None
@@ -346,7 +350,8 @@ def test_an_expectation_may_name_cells_of_a_toolchain_that_is_not_selected(root,
 def test_rows_of_all_toolchains_are_timed_in_one_group(root):
     both = {"iree": "3.12.0", "torch-mlir": 20261020}
     plan = Plan(expanded(root, "pinned,x,y", x=both, y={"iree": "3.11.0"}), frozenset(), False)
-    asked = group.of_text(plan.groups.given(of_axes(model="b", device="cpu", test="eval")))
+    text = plan.groups.request(of_axes(model="b", device="cpu", test="eval"))
+    asked = requests.decode(GroupRequest, json.loads(text))
     names = {"b/f/cpu", "b/f/cpu@y", "b/f@x/cpu@x", "b/h/cpu@x", "b/eager/eval"}
     assert names <= {*asked.members}
     assert asked.anchor == "b/eager/eval"

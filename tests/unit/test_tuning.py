@@ -115,7 +115,7 @@ def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of
     assert "results/tune/conv/llvm-cpu/report.json" in files
     assert "results/time_tuned/conv/cpu/eval/timing.json" in files
     group = of_axes(model="conv", device="cpu", test="eval")
-    timed = msgspec.json.decode(plan["variants"].groups.given(group))
+    timed = msgspec.json.decode(plan["variants"].groups.request(group))
     assert list(timed["members"]) == ["conv/tuned/llvm-cpu", "conv/default/llvm-cpu", "conv/eager/eval"]  # fmt: skip
     assert "results/time/conv/cpu/eval/timing.json" not in files
     assert not [file for file in files if "/compile/" in file or "/mlir/" in file]
@@ -391,7 +391,8 @@ def test_a_kept_result_sets_flags_and_level_of_its_path_alone(auto, tmp_path):
     assert Matrix.from_json(matrix.to_json()) == matrix
     plan = Plan(matrix, frozenset(), with_conda=False)
     of = of_axes(model="bert", frontend="torchxla-stablehlo", target="llvm-cpu")
-    assert plan.options.compile(of).endswith("""--opt-level O2 --flags '["--z"]'""")
+    fields = json.loads(plan.requests.compile(of))
+    assert (fields["opt_level"], fields["flags"]) == ("O2", ["--z"])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import stat
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.variants import candidates
 from scripts.features.variants.candidates import Candidate, Search
 from scripts.features.variants.search import race, tune_work
@@ -25,19 +25,21 @@ from scripts.timing import turns
 CELL = "m/t"
 PYTHON = f"""#!{sys.executable}
 import json, os, random, signal, socket, sys, time
-_, stage, of = sys.argv[1], sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2]))
+stage = sys.argv[2]
+if sys.argv[3] == "--request":
+    of, out = json.load(open(sys.argv[4]))["fields"], sys.argv[6] + "/"
 with open("calls", "a") as calls:
     calls.write(stage + " ")
 if stage == "scripts.stages.compile_iree":
-    [how] = json.loads(of["--flags"])
+    [how] = of["flags"]
     if how == "fail":
         sys.exit("program.mlir:1:1: error: failed to bufferize op")
     if how == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if how == "hang":
         time.sleep(60)
-    open(of["--out-vmfb"], "w").write(how.removeprefix("same "))
-    json.dump({{"compile_s": 1.5}}, open(of["--out-report"], "w"))
+    open(out + "module.vmfb", "w").write(how.removeprefix("same "))
+    json.dump({{"compile_s": 1.5}}, open(out + "report.json", "w"))
 elif stage == "scripts.stages.time_module":
     [module] = (word.partition("=")[2] for word in sys.argv if word.startswith("--module="))
     how, _, ms = open(module).read().partition(" ")
@@ -53,19 +55,19 @@ elif stage == "scripts.stages.time_module":
             answer = {{"each_s": [float(ms) / 1e3 * random.uniform(1, 1.002)] * asked["calls"], "cpu_s": 0.0, "compiled": 0}}
         channel.sendall(json.dumps(answer).encode() + b"\\n")
 else:
-    how, _, ms = open(of["--vmfb"]).read().partition(" ")
+    how, _, ms = open(of["vmfb"][0]).read().partition(" ")
     if how == "gone":
         print("error: no device", file=sys.stderr)
         sys.exit(69)
     if how == "abort":
         os.kill(os.getpid(), signal.SIGABRT)
     if how == "wrong":
-        json.dump({{}}, open(of["--out"], "w"))
+        json.dump({{}}, open(out + "verification.json", "w"))
         print("error: FAIL: an output differs", file=sys.stderr)
         sys.exit(4)
-    json.dump({{"command": "iree-benchmark-module --module=" + of["--vmfb"], "python": sys.argv[0]}}, open(of["--out"], "w"))
+    json.dump({{"flags": ["--module=" + of["vmfb"][0]], "python": sys.argv[0]}}, open(out + "verification.json", "w"))
 """
-"""Compiles the first of `--flags` to a module with this text; the calls of the module `ok <ms>` take that many
+"""Compiles the first of `flags` to a module with this text; the calls of the module `ok <ms>` take that many
 milliseconds."""
 
 
@@ -76,7 +78,7 @@ def candidate(how: str, **changes) -> Candidate:
         "frontend": "f",
         "opt_level": "O3",
         "flags": (how,),
-        "options": ("--flags", json.dumps([how])),
+        "target": {"flags": [how]},
         "program": "export/program.mlir",
         "export": "export/status.json",
     }
@@ -104,7 +106,8 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
             cell=CELL,
             status_path=folder / "status.json",
             log_path=folder / "log.txt",
-            command=[str(python), "-m", "scripts.stages.verify_iree", "--vmfb", str(made[0]), "--raw-inputs", str(folder / "inputs"), "--out", str(folder / "verification.json")],
+            command=(),
+            request=StageRequest("scripts.stages.verify_iree", str(python), {"vmfb": [str(made[0])]}),
             timeout_s=60,
             memory_mb=4000,
             artifacts=made,

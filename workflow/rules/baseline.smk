@@ -26,20 +26,12 @@ rule verify_baseline:
         **JOBS.verified_on(PLAN.baseline),
     params:
         **JOBS.params("baseline"),
-        runtime=of_cell(lambda cell: PLAN.baseline(cell).runtime),
-        step=of_cell(PLAN.options.step),
-        tolerance=of_cell(PLAN.options.tolerance),
-        collect=PLAN.options.collect(),
-        cache=artifact("baseline", "cache"),
+        request=of_cell(PLAN.requests.baseline),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.verify_baseline scripts.baselines.{params.runtime}"
-        " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
-        " --artifact {output.verification:q}"
-        " -- {params.python} -m scripts.stages.verify_baseline"
-        f"{JOBS.load_model}"
-        " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
-        " --golden {input.golden:q} --signature {input.signature:q}"
-        " --tolerance {params.tolerance:q}"
-        " --collect {params.collect:q} --cache {params.cache:q}"
-        " --out {output.verification:q}"
+        requested(
+            "baseline",
+            files="model_file weights inputs golden signature",
+            after="env before export",
+            makes="verification",
+            values=JOBS.load_threads,
+        )

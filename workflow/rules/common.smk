@@ -82,16 +82,20 @@ RUN_HAS_CPU_FIRST = JOBS.all_here and PLAN.aggregation.has_cpu_first()
 # The words before `python -m scripts.…` in a folder that is not the checkout.
 PREFIX = job_arguments.prefix()
 DRIVER = shlex.quote(sys.executable)
-# Every stage is a command line that the supervisor runs.
 supervised = functools.partial(
     job_arguments.in_rule, more_attempts=patches.may_submit, owner=os.getpid()
 )
-SUPERVISE = supervised("supervise")
-SUPERVISE_BATCH = supervised("supervise_batch", retry=PLAN.retry)
-SUPERVISE_COMPILING = supervised("compile_operators", retry=PLAN.retry)
-SUPERVISE_TIMING = supervised("time_group")
-SUPERVISE_TIMING_BATCH = supervised("time_operators", retry=PLAN.retry)
-SUPERVISE_TUNING = supervised("tune_iree")
+
+
+def handed_to(module, **more):
+    """Return a function that makes the command of a rule: a supervisor runs the stage, by the request of its params."""
+    return functools.partial(jobs.request_in_rule, supervised(module, **more))
+
+
+requested = handed_to("supervise")
+tuned_by = handed_to("tune_iree")
+of_batch = handed_to("supervise_batch", retry=PLAN.retry)
+compiled_in_batch = handed_to("compile_operators", retry=PLAN.retry)
 
 
 def aggregated(*options):

@@ -24,13 +24,13 @@ rule compile_iree:
         **JOBS.beside_others(),
     params:
         **JOBS.params("compile"),
-        target=of_cell(PLAN.options.compile),
+        request=of_cell(PLAN.requests.compile),
         hang=of_cell(PLAN.maker.hang),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.compile_iree {params.skip}"
-        " --upstream {input.env:q} {input.export:q}"
-        " --artifact {output.vmfb:q} {output.report:q} {params.hang}"
-        " -- {params.python} -m scripts.stages.compile_iree --program {input.program:q}"
-        " {params.target}"
-        " --out-vmfb {output.vmfb:q} --out-report {output.report:q}"
+        requested(
+            "compile",
+            files="program",
+            after="env export",
+            makes="vmfb report",
+            more="{params.hang}",
+        )

@@ -32,17 +32,16 @@ rule make_env:
         sandbox=0,
     params:
         **JOBS.params("env"),
-        prefix=of_cell(lambda cell: environments.prefix(cell.env)),
-        pins=of_cell(lambda cell: PLAN.environments.pins_digest(cell.env)),
+        request=of_cell(PLAN.env_request),
         # Not a function of wildcards alone, so that environments made before there were toolchains
         # need not be made again; `pins` changes with it.
         toolchain=lambda w, input: PLAN.environments.option(w.env),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.make_env"
-        f" --artifact {{output.versions:q}} {{output.pins:q}} {TOOLS}"
-        f" -- {DRIVER} -m scripts.stages.make_env"
-        " --env-file {input.env_file:q} --prefix {params.prefix:q}"
-        " --pins {params.pins:q} {params.toolchain}"
-        " --out-versions {output.versions:q} --out-pins {output.pins:q}"
-        f" --out-tools {TOOLS}"
+        requested(
+            "env",
+            files="env_file",
+            makes="versions pins",
+            beside=TOOLS,
+            python=DRIVER,
+            more="{params.toolchain}",
+        )

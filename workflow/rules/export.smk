@@ -26,20 +26,13 @@ rule export_program:
         **JOBS.beside_others(),
     params:
         **JOBS.params("export"),
-        options=of_cell(PLAN.options.model),
-        exporter=of_cell(lambda cell: PLAN.frontend(cell).exporter),
-        exporter_options=of_cell(PLAN.options.exporter),
-        ir_format=of_cell(lambda cell: PLAN.frontend(cell).ir_format),
-        computes=of_cell(PLAN.options.exported),
+        request=of_cell(PLAN.requests.export),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.export_program scripts.exporters.{params.exporter}"
-        " --upstream {input.env:q} {input.reference:q}"
-        f" --artifact {{output.program:q}} {{output.report:q}} {LOCATIONS}"
-        " -- {params.python} -m scripts.stages.export_program"
-        f"{JOBS.load_model}"
-        " --options {params.options:q} --signature {input.signature:q}"
-        " --exporter {params.exporter:q} --exporter-options {params.exporter_options:q}"
-        " --ir-format {params.ir_format} {params.computes}"
-        " --out-program {output.program:q} --out-report {output.report:q}"
-        f" --out-locations {LOCATIONS}"
+        requested(
+            "export",
+            files="model_file signature",
+            after="env reference",
+            makes="program report",
+            beside=LOCATIONS,
+            values=JOBS.load_threads,
+        )

@@ -31,13 +31,8 @@ rule measure_machine_limits:
         **JOBS.alone_on(PLAN.on_device),
     params:
         **JOBS.params("machine_limits"),
-        worker_threads=of_cell(PLAN.options.threads),
+        request=of_cell(PLAN.requests.machine_limits),
         # Another machine has other limits. On a cluster, it is not known which node will run this.
         machine=(f"{cpu_name()}, {usable_cores()} cores" if JOBS.all_here else ""),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.measure_machine_limits"
-        " --upstream {input.env:q}"
-        " --artifact {output.limits:q}"
-        " -- {params.python} -m scripts.stages.measure_machine_limits --device {wildcards.device}"
-        " {params.worker_threads} --out {output.limits:q}"
+        requested("machine_limits", after="env", makes="limits")

@@ -31,14 +31,15 @@ rule trace_operators:
         **JOBS.beside_others(),
     params:
         **JOBS.params("trace"),
-        options=of_cell(PLAN.options.model),
+        request=of_cell(PLAN.requests.reference),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.trace_operators {params.skip}"
-        " --upstream {input.env:q} --artifact {output.trace:q}"
-        " -- {params.python} -m scripts.stages.trace_operators"
-        f"{JOBS.load_model}"
-        " --options {params.options:q} --out-trace {output.trace:q}"
+        requested(
+            "trace",
+            files="model_file",
+            after="env",
+            makes="trace",
+            values=JOBS.load_threads,
+        )
 
 
 rule select_operators:
@@ -87,11 +88,13 @@ rule make_operator_references:
         **JOBS.beside_others(),
     params:
         **JOBS.params("operator_reference"),
-        folder=artifact("operator_reference"),
+        request=of_cell(lambda cell: "{}"),
     shell:
-        f"{SUPERVISE_BATCH} --module scripts.stages.make_operator_references"
-        " --upstream {input.env:q} --artifact {output.outcomes:q}"
-        " -- {params.python} -m scripts.stages.make_operator_references --out {params.folder:q}"
+        of_batch(
+            "operator_reference",
+            after="env",
+            makes="outcomes",
+        )
 
 
 rule export_operators:
@@ -114,16 +117,14 @@ rule export_operators:
         **JOBS.beside_others(),
     params:
         **JOBS.params("operator_export"),
-        exporter=of_cell(lambda cell: PLAN.frontend(cell).exporter),
-        exporter_options=of_cell(PLAN.options.exporter),
-        folder=artifact("operator_export"),
+        request=of_cell(PLAN["operators"].export_request),
     shell:
-        f"{SUPERVISE_BATCH}"
-        " --module scripts.stages.export_operators scripts.exporters.{params.exporter}"
-        " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
-        " --artifact {output.outcomes:q}"
-        " -- {params.python} -m scripts.stages.export_operators --exporter {params.exporter}"
-        " --exporter-options {params.exporter_options:q} --out {params.folder:q}"
+        of_batch(
+            "operator_export",
+            after="env upstream",
+            makes="outcomes",
+            more="--before {input.before:q}",
+        )
 
 
 rule compile_operators:
@@ -146,11 +147,14 @@ rule compile_operators:
         **JOBS.beside_others(),
     params:
         **JOBS.params("operator_compile"),
-        target=of_cell(PLAN["operators"].compile),
+        request=of_cell(PLAN["operators"].compile_request),
     shell:
-        f"{SUPERVISE_COMPILING} --module scripts.stages.compile_operators"
-        " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
-        " --artifact {output.outcomes:q} {params.target} -- {params.python}"
+        compiled_in_batch(
+            "operator_compile",
+            after="env upstream",
+            makes="outcomes",
+            more="--before {input.before:q}",
+        )
 
 
 rule verify_operators:
@@ -173,15 +177,14 @@ rule verify_operators:
         **JOBS.verified_on(PLAN["operators"].target),
     params:
         **JOBS.params("operator_verify"),
-        device=of_cell(lambda cell: PLAN["operators"].target(cell).device),
-        worker_threads=PLAN.options.threads(),
-        folder=artifact("operator_verify"),
+        request=of_cell(PLAN["operators"].verify_request),
     shell:
-        f"{SUPERVISE_BATCH} --module scripts.stages.verify_operators"
-        " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
-        " --artifact {output.outcomes:q}"
-        " -- {params.python} -m scripts.stages.verify_operators --device {params.device:q}"
-        " {params.worker_threads} --out {params.folder:q}"
+        of_batch(
+            "operator_verify",
+            after="env upstream",
+            makes="outcomes",
+            more="--before {input.before:q}",
+        )
 
 
 rule verify_operator_baseline:
@@ -204,17 +207,14 @@ rule verify_operator_baseline:
         **JOBS.verified_on(PLAN.baseline),
     params:
         **JOBS.params("operator_baseline"),
-        runtime=of_cell(lambda cell: PLAN.baseline(cell).runtime),
-        device=of_cell(lambda cell: PLAN.baseline(cell).device),
-        worker_threads=PLAN.options.threads(),
-        cache=artifact("operator_baseline", "cache"),
+        request=of_cell(PLAN["operators"].baseline_request),
     shell:
-        f"{SUPERVISE_BATCH}"
-        " --module scripts.stages.verify_operator_baseline scripts.baselines.{params.runtime}"
-        " --upstream {input.env:q} {input.upstream:q} --before {input.before:q}"
-        " --artifact {output.outcomes:q}"
-        " -- {params.python} -m scripts.stages.verify_operator_baseline --runtime {params.runtime}"
-        " --device {params.device} {params.worker_threads} --cache {params.cache:q}"
+        of_batch(
+            "operator_baseline",
+            after="env upstream",
+            makes="outcomes",
+            more="--before {input.before:q}",
+        )
 
 
 rule time_operators:
@@ -242,11 +242,14 @@ rule time_operators:
         **JOBS.alone_on(PLAN["operators"].groups.on_device),
     params:
         **JOBS.params("operator_time"),
-        group=of_cell(PLAN["operators"].groups.given),
+        request=of_cell(PLAN["operators"].groups.request),
     shell:
-        f"{SUPERVISE_TIMING_BATCH}"
-        " --module scripts.stages.time_operators scripts.stages.verify_operators scripts.stages.verify_operator_baseline"
-        " --group {params.group:q} --artifact {output.outcomes:q}"
+        of_batch(
+            "operator_time",
+            makes="outcomes",
+            python="python",
+            more="--file problems {input.batch:q}",
+        )
 
 
 rule aggregate_operators:

@@ -29,20 +29,15 @@ rule dump_baseline:
         **JOBS.on_node(PLAN.baseline),
     params:
         **JOBS.params("dump_baseline"),
-        runtime=of_cell(lambda cell: PLAN.baseline(cell).runtime),
-        step=of_cell(PLAN.options.step),
-        what=PLAN.options.dump("kinds", "save_ir", "repeat", "iterations"),
-        folder=artifact("dump_baseline"),
+        request=of_cell(PLAN.requests.dump_baseline),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.dump_baseline scripts.baselines.{params.runtime}"
-        " {params.skip} --upstream {input.env:q} {input.before:q} {input.export:q}"
-        " --artifact {output.listing:q}"
-        " -- {params.python} -m scripts.stages.dump_baseline"
-        f"{JOBS.load_model}"
-        " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
-        " --golden {input.golden:q} --signature {input.signature:q} {params.what}"
-        " --out-folder {params.folder:q} --out-listing {output.listing:q}"
+        requested(
+            "dump_baseline",
+            files="model_file weights inputs golden signature",
+            after="env before export",
+            makes="listing",
+            values=JOBS.load_threads,
+        )
 
 
 rule dump_iree:
@@ -63,16 +58,9 @@ rule dump_iree:
         **JOBS.asks("dump_iree"),
     params:
         **JOBS.params("dump_iree"),
-        target=of_cell(PLAN.options.compile),
-        what=PLAN.options.dump("kinds"),
-        folder=artifact("dump_iree"),
+        request=of_cell(PLAN.requests.dump_iree),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.dump_iree {params.skip}"
-        " --upstream {input.env:q} {input.export:q} --artifact {output.listing:q}"
-        " -- {params.python} -m scripts.stages.dump_iree --program {input.program:q}"
-        " {params.target} {params.what}"
-        " --out-folder {params.folder:q} --out-listing {output.listing:q}"
+        requested("dump_iree", files="program", after="env export", makes="listing")
 
 
 rule profile:
@@ -100,18 +88,15 @@ rule profile_baseline:
         **JOBS.alone_on(PLAN.baseline),
     params:
         **JOBS.params("profile_baseline"),
-        runtime=of_cell(lambda cell: PLAN.baseline(cell).runtime),
-        step=of_cell(PLAN.options.step),
+        request=of_cell(PLAN.requests.profile_baseline),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.profile_baseline scripts.baselines.{params.runtime}"
-        " {params.skip} --upstream {input.env:q} {input.before:q}"
-        " --artifact {output.profile:q}"
-        " -- {params.python} -m scripts.stages.profile_baseline"
-        f"{JOBS.load_model}"
-        " {params.step} --weights {input.weights:q} --inputs {input.inputs:q}"
-        " --golden {input.golden:q} --signature {input.signature:q}"
-        " --out {output.profile:q}"
+        requested(
+            "profile_baseline",
+            files="model_file weights inputs golden signature",
+            after="env before",
+            makes="profile",
+            values=JOBS.load_threads,
+        )
 
 
 rule profile_iree:
@@ -135,20 +120,15 @@ rule profile_iree:
         **JOBS.alone_on(PLAN.target),
     params:
         **JOBS.params("profile_iree"),
-        target=of_cell(PLAN.options.compile),
-        device=of_cell(lambda cell: PLAN.target(cell).device),
-        worker_threads=of_cell(PLAN.options.threads),
+        request=of_cell(PLAN.requests.profile_iree),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.profile_iree {params.skip}"
-        " --upstream {input.env:q} {input.before:q} --artifact {output.profile:q}"
-        " -- {params.python} -m scripts.stages.profile_iree --program {input.program:q}"
-        f" --locations {LOCATIONS}"
-        " {params.target} --vmfb {input.vmfb:q}"
-        " --weights {input.weights:q} --inputs {input.inputs:q}"
-        " --signature {input.signature:q}"
-        " --device {params.device:q} {params.worker_threads}"
-        " --out {output.profile:q}"
+        requested(
+            "profile_iree",
+            files="program vmfb weights inputs signature",
+            after="env before",
+            makes="profile",
+            more=f"--file locations {LOCATIONS}",
+        )
 
 
 rule code:
@@ -175,14 +155,16 @@ rule read_code:
         **JOBS.asks("read_code"),
     params:
         **JOBS.params("read_code"),
-        target=of_cell(PLAN.options.compile),
+        request=of_cell(PLAN.requests.compile),
         hang=of_cell(PLAN.maker.hang),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.read_code {params.skip} {params.hang}"
-        " --upstream {input.env:q} {input.export:q} --artifact {output.code:q}"
-        " -- {params.python} -m scripts.stages.read_code --program {input.program:q}"
-        " {params.target} --out {output.code:q}"
+        requested(
+            "read_code",
+            files="program",
+            after="env export",
+            makes="code",
+            more="{params.hang}",
+        )
 
 
 rule compile_time:
@@ -210,12 +192,13 @@ rule profile_compile:
         **JOBS.asks("profile_compile"),
     params:
         **JOBS.params("profile_compile"),
-        target=of_cell(PLAN.options.compile),
+        request=of_cell(PLAN.requests.compile),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.profile_compile {params.skip}"
-        " --upstream {input.env:q} {input.export:q} --artifact {output.times:q}"
-        " -- {params.python} -m scripts.stages.profile_compile --program {input.program:q}"
-        f" --locations {LOCATIONS}"
-        " {params.target} --compiled {input.compiled:q} --limit-s {resources.timeout_s}"
-        " --out {output.times:q}"
+        requested(
+            "profile_compile",
+            files="program compiled",
+            after="env export",
+            makes="times",
+            values={"limit_s": "{resources.timeout_s}"},
+            more=f"--file locations {LOCATIONS}",
+        )

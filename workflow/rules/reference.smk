@@ -24,17 +24,15 @@ rule make_reference:
         **JOBS.beside_others(),
     params:
         **JOBS.params("reference"),
-        options=of_cell(PLAN.options.model),
+        request=of_cell(PLAN.requests.reference),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.make_reference {params.skip}"
-        " --upstream {input.env:q} --artifact"
-        " {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
-        " -- {params.python} -m scripts.stages.make_reference"
-        f"{JOBS.load_model}"
-        " --options {params.options:q}"
-        " --out-weights {output.weights:q} --out-inputs {output.inputs:q}"
-        " --out-golden {output.golden:q} --out-signature {output.signature:q}"
+        requested(
+            "reference",
+            files="model_file",
+            after="env",
+            makes="weights inputs golden signature",
+            values=JOBS.load_threads,
+        )
 
 
 rule make_gradients:
@@ -64,16 +62,12 @@ rule make_gradients:
         **JOBS.beside_others(),
     params:
         **JOBS.params("gradients"),
-        options=of_cell(PLAN.options.model),
-        optimizer=PLAN.options.optimizer(),
+        request=of_cell(PLAN.requests.gradients),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.make_gradients {params.skip}"
-        " --upstream {input.env:q} {input.reference:q}"
-        " --artifact {output.weights:q} {output.inputs:q} {output.golden:q} {output.signature:q}"
-        " -- {params.python} -m scripts.stages.make_gradients"
-        f"{JOBS.load_model}"
-        " --options {params.options:q} {params.optimizer} --weights {input.weights:q}"
-        " --inputs {input.inputs:q} --signature {input.signature:q}"
-        " --out-weights {output.weights:q} --out-inputs {output.inputs:q}"
-        " --out-golden {output.golden:q} --out-signature {output.signature:q}"
+        requested(
+            "gradients",
+            files="model_file weights inputs signature",
+            after="env reference",
+            makes="weights inputs golden signature",
+            values=JOBS.load_threads,
+        )

@@ -23,9 +23,7 @@ rule time_group:
         **JOBS.alone_on(PLAN.groups.on_device),
     params:
         **JOBS.params("time"),
-        group=of_cell(PLAN.groups.given),
+        request=of_cell(PLAN.groups.request),
     # A member that is not verified is left out, so no verification has to be ok.
     shell:
-        f"{SUPERVISE_TIMING}"
-        " --module scripts.stages.time_group scripts.stages.time_module --group {params.group:q}"
-        " --artifact {output.timing:q}"
+        requested("time", makes="timing", python="python")

@@ -30,14 +30,15 @@ rule compile_iree_by_remedy:
         **JOBS.params("remedy"),
         # Not a function of wildcards alone, so a change runs nothing by itself: `due` knows what a
         # changed table concerns.
+        request=of_cell(lambda cell: "{}"),
         remedies=lambda w, input: PLAN["variants"].remedies.text(cell.of_wildcards(w)),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.compile_iree"
-        " --asked {input.asked:q} --remedies {params.remedies:q} --pins {params.pins}"
-        " --upstream {input.env:q} --artifact {output.vmfb:q} {output.report:q}"
-        " -- {params.python} -m scripts.stages.compile_iree"
-        " --out-vmfb {output.vmfb:q} --out-report {output.report:q}"
+        requested(
+            "remedy",
+            after="env",
+            makes="vmfb report",
+            more="--asked {input.asked:q} --remedies {params.remedies:q} --pins {params.pins}",
+        )
 
 
 rule tune_iree:
@@ -71,23 +72,16 @@ rule tune_iree:
     params:
         **JOBS.params("tune"),
         search=of_cell(PLAN["variants"].search),
-        device=of_cell(lambda cell: PLAN["variants"].target(cell).device),
-        tolerance=of_cell(PLAN.options.tolerance),
-        worker_threads=PLAN.options.threads(),
-        verification=artifact("tune", "verification.json"),
-        raw_inputs=artifact("tune", "inputs"),
+        request=of_cell(PLAN["variants"].request),
     shell:
-        f"{SUPERVISE_TUNING}"
-        " --module scripts.stages.tune_iree scripts.stages.compile_iree scripts.stages.verify_iree scripts.stages.time_module"
-        " --search {params.search:q} --cores {threads}"
-        " --upstream {input.env:q} {input.before:q}"
-        " --artifact {output.tuned:q} {output.default:q} {output.report:q}"
-        " -- {params.python} -m scripts.stages.verify_iree --vmfb {output.tuned:q}"
-        " --weights {input.weights:q} --inputs {input.inputs:q}"
-        " --golden {input.golden:q} --signature {input.signature:q}"
-        " --device {params.device:q} {params.worker_threads}"
-        " --tolerance {params.tolerance:q}"
-        " --raw-inputs {params.raw_inputs:q} --out {params.verification:q}"
+        tuned_by(
+            "tune",
+            run="scripts.stages.verify_iree",
+            files="weights inputs golden signature",
+            after="env before",
+            makes="tuned default report",
+            more="--files vmfb {output.tuned:q} --search {params.search:q} --cores {threads}",
+        )
 
 
 use rule time_group as time_tuned with:
@@ -109,7 +103,7 @@ use rule time_group as time_tuned with:
         **JOBS.alone_on(PLAN["variants"].groups.on_device),
     params:
         **JOBS.params("time_tuned"),
-        group=of_cell(PLAN["variants"].groups.given),
+        request=of_cell(PLAN["variants"].groups.request),
 
 
 rule aggregate_tuned:

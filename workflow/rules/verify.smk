@@ -25,19 +25,12 @@ rule verify_iree:
         **JOBS.verified_on(PLAN.target),
     params:
         **JOBS.params("verify"),
-        device=of_cell(lambda cell: PLAN.target(cell).device),
-        tolerance=of_cell(PLAN.options.tolerance),
-        worker_threads=of_cell(PLAN.options.threads),
-        raw_inputs=artifact("verify", "inputs"),
+        request=of_cell(PLAN.requests.verify),
     shell:
-        f"{SUPERVISE}"
-        " --module scripts.stages.verify_iree"
-        " --upstream {input.env:q} {input.before:q}"
-        " --artifact {output.verification:q}"
-        " -- {params.python} -m scripts.stages.verify_iree --vmfb {input.vmfb:q}"
-        " --weights {input.weights:q} --inputs {input.inputs:q}"
-        " --golden {input.golden:q} --signature {input.signature:q}"
-        " --exported {input.exported:q}"
-        " --device {params.device:q} {params.worker_threads}"
-        " --tolerance {params.tolerance:q} --raw-inputs {params.raw_inputs:q}"
-        " --out {output.verification:q}"
+        requested(
+            "verify",
+            files="weights inputs golden signature",
+            lists="vmfb exported",
+            after="env before",
+            makes="verification",
+        )

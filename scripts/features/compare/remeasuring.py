@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import shlex
 import subprocess
 import time
 from collections import defaultdict
@@ -30,6 +29,7 @@ from scripts.iree import benchmark
 from scripts.iree.backends import runs_on_cpu
 from scripts.iree.tools import program
 from scripts.matrix import stages
+from scripts.matrix.stage import REPORT
 from scripts.records import latency_section
 from scripts.records.results_file import cell_of
 from scripts.supervise.members import (
@@ -85,18 +85,29 @@ def estimate_of_timing(pair: Pair, timing: GroupTiming) -> Estimate:
     return Estimate(pair, TURNS, before_ms, after_ms, terms)
 
 
+def _flags(name: str, row: Record, folder: Path) -> list[str]:
+    """The flags of iree-benchmark-module with which a row was verified; none of a baseline. Raises NotMeasured."""
+    cell = cell_of(row)
+    path = folder / stages.STAGES[stages.LAST[cell.kind]].path(cell, VERIFICATION)
+    try:
+        measured = atomic.read_json(path)
+        if measured["command"] != (row["run"].get("command") or ""):
+            raise NotMeasured(f"{name}: {path} was made again since its row was written")
+        return list(measured["flags"])
+    except (OSError, LookupError, ValueError) as error:
+        raise NotMeasured(f"{name}: {path} cannot be read ({error})") from error
+
+
 def _member(name: str, row: Record, folder: Path, logs: Path) -> Member:
     """What is timed for a row: it has the code of this checkout, and all else of its run. Raises NotMeasured."""
     cell = cell_of(row)
     verification = folder / stages.STAGES[stages.LAST[cell.kind]].path(cell)
-    command = row["run"].get("command") or ""
+    flags = _flags(name, row, folder)
     try:
-        if atomic.read_json(verification / VERIFICATION)["command"] != command:
-            raise NotMeasured(f"{name}: {verification} was made again since its row was written")
-        member = Member.verified(name, verification, logs / f"{name}.txt", forked=False)
+        member = Member.verified(name, verification.absolute(), logs / f"{name}.txt", forked=False)
     except (OSError, LookupError, ValueError) as error:
         raise NotMeasured(f"{name}: {verification} cannot be read ({error})") from error
-    module = next((word for word in shlex.split(command) if word.startswith("--module=")), "")
+    module = next((flag for flag in flags if flag.startswith("--module=")), "")
     if module:
         path = folder / module.removeprefix("--module=")
         if not path.is_file():
@@ -151,35 +162,29 @@ def compile_again(pair: Pair, folders: tuple[Path, Path], count: int) -> Estimat
 
 
 def compiled_again(
-    name: str, row: Record, folder: Path, vmfb: Path, flags: Sequence[str] = ()
+    name: str, row: Record, folder: Path, out: Path, flags: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Compile the program of a row as its run did, with further flags, into the file `vmfb`. Return the report of the
+    """Compile the program of a row as its run did, with further flags, into the folder `out`. Return the report of the
     compilation. Raises NotMeasured and NoCase."""
     if row.get("remedy"):
         raise NotMeasured(f"{name}: compiled by the remedy {row['remedy']['name']}")
     stage = cases.recorded(folder, cases.COMPILE, str(cell_of(row)))
-    own = json.loads(stage.options.get("--flags", ["[]"])[0])
-    report, log = vmfb.with_suffix(".json"), vmfb.with_suffix(".txt")
-    changed = {
-        "--flags": [json.dumps([*own, *flags])],
-        "--out-vmfb": [str(vmfb)],
-        "--out-report": [str(report)],
-    }
-    options = {**stage.options, **changed}
-    words = [word for key, values in options.items() for word in (key, *values)]
-    if stage.run("scripts.stages.compile_iree", words, log):
+    fields = {**stage.request.fields, "flags": [*stage.request.fields["flags"], *flags]}
+    log = out / "log.txt"
+    out.mkdir(exist_ok=True)
+    if stage.run(stage.request.module, fields, out, log):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         with_flags = f" with {' '.join(flags)}" if flags else ""
         why = (lines or ["no message"])[-1]
         raise NotMeasured(f"{name}: it does not compile any more{with_flags}: {why}")
-    compiled: dict[str, Any] = atomic.read_json(report)
+    compiled: dict[str, Any] = atomic.read_json(out / REPORT)
     return compiled
 
 
 def _cpu_s(name: str, row: Record, folder: Path, scratch: Path) -> float:
     """Compile the program of a row as its run did, and return the CPU time of iree-compile in seconds. Raises
     NotMeasured if the module is not the row's."""
-    compiled = compiled_again(name, row, folder, scratch / "module.vmfb")
+    compiled = compiled_again(name, row, folder, scratch / name)
     size, expected = compiled["vmfb_bytes"], row["compile"]["vmfb_bytes"]
     if size != expected:
         raise NotMeasured(
@@ -220,7 +225,7 @@ def replay_executables(
     with temporary.folder("replay") as scratch:
         sides = zip((BEFORE, AFTER), pair.both, folders, strict=True)
         tools = cases.recorded(folders[0], cases.COMPILE, str(cell_of(pair.both[0])))
-        environment = (folders[0] / tools.python).parent.parent
+        environment = (folders[0] / tools.request.python).parent.parent
         files = [_record(*side, environment, scratch) for side in sides]
         before, after = (_executables(file, environment) for file in files)
         variants: dict[str, dict[int, Path]] = {"": {}, CONTROL: {}}
@@ -237,7 +242,8 @@ def replay_executables(
         every = {n: path for parts in variants.values() for n, path in parts.items()}
         shown = list(variants)[: 2 + MOST]
         chosen = {name: variants[name] for name in shown} | ({ALL: every} if len(every) > 1 else {})
-        milliseconds = _replayed(files[0], environment, pair.both[0], chosen)
+        flags = _flags(BEFORE, pair.both[0], folders[0])
+        milliseconds = _replayed(files[0], environment, flags, chosen)
     own = milliseconds.pop("")
     left = [Replay(name, why=said) for name, said in list(why.items())[:MOST]]
     return (*(_compared(name, values, own) for name, values in milliseconds.items()), *left)
@@ -272,9 +278,9 @@ def _tool(name: str, environment: Path) -> str:
 
 def _record(name: str, row: Record, folder: Path, environment: Path, scratch: Path) -> Path:
     """Compile the program of a row with one executable per dispatch, and record a call of it. Raises NotMeasured and NoCase."""
-    vmfb, recorded = scratch / f"{name}.vmfb", scratch / f"{name}.ireereplay"
-    compiled_again(name, row, folder, vmfb, APART)
-    call = [word for word in shlex.split(row["run"]["command"])[1:] if "--module=" not in word]
+    vmfb, recorded = scratch / name / "module.vmfb", scratch / f"{name}.ireereplay"
+    compiled_again(name, row, folder, vmfb.parent, APART)
+    call = [flag for flag in _flags(name, row, folder) if "--module=" not in flag]
     runner = [_tool("iree-run-module", environment), f"--module={vmfb}", *call]
     _run([*runner, f"--device_replay_output={recorded}"], folder)
     return recorded
@@ -304,14 +310,16 @@ def _executables(recorded: Path, environment: Path) -> dict[str, Executable]:
 
 
 def _replayed(
-    recorded: Path, environment: Path, row: Record, variants: Mapping[str, Mapping[int, Path]]
+    recorded: Path,
+    environment: Path,
+    flags: Sequence[str],
+    variants: Mapping[str, Mapping[int, Path]],
 ) -> dict[str, list[float]]:
     """The milliseconds of a call in each round, by variant: `variants` has the executables that are put in, by number."""
-    words = shlex.split(row["run"]["command"])
     report = recorded.with_suffix(".json")
     command = [
         _tool("iree-benchmark-replay", environment),
-        *(word for word in words if word.startswith(("--device", "--task_"))),
+        *(flag for flag in flags if flag.startswith(("--device", "--task_"))),
         *("--replay_scope=execute", "--benchmark_min_time=1x", str(recorded)),
         *("--benchmark_report_aggregates_only=false", f"--benchmark_out={report}"),
         "--benchmark_out_format=json",
@@ -327,7 +335,7 @@ def _replayed(
     # Each call is preceded by all that the recorded run did before it.
     call_s = (time.monotonic() - begun) / CALLS[0]
     calls = max(CALLS[0], min(CALLS[1], int(REPLAY_S / call_s)))
-    order = random.Random(str(cell_of(row)))
+    order = random.Random(recorded.name)
     milliseconds: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(ROUNDS):
         for name in order.sample(list(variants), len(variants)):

@@ -42,7 +42,7 @@ class OperatorsPlan:
     """PLAN["operators"]."""
 
     def __init__(self, plan: Plan) -> None:
-        self._configured = plan.configured
+        self._plan, self._configured, self._requests = plan, plan.configured, plan.requests
         self.part = part(plan.configured)
         self.groups = OperatorGroups(plan.configured, plan.row_forked)
 
@@ -58,9 +58,21 @@ class OperatorsPlan:
         """The target of a batch."""
         return self.part.targets[cell.target]
 
-    def compile(self, cell: Cell) -> str:
-        """The target of a batch, as options of scripts.stages.compile_operators."""
-        return params.options_of_target(self.target(cell))
+    def export_request(self, cell: Cell) -> str:
+        frontend = self._configured.all_frontends()[cell.frontend]
+        return compact({"exporter": frontend.exporter, "exporter_options": frontend.options})
+
+    def compile_request(self, cell: Cell) -> str:
+        target = self.target(cell)
+        return compact(params.target_fields(target, target.opt_level, target.flags))
+
+    def verify_request(self, cell: Cell) -> str:
+        return compact({"device": self.target(cell).device, **self._requests.threads()})
+
+    def baseline_request(self, cell: Cell) -> str:
+        baseline = self._plan.baseline(cell)
+        fields = {"runtime": baseline.runtime, "device": baseline.device}
+        return compact(fields | self._requests.threads())
 
     def results(self) -> list[str]:
         """Every file of the stages that the aggregation reads."""

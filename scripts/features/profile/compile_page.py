@@ -9,13 +9,14 @@ from typing import Any
 
 from scripts.features.profile import profile_files
 from scripts.features.profile.account import NO_MODULE, patterns
+from scripts.features.profile.compile_profile import FILE
 from scripts.features.profile.page import NO_LIMIT, SHOWN, some
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
 from scripts.records.page_sections import Section, as_text
 from scripts.supervise import outcome
 
-STAGE, TARGET, FILE = "profile_compile", "compile_time", "compile.json"
+STAGE, TARGET = "profile_compile", "compile_time"
 REST = "(between passes)"
 """The parser, the verifier, and what passes that run others do themselves."""
 MOST = 12

@@ -16,6 +16,7 @@ from scripts.iree.tools import tool
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import diagnose
 
+FILE = "compile.json"
 TIMING = ("--mlir-disable-threading", "--mlir-timing", "--mlir-timing-display=tree", "--mlir-output-format=json")  # fmt: skip
 """Without threads, because only then do the times of passes add up to that of the compiler."""
 LAST_BEFORE_CODE = "executable-sources"

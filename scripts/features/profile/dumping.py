@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import exits
-from scripts.core.commands import option
 
+LISTING = "files.json"
+"""JSON: sizes by file name."""
 TABLES = "profile.txt"
 """The profiles of all repetitions, one after the other."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Out:
-    """Where a dump goes."""
-
-    out_folder: Path
-    out_listing: Path = option(help="JSON file: sizes by file name")
 
 
 def listing(folder: Path) -> dict[str, int]:

@@ -50,7 +50,7 @@ class Dispatch:
 
 @dataclass(frozen=True, kw_only=True)
 class CalledModule:
-    """A module, and what it is called with: options of the commands that look into its calls."""
+    """A module, and what it is called with: fields of the requests of stages that look into its calls."""
 
     vmfb: Path
     weights: Path

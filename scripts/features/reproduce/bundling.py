@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import shutil
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from scripts.core import atomic, private, tensors
 from scripts.core.tensors import PARAMETER_SCOPE, Signature, TensorType
@@ -17,6 +17,7 @@ from scripts.features.reproduce import case as cases
 from scripts.features.reproduce import issue
 from scripts.features.reproduce.case import COMPILE, TIME, WRONG_RESULT, Case, NoCase
 from scripts.features.reproduce.reduction import mismatch
+from scripts.features.reproduce.reduction.reduced_program import REDUCED, REDUCTION
 from scripts.iree import compile_options, shell
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
@@ -27,7 +28,7 @@ from scripts.supervise import outcome
 
 SCRIPT, LOG = "run.sh", "log.txt"
 PROGRAM, WEIGHTS = "program.mlir", "weights.irpa"
-REDUCED, REDUCED_SCRIPT, REDUCTION = "reduced.mlir", "run_reduced.sh", "reduction.json"
+REDUCED_SCRIPT = "run_reduced.sh"
 EXECUTABLE, EXECUTABLE_SCRIPT = "executable.mlir", "run_executable.sh"
 """Of a compilation that reaches a limit: the source of the executable that does so alone, and what compiles it."""
 RIGHT = {"onnx_importer": "ONNX Runtime", "as_it_is": "its golden results"}
@@ -216,10 +217,13 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     if case.ended.reason == WRONG_RESULT and may_be_wrong and _wrong_operator(root, case, folder, budget_s):  # fmt: skip
         return
     if case.ended.stage == COMPILE and case.ended.status in outcome.FAILED:
-        mode = []
+        mode: dict[str, Any] = {}
     elif case.ended.reason == WRONG_RESULT and case.threads:
-        mode = ["--right-flags", json.dumps(case.right_flags)]
-        mode += ["--device", case.device, "--threads", str(case.threads)]
+        mode = {
+            "right_flags": case.right_flags,
+            "device": case.device,
+            "threads": case.threads,
+        }
     else:
         why = f" ({case.ended.reason})" if case.ended.reason else f" on {case.device}"
         print(
@@ -228,15 +232,11 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
         )
         return
     place = folder.absolute()
-    out, report = place / REDUCED, place / REDUCTION
-    options = [
-        *("--program", str(place / PROGRAM), "--flags", json.dumps(case.flags)),
-        *("--budget", f"{budget_s:g}", "--out", str(out), "--out-report", str(report), *mode),
-    ]
+    fields = {"program": place / PROGRAM, "flags": case.flags, "budget": budget_s, **mode}
     try:
         # By the compiler of the cell, which may be that of a toolchain.
         compilation = case.golden or cases.recorded(root, COMPILE, case.module)
-        if compilation.run("scripts.stages.reduce_program", options) != 0:
+        if compilation.run("scripts.stages.reduce_program", fields, place) != 0:
             print(f"note: {case.cell} was not reduced; the messages above say why")
             return
     except NoCase as error:
@@ -246,7 +246,7 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     inputs, outputs = (len(mismatch.saved(folder, name)) for name in ("input", "expected"))
     if outputs:
         # The difference from which the search has called values different.
-        tolerance = mismatch.RELATIVE * atomic.read_json(report)["largest_value"]
+        tolerance = mismatch.RELATIVE * atomic.read_json(place / REDUCTION)["largest_value"]
         steps.append(
             [
                 *mismatch.calling("reduced.vmfb", case.device, inputs, outputs),
@@ -273,18 +273,17 @@ def _add_hanging(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     try:
         compilation = cases.recorded(root, COMPILE, case.module)
         with tempfile.TemporaryDirectory() as scratch:
-            out = Path(scratch, compile_page.FILE)
-            target = ("--program", "--backend", "--arch", "--opt-level", "--flags", "--toolchain")
-            words = [
-                *compilation.words(*target),
-                *("--locations", stages.STAGES["export"].path(case.exported, "locations.json")),
-                *("--compiled", str(stages.status_path(COMPILE, case.module))),
-                *("--limit-s", f"{budget_s:g}", "--out", str(out)),
-            ]
-            if compilation.run("scripts.stages.profile_compile", words) != 0:
+            fields = {
+                **compilation.request.fields,
+                "locations": stages.STAGES["export"].path(case.exported, "locations.json"),
+                "compiled": stages.status_path(COMPILE, case.module),
+                "limit_s": budget_s,
+            }
+            if compilation.run("scripts.stages.profile_compile", fields, Path(scratch)) != 0:
                 raise NoCase("its executables were not compiled; the messages above say why")
             times = compile_page.CompileTime(
-                Cell.parse(case.cell, Kind.IREE), atomic.read_json(out)
+                Cell.parse(case.cell, Kind.IREE),
+                atomic.read_json(Path(scratch, compile_page.FILE)),
             )
     except NoCase as error:
         print(f"note: {case.cell}: {error}")
@@ -304,10 +303,9 @@ def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bo
                 "operators are looked for in graphs of forward passes, not of training steps"
             )
         export = cases.recorded(root, "export", case.exported)
-        model = ("--name", "--model-file", "--options", "--load-threads")
-        options = export.words(*model, "--exporter", "--exporter-options")
-        words = [*options, "--budget", f"{budget_s:g}", "--out", str(folder.absolute())]
-        return export.run("scripts.stages.find_wrong_operator", words) == 0
+        fields = export.request.only(*cases.MODEL, "exporter", "exporter_options")
+        fields["budget"] = budget_s
+        return export.run("scripts.stages.find_wrong_operator", fields, folder.absolute()) == 0
     except NoCase as error:
         print(f"note: {case.cell}: {error}")
         return False

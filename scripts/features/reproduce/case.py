@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
-import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -13,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.core import checkout
+from scripts.core import checkout, requests, temporary
 from scripts.core.machine import physical_cores
+from scripts.core.requests import StageRequest
 from scripts.features.profile import compile_page
 from scripts.features.profile.profile_files import NoProfile
 from scripts.iree import compile_cache, compile_options
@@ -29,6 +28,8 @@ from scripts.supervise.outcome import Outcome
 COMPILE, VERIFY, TIME = "compile", "verify", "time"
 WRONG_RESULT = "wrong-result"
 """The reason of failures that only show with the model's own weights."""
+MODEL = ("name", "model_file", "options", "load_threads")
+"""The fields of a request by which a stage loads its model."""
 AGAIN = checkout.run_command("results/latency.csv")
 
 
@@ -55,7 +56,7 @@ class Case:
     `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target; `cpu_flags`: those of llvm-cpu at O0. `files`: the artifacts that the tools read, by
     name. `threads`: None on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are
     values of outputs; those of a training step are changes. `hanging`: the executables that reach the limits when each is compiled alone, their
-    sources by name; empty if `snakemake compile_time` has found none. `golden`: the command of the reference in which IREE itself failed at O0,
+    sources by name; empty if `snakemake compile_time` has found none. `golden`: the request of the reference in which IREE itself failed at O0,
     if that is what the case shows: its files are then made by `with_files`. `owner`: of a wrong result, if it was looked for (owner.py).
     """
 
@@ -146,7 +147,7 @@ def case_of(root: Path, record: Record, of_golden: bool = False) -> Case:
         cpu_flags=flags("O0", (), "llvm-cpu", None),
         files=files,
         device=experiment["device_uri"],
-        threads=_threads(data, ended) if BACKENDS[backend].device_kind == "cpu" else None,
+        threads=_threads(root, data, cell) if BACKENDS[backend].device_kind == "cpu" else None,
         tol=data["verification"].get("tol"),
         latency_ms=(data["latency"] or {}).get("ms"),
         versions=data["versions"],
@@ -195,8 +196,8 @@ def with_files(case: Case, folder: Path) -> Case:
     """The case with the files that the tools read, which a case of golden results has not yet, in a folder. Raises NoCase."""
     if case.golden is None:
         return case
-    model = case.golden.words("--name", "--model-file", "--options", "--load-threads")
-    if case.golden.run("scripts.stages.write_program", [*model, "--out", str(folder)]):
+    model = case.golden.request.only(*MODEL)
+    if case.golden.run("scripts.stages.write_program", model, folder):
         raise NoCase(f"{case.cell}: its program was not written; the messages above say why")
     return dataclasses.replace(case, files={path.name: path for path in folder.iterdir()})
 
@@ -237,10 +238,15 @@ def _failure(root: Path, record: Record, cell: Cell) -> Outcome:
     return ended
 
 
-def _threads(data: Mapping[str, Any], ended: Outcome) -> int:
+def _threads(root: Path, data: Mapping[str, Any], cell: Cell) -> int:
     """The CPU threads of a cell. A verification that has failed has no record of them."""
-    given = re.search(r" --threads (\d+)", ended.command)
-    return data["run"]["threads"] or (int(given[1]) if given else physical_cores())
+    if number := data["run"]["threads"]:
+        return int(number)
+    try:
+        asked = recorded(root, VERIFY, str(cell)).request.fields.get("threads")
+    except NoCase:  # it has failed before
+        asked = None
+    return asked or physical_cores()
 
 
 def _ended(root: Path, stage: str, cell: str) -> Outcome:
@@ -249,51 +255,44 @@ def _ended(root: Path, stage: str, cell: str) -> Outcome:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The command of a stage as its run recorded it, to run it or another command with the same options.
-
-    `root`: the folder in which it ran. `python`: the interpreter. `options`: the values of each option, in order.
-    """
+    """The request of a stage, as its run in the folder `root` has written it."""
 
     root: Path
-    python: str
-    options: Mapping[str, Sequence[str]]
+    request: StageRequest
 
-    def words(self, *names: str) -> list[str]:
-        """The options with these names, and their values."""
-        return [
-            word
-            for name, values in self.options.items()
-            if name.partition("=")[0] in names
-            for word in (name, *values)
-        ]
+    def run(
+        self, module: str, fields: Mapping[str, Any], out: Path, log: Path | None = None
+    ) -> int:
+        """Run a stage with these fields, by the interpreter and in the folder of the recorded request; return its exit code.
 
-    def run(self, module: str, words: Sequence[str], log: Path | None = None) -> int:
-        """Run a module of this project with the interpreter and in the folder of the command; return its exit code. What
-        it prints goes to `log`, if that is given. Raises NoCase if there is no such interpreter."""
-        python = self.root / self.python
+        Its results go to `out`, and what it prints to `log`, if that is given. Raises NoCase if there is no such interpreter.
+        """
+        python = self.root / self.request.python
         if not python.is_file():
             raise NoCase(f"no {python}: environments that conda has made are not used for this")
         # A compilation is measured, not looked up.
         environment = os.environ | checkout.variables() | {compile_cache.FOLDER: ""}
-        command = [str(python), "-m", module, *words]
-        with open(log, "w", encoding="utf-8") if log else nullcontext() as out:
+        asked = StageRequest(module, str(python), requests.plain(fields))
+        with (
+            temporary.folder("request") as folder,
+            open(log, "w", encoding="utf-8") if log else nullcontext() as printed,
+        ):
+            asked.write(folder)
             ended = subprocess.run(
-                command, cwd=self.root, env=environment, stdout=out, stderr=out, check=False
+                [*asked.command(folder), "--out", str(out)],
+                cwd=self.root,
+                env=environment,
+                stdout=printed,
+                stderr=printed,
+                check=False,
             )
         return ended.returncode
 
 
 def recorded(root: Path, stage: str, cell: str) -> Recorded:
-    """The command of a stage of a cell. Raises NoCase if none is recorded."""
-    path = root / stages.status_path(stage, cell)
-    words = shlex.split(outcome.read_or_damaged(path).command)
-    if "-m" not in words:
-        raise NoCase(f"{path} has no command; run the cell again: {AGAIN}")
-    at = words.index("-m")
-    options: dict[str, list[str]] = {}
-    for word in words[at + 2 :]:
-        if word.startswith("--"):
-            values = options.setdefault(word, [])
-        else:
-            values.append(word)
-    return Recorded(root, words[at - 1], options)
+    """The request of a stage of a cell. Raises NoCase if none is recorded."""
+    folder = (root / stages.status_path(stage, cell)).parent
+    try:
+        return Recorded(root, requests.read(folder))
+    except (OSError, ValueError) as error:
+        raise NoCase(f"{folder} has no request ({error}); run the cell again: {AGAIN}") from error

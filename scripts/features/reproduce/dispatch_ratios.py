@@ -160,7 +160,7 @@ def _member(name: str, side: Side, test: Path) -> Member:
     compilation = cases.recorded(side.root, COMPILE, case.module)
     raw = side.modules / f"{test.name}-inputs"
     command = [
-        *(str(side.root / compilation.python), "-m", "scripts.stages.time_module"),
+        *(str(side.root / compilation.request.python), "-m", "scripts.stages.time_module"),
         *(f"--module={side.modules / test.name}.vmfb", "--function=main"),
         *(f"--device={case.device}", *runtime_flags(case.device, case.threads or 1)),
         *allocator_flags(case.device),

@@ -6,7 +6,6 @@ targets are compared per dispatch.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections import Counter
@@ -18,7 +17,7 @@ from scripts.core import atomic
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import COMPILE, Case, NoCase
 from scripts.features.reproduce.reduction import mismatch
-from scripts.features.reproduce.reduction.dispatches import PROGRAM, REPORT, RIGHT_DEVICE
+from scripts.features.reproduce.reduction.dispatches import PROGRAM, REPORT, RIGHT_DEVICE, TESTED
 from scripts.iree import compile_options, shell
 from scripts.iree.session import runtime_flags
 from scripts.matrix.cell import is_dynamic
@@ -38,7 +37,7 @@ def write(
             f"{case.cell} has a program for all sizes; its dispatches are written of the program for one size"
         )
     folder.mkdir(parents=True)
-    written = ["--program", str(case.files[PROGRAM]), "--right-flags", json.dumps(case.cpu_flags)]
+    written = {"program": case.files[PROGRAM], "right_flags": case.cpu_flags}
     results = run(root, case, folder, budget_s, modules, written)
     tests = [each | results[each["functions"][0]] for each in atomic.read_json(folder / REPORT)]
     atomic.write_json(folder / REPORT, tests)
@@ -63,24 +62,25 @@ def run(
     folder: Path,
     budget_s: float,
     modules: Path | None = None,
-    written: Sequence[str] = (),
+    written: Mapping[str, Any] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Test the dispatches in a folder with the compiler, flags and device of a cell; return what came out, by the names of their
-    folders. `written`: options by which the dispatches are written first. Raises NoCase."""
+    folders. `written`: fields by which the dispatches are written first. Raises NoCase."""
     with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch, "results.json")
-        options = [
-            *("--tests", str(folder.absolute()), "--flags", json.dumps(case.flags)),
-            *("--device", case.device, "--threads", str(case.threads or 1)),
-            *("--budget", f"{budget_s:g}", "--out", str(report)),
-            *(("--modules", str(modules)) if modules else ()),
-            *written,
-        ]
+        fields = {
+            "tests": folder.absolute(),
+            "flags": case.flags,
+            "device": case.device,
+            "threads": case.threads or 1,
+            "budget": budget_s,
+            "modules": modules,
+            **(written or {}),
+        }
         # By the compiler of the cell, which may be that of a toolchain.
         compilation = cases.recorded(root, COMPILE, case.module)
-        if compilation.run("scripts.stages.run_dispatches", options) != 0:
+        if compilation.run("scripts.stages.run_dispatches", fields, Path(scratch)) != 0:
             raise NoCase(f"{case.cell}: its dispatches were not tested; the messages above say why")
-        results: dict[str, dict[str, Any]] = atomic.read_json(report)
+        results: dict[str, dict[str, Any]] = atomic.read_json(Path(scratch, TESTED))
         return results
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from scripts.core import atomic, checkout, private, python_source
 from scripts.features.reproduce.case import VERIFY, NoCase, recorded
 from scripts.matrix.cell import threads_of
+from scripts.matrix.stages import STAGES
 from scripts.records.results_file import Record, cell_of
-from scripts.run import fingerprint
 
 ROOT = checkout.ROOT
 MODULES = (
@@ -24,18 +24,15 @@ MODULES = (
 )
 BUNDLE = "measure.json"
 FILES = {
-    "--vmfb": "module.vmfb",
-    "--weights": "weights.irpa",
-    "--inputs": "inputs.npz",
-    "--golden": "golden.npz",
-    "--signature": "signature.json",
+    "vmfb": "module.vmfb",
+    "weights": "weights.irpa",
+    "inputs": "inputs.npz",
+    "golden": "golden.npz",
+    "signature": "signature.json",
 }
-"""The files of the bundle, by the options of scripts.stages.verify_iree that name them."""
-EXPORTED = "--exported"
-"""The option whose first file, if there is one, has the sizes that a program is for."""
+"""The files of the bundle, by the fields of a VerifyRequest that name them."""
 REPORT = "exported.json"
-KEPT = ("--device", "--threads", "--tolerance")
-"""Options of the recorded command that the bundle's command has too. `--threads`: only if the run was given it."""
+"""The sizes that a program is for: the first file of the field `exported`, if there is one."""
 
 
 def write(root: Path, record: Record, folder: Path) -> None:
@@ -43,18 +40,20 @@ def write(root: Path, record: Record, folder: Path) -> None:
     cell = str(cell_of(record.data))
     if not record.is_iree:
         raise NoCase(f"{cell} is a baseline; only modules of IREE are measured elsewhere")
-    command = recorded(root, VERIFY, cell)
+    asked = recorded(root, VERIFY, cell).request.fields
     sources: dict[str, Path] = {}
-    for option, name in FILES.items():
-        for path in (root / file for file in command.options.get(option, ())):
+    for field, name in FILES.items():
+        files = asked[field] if isinstance(asked[field], list) else [asked[field]]
+        for path in (root / file for file in files):
             # A stage that failed has left an empty file.
             if path.is_file() and path.stat().st_size:
                 sources.setdefault(name, path)
     if missing := [name for name in FILES.values() if name not in sources]:
         raise NoCase(f"{cell}: no {', '.join(missing)}: it has not been compiled")
-    options = dict(FILES)
-    for report in command.options.get(EXPORTED, ())[:1]:
-        options[EXPORTED], sources[REPORT] = REPORT, root / report
+    copied = {**FILES, "vmfb": [FILES["vmfb"]]}
+    for report in asked["exported"][:1]:
+        copied["exported"], sources[REPORT] = [REPORT], root / report
+    data = [*FILES.values(), *copied.get("exported", ())]
     code = python_source.of_project(MODULES, ROOT)
     sources |= {str(path.relative_to(ROOT)): path for path in code}
     for name, path in sources.items():
@@ -62,11 +61,10 @@ def write(root: Path, record: Record, folder: Path) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
     private.clean(folder)
-    words = [word for option, name in options.items() for word in (option, name)]
     bundle = {
-        "command": [*words, *command.words(*KEPT), "--raw-inputs", "inputs"],
-        "files": {name: asdict(atomic.digest_of(folder / name)) for name in options.values()},
-        "fingerprint": fingerprint.code_of_stage(MODULES[1:]),
+        "request": {**asked, "exported": [], **copied},
+        "files": {name: asdict(atomic.digest_of(folder / name)) for name in data},
+        "fingerprint": str(STAGES[VERIFY].version),
         "row": record.data,
         "threads": threads_of(cell),
     }

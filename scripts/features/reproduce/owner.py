@@ -6,7 +6,6 @@ The same program is run by XLA and by IREE at O0, and the rows of the model's ot
 from __future__ import annotations
 
 import dataclasses
-import json
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from scripts.core import atomic
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce import issue
 from scripts.features.reproduce.case import VERIFY, WRONG_RESULT, Case, NoCase, Owner
-from scripts.features.reproduce.compared import O0, SAME, XLA
+from scripts.features.reproduce.compared import FILE, O0, SAME, XLA
 from scripts.matrix.cell import REFERENCES, Cell, Kind
 from scripts.records.results_file import Record, cell_of
 from scripts.supervise import outcome
@@ -78,9 +77,8 @@ def likely(exporter: str, compared: Mapping[str, Any], others: Mapping[str, bool
 
 def _compared(root: Path, case: Case, cell: Cell) -> Mapping[str, Any]:
     reference = cases.recorded(root, REFERENCES[cell.test], cell.model)
-    verified = cases.recorded(root, VERIFY, case.cell).words("--tolerance")
+    verified = cases.recorded(root, VERIFY, case.cell).request.only("tolerance")
     with tempfile.TemporaryDirectory(prefix="owner-") as folder:
-        out = Path(folder, "compared.json")
         files = {
             "program": "program.mlir",
             "weights": "weights.irpa",
@@ -88,11 +86,11 @@ def _compared(root: Path, case: Case, cell: Cell) -> Mapping[str, Any]:
             "golden": "golden.npz",
             "signature": "signature.json",
         }
-        words = [word for key, name in files.items() for word in (f"--{key}", str(case.files[name]))]  # fmt: skip
-        words += [*verified, "--flags", json.dumps(case.cpu_flags), "--limit-s", str(LIMIT_S)]
-        if reference.run("scripts.stages.compare_executors", [*words, "--out", str(out)]):
+        fields: dict[str, Any] = {key: case.files[name] for key, name in files.items()}
+        fields |= {**verified, "flags": case.cpu_flags, "limit_s": LIMIT_S}
+        if reference.run("scripts.stages.compare_executors", fields, Path(folder)):
             raise NoCase("the messages above say why")
-        return atomic.read_json(out)
+        return atomic.read_json(Path(folder, FILE))
 
 
 def _others(records: Iterable[Record], cell: Cell) -> dict[str, bool]:

@@ -57,15 +57,6 @@ class Definition:
         }
         return cls(packages, builds, toolchain.find_links)
 
-    def to_text(self) -> str:
-        """The definition as an argument of a command."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
-
-    @classmethod
-    def of_text(cls, text: str) -> Definition:
-        fields = json.loads(text)
-        return cls(**{**fields, "find_links": tuple(fields["find_links"])})
-
     def parts(self) -> dict[str, build_trees.Found]:
         """What its local builds have, by package. Raises TreeError."""
         return {
@@ -139,9 +130,13 @@ class Environments(environments.Environments):
         return Definition.of_toolchain(self._selected[name], cell.without_toolchain(env))
 
     def option(self, env: str) -> str:
-        """The option of scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""
+        """The field of a request to scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""
         changed = self.definition(env)
-        return f"--toolchain {shlex.quote(changed.to_text())}" if changed else ""
+        return (
+            f"--field toolchain {shlex.quote(json.dumps(dataclasses.asdict(changed)))}"
+            if changed
+            else ""
+        )
 
     def pins_digest(self, env: str) -> str:
         """A value that changes when what the environment is made of changes."""

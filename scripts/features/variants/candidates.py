@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from scripts.core.requests import StageRequest
 from scripts.matrix.ways import Attempt, Way
 from scripts.supervise import outcome
 from scripts.supervise.job import Job
@@ -22,7 +23,7 @@ class Candidate(Way, frozen=True):
     """What tuning tries. `configured`: the target has it without tuning. `needs`, `avoid`: properties that the program must
     have all of, and none of. The other fields are those of Attempt."""
 
-    options: tuple[str, ...] = ()
+    target: dict[str, Any] = msgspec.field(default_factory=dict)
     program: str = ""
     export: str = ""
     configured: bool = False
@@ -66,13 +67,14 @@ def step(
     job: Job,
     way: Attempt | Candidate,
     folder: Path,
-    command: Sequence[str],
+    request: StageRequest,
     artifacts: Sequence[Path],
     **changes: Any,
 ) -> Job:
     """The job of a step of one way, as a part of a job that tries several: its files are in `folder`. `artifacts`: what it makes."""
     values: dict[str, Any] = {
-        "command": command,
+        "command": request.command(folder),
+        "request": request,
         "status_path": folder / outcome.STATUS,
         "log_path": folder / job.log_path.name,
         "artifacts": artifacts,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.variants import candidates
 from scripts.features.variants.candidates import TriedWay, step
 from scripts.matrix.ways import Attempt
@@ -81,13 +82,17 @@ class Tried(TriedWay[Attempt]):
 def run(job: Job, compile_status: Path, attempts: Sequence[Attempt], pins: str) -> Outcome:
     """Remedy the failure that the status file `compile_status` records, if it is one; write the outcome.
 
-    `job` is the whole: its command is that of an attempt without the options of the attempt, its
+    `job` is the whole: its request is that of an attempt without the fields of the attempt, its
     artifacts are those of an attempt, of which the last one is the report, and its time limit is
     that of all attempts together. `pins` names the environment of the command. Raises what
     supervise.run raises.
     """
+    asked = job.request
+    assert asked is not None
     job = dataclasses.replace(
         job,
+        command=(),
+        request=None,
         owner=job.required_parent(),
         fingerprint=fingerprint(job.fingerprint, attempts),
         upstream=[*job.upstream, compile_status],
@@ -97,9 +102,11 @@ def run(job: Job, compile_status: Path, attempts: Sequence[Attempt], pins: str) 
     started = time.monotonic()
     tried: list[Tried] = []
     if failed.is_remediable:
-        tried = list(_until_one_works(job, wanted(attempts, failed.reason), pins))
+        tried = list(_until_one_works(job, asked, wanted(attempts, failed.reason), pins))
     works = tried[-1] if tried and tried[-1].is_ok else None
     result = supervise.record(job, None) if works else _failure(job, tried)
+    if works and works.ended:
+        result = dataclasses.replace(result, command=works.ended.command)
     _log(job, failed, tried)
     artifacts = _place(job, attempts, tried, works)
     used = (outcome.read_usage(attempt.job.status_path) for attempt in tried if attempt.job)
@@ -108,7 +115,9 @@ def run(job: Job, compile_status: Path, attempts: Sequence[Attempt], pins: str) 
     return result
 
 
-def _until_one_works(job: Job, attempts: Sequence[Attempt], pins: str) -> Iterator[Tried]:
+def _until_one_works(
+    job: Job, asked: StageRequest, attempts: Sequence[Attempt], pins: str
+) -> Iterator[Tried]:
     """Make the attempts in order. The last one yielded may have succeeded."""
 
     def not_run(reason: str, detail: str) -> Tried:
@@ -119,7 +128,8 @@ def _until_one_works(job: Job, attempts: Sequence[Attempt], pins: str) -> Iterat
         if attempt.hang:
             yield not_run("known-hang", attempt.hang)
             continue
-        own = _job_of(job, attempt, pins, left_s)
+        request = asked.replaced(program=attempt.program, **attempt.target)
+        own = _job_of(job, request, attempt, pins, left_s)
         before = _same_failure(own)
         if before is None and left_s < 1:
             detail = f"the attempts before it have used the time limit of {job.timeout_s:g} s"
@@ -134,18 +144,17 @@ def _until_one_works(job: Job, attempts: Sequence[Attempt], pins: str) -> Iterat
             return
 
 
-def _job_of(job: Job, attempt: Attempt, pins: str, timeout_s: float) -> Job:
+def _job_of(job: Job, request: StageRequest, attempt: Attempt, pins: str, timeout_s: float) -> Job:
     """The job of an attempt. Its `due` names everything that may change how it ends, except its limits."""
     folder = job.status_path.parent / TRIES / attempt.name
-    moved = {str(path): folder / path.name for path in job.artifacts}
-    command = [str(moved.get(word, word)) for word in job.command]
-    command += ["--program", attempt.program, *attempt.options]
+    made = [folder / path.name for path in job.artifacts]
     program = Path(attempt.program)
     content = str(atomic.digest_of(program)) if program.is_file() else ""
     counter = job.due.rpartition("+")[2] if "+" in job.due else ""
-    key = json.dumps([code_of(job.fingerprint), pins, command, content, counter])
+    of_request = dataclasses.asdict(request)
+    key = json.dumps([code_of(job.fingerprint), pins, of_request, content, counter])
     due = hashlib.sha256(key.encode()).hexdigest()[:12]
-    return step(job, attempt, folder, command, [*moved.values()], timeout_s=timeout_s, due=due)
+    return step(job, attempt, folder, request, made, timeout_s=timeout_s, due=due)
 
 
 def _same_failure(job: Job) -> Outcome | None:

@@ -16,7 +16,7 @@ from scripts.features.variants.tuned_rows import Reports
 from scripts.iree.backends import BACKENDS
 from scripts.matrix.entries import AS_CONFIGURED, TUNED
 from scripts.records import wording
-from scripts.records.page_sections import CODE, Section, Styled, as_markdown
+from scripts.records.page_sections import Section, as_markdown
 from scripts.records.results_table import Table
 from scripts.supervise import outcome
 
@@ -124,7 +124,6 @@ def _candidates(names: tuple[str, str], report: Report) -> Section:
         [_candidate(line) for line in report.candidates if line.reason not in NOT_TRIED],
         note=f"{report.compile_s + report.measure_s:.0f} of {report.budget_s:g} s.",
         lines=[f"{count} not tried ({reason}): {detail}" for (reason, detail), count in rest.items()],
-        parts=[*map(_specs, report.specs)],
     )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report
     model, target = matrix.models[row.model], tuned_matrix.part(matrix).targets[row.target]
     target = target.for_model(model)
     common = record.common_record(
-        root, matrix, row, matrix.chain(row), None, model, target.device_kind, "time_tuned"
+        root, matrix, row, matrix.chain(row), model, target.device_kind, "time_tuned"
     )
     values = stage_files.read_if_whole(root, stages.STAGES["tune"], row.to(Kind.TUNING), REPORT)
     searched = report.read(values) if values else None

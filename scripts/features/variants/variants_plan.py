@@ -19,13 +19,14 @@ from scripts.matrix import compile_tables, reading
 from scripts.matrix.cell import Cell, Kind, thread_numbers
 from scripts.matrix.entries import AS_CONFIGURED, TUNED, TUNED_FRONTENDS, Target
 from scripts.matrix.feature import Feature, Rows
+from scripts.matrix.matrix import compact
 from scripts.matrix.stage import REPORT, STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.matrix.ways import Attempt, Variant
 from scripts.run import fingerprint
 from scripts.run.environments import COMPILER
 from scripts.run.fingerprint import Recorded
-from scripts.run.params import Groups, compile_words
+from scripts.run.params import Groups, target_fields
 from scripts.run.plan import Maker, Plan, digest_of
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
@@ -64,11 +65,11 @@ class ModuleMaker(Maker):
         return candidates.to_text(self.attempts(cell))
 
     def completed(self, way: AnyWay, model: str, target: Target) -> AnyWay:
-        """An attempt or a candidate with the files and options of its compilation."""
+        """An attempt or a candidate with the files and the target of its compilation."""
         exported = program(model, way.frontend)
         return msgspec.structs.replace(
             way,
-            options=tuple(compile_words(target, way.opt_level, way.flags)),
+            target=target_fields(target, way.opt_level, way.flags),
             program=STAGES["export"].path(exported, "program.mlir"),
             export=STAGES["export"].path(exported, STATUS),
             hang=self._known_hang(model, target, way.variant),
@@ -237,7 +238,7 @@ class VariantsPlan:
     def __init__(self, plan: Plan) -> None:
         self._matrix, self._aggregation = plan.configured, plan.aggregation
         assert isinstance(plan.maker, ModuleMaker)
-        self.remedies = plan.maker
+        self.remedies, self._requests = plan.maker, plan.requests
         self.groups = Groups(plan.configured, tuned_matrix.groups(plan.configured), plan.row_forked)
 
     def exports(self, file: str, cell: Cell) -> list[str]:
@@ -257,6 +258,11 @@ class VariantsPlan:
         candidates = tuned_matrix.candidates(self._matrix, cell.model, cell.target)
         named = (compile_options.named_spec(candidate.flags) for candidate in candidates)
         return list(dict.fromkeys(str(path) for path in named if path))
+
+    def request(self, cell: Cell) -> str:
+        """What verifies a module of the search, as JSON."""
+        fields = self._requests.verified_on(self.target(cell).device, cell)
+        return compact(fields | self._requests.threads())
 
     def search(self, cell: Cell) -> str:
         """What is searched for a model on a target, as text for the command line."""

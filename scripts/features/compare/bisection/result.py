@@ -13,6 +13,7 @@ from typing import Any
 from packaging.version import Version
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest, plain
 from scripts.features.compare import code_changes
 from scripts.features.compare.bisection.trial import DISPATCHES, PASSES, Subject, Trial
 from scripts.features.reproduce import bundling, issue
@@ -193,12 +194,15 @@ def _compilation(subject: Subject, trial: Trial) -> Mapping[str, Any]:
         raise NoProfile(f"{trial.version} does not compile")
     folder = trial.log.parent / "compile-time"
     report = folder / "compile.json"
-    command = [
-        *(python, "-m", "scripts.stages.profile_compile", "--program", program, *subject.target),
-        *("--toolchain", trial.version, "--locations", program.with_name("locations.json")),
-        *("--limit-s", subject.timeout_s, "--out", report),
-    ]
-    ended = subject.run("compile time", folder, command, [report])
+    fields = {
+        **subject.target,
+        "program": program,
+        "toolchain": trial.version,
+        "locations": program.with_name("locations.json"),
+        "limit_s": subject.timeout_s,
+    }
+    request = StageRequest("scripts.stages.profile_compile", str(python), plain(fields))
+    ended = subject.run("compile time", folder, request, [report])
     if ended.status != outcome.OK:
         raise NoProfile(f"the compilation of {trial.version} was not profiled: {ended.detail}")
     data = atomic.read_json(report)
@@ -251,14 +255,19 @@ def _profile(subject: Subject, trial: Trial) -> list[dict[str, Any]]:
         raise NoProfile(f"IREE {trial.version} has no {PROFILER}")
     folder, files = vmfb.parent / "profile", case.files
     report = folder / "profile.json"
-    command = [
-        *(python, "-m", "scripts.stages.profile_iree", "--program", files["program.mlir"]),
-        *("--locations", files["program.mlir"].with_name("locations.json"), "--vmfb", vmfb),
-        *("--weights", files["weights.irpa"], "--inputs", files["inputs.npz"]),
-        *("--signature", files["signature.json"], "--device", case.device),
-        *("--threads", case.threads, "--out", report, *subject.target),
-    ]
-    ended = subject.run("profile", folder, command, [report])
+    fields = {
+        **subject.target,
+        "program": files["program.mlir"],
+        "locations": files["program.mlir"].with_name("locations.json"),
+        "vmfb": vmfb,
+        "weights": files["weights.irpa"],
+        "inputs": files["inputs.npz"],
+        "signature": files["signature.json"],
+        "device": case.device,
+        "threads": case.threads,
+    }
+    request = StageRequest("scripts.stages.profile_iree", str(python), plain(fields))
+    ended = subject.run("profile", folder, request, [report])
     if ended.status != outcome.OK:
         raise NoProfile(f"the profile of {trial.version} failed: {ended.detail}")
     return atomic.read_json(report)["dispatches"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import COMPILE, VERIFY, Case
 from scripts.iree import tools
@@ -161,31 +161,32 @@ DISPATCHES, PASSES = "dispatches", "passes"
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tried: a cell with its program, and the options of its target for scripts.stages.compile_iree.
-    `timeout_s` and `memory_mb`: limits of each stage. `verified`: the values of each option of the command that
+    """What is tried: a cell with its program, and the fields of its target in a request to scripts.stages.compile_iree.
+    `timeout_s` and `memory_mb`: limits of each stage. `verified`: the fields of the request that
     verified the cell; {} if it is only to be compiled. `compilations`: of each release; the one that took the least CPU time
     counts, because other work on the machine only adds to it. `account`: what an issue explains the change by, DISPATCHES,
     PASSES or ""; environments are then kept until the end, because that is measured with the tools of both releases."""
 
     case: Case
-    target: Sequence[str]
+    target: Mapping[str, Any]
     timeout_s: float
     memory_mb: float
-    verified: Mapping[str, Sequence[str]]
+    verified: Mapping[str, Any]
     compilations: int = 1
     account: str = ""
 
     def run(
-        self, stage: str, folder: Path, command: Sequence[Any], artifacts: Sequence[Path]
+        self, stage: str, folder: Path, request: StageRequest, artifacts: Sequence[Path]
     ) -> Outcome:
-        """Run the command of a stage, with its status and log in `folder`."""
+        """Run a stage, with its request, status and log in `folder`."""
         return supervise.run(
             Job(
                 stage=stage,
                 cell=self.case.cell,
                 status_path=folder / outcome.STATUS,
                 log_path=folder / LOG,
-                command=[*map(str, command)],
+                command=request.command(folder),
+                request=request,
                 timeout_s=self.timeout_s,
                 memory_mb=self.memory_mb,
                 artifacts=artifacts,
@@ -246,16 +247,20 @@ def subject(
     at_hand.check(results, [record.data])
     root = results.absolute().parent
     case, experiment = cases.case_of(root, record), record.data["experiment"]
-    target = [
-        *("--backend", experiment["backend"], f"--arch={experiment['arch'] or ''}"),
-        *("--opt-level", experiment["opt_level"], "--flags", json.dumps(list(experiment["flags"]))),
-    ]
-    command = cases.recorded(root, VERIFY, case.cell).options if runs else {}
+    target = {
+        "backend": experiment["backend"],
+        "arch": experiment["arch"] or "",
+        "opt_level": experiment["opt_level"],
+        "flags": list(experiment["flags"]),
+    }
+    fields = cases.recorded(root, VERIFY, case.cell).request.fields if runs else {}
     # It was recorded with paths relative to its folder.
     verified = {
-        option: [str(root / value) if (root / value).is_file() else value for value in values]
-        for option, values in command.items()
+        name: str(root / value) if isinstance(value, str) and (root / value).is_file() else value
+        for name, value in fields.items()
     }
+    if "exported" in verified:
+        verified["exported"] = [str(root / file) for file in verified["exported"]]
     memory_mb = resources.memory_limit_mb({})
     return Subject(case, target, timeout_s, memory_mb, verified, compilations, account)
 
@@ -288,16 +293,17 @@ def _in_environment(
     subject: Subject, candidate: Candidate, folder: Path, python: Path, said: str
 ) -> Trial:
     vmfb, report, log = folder / MODULE, folder / "report.json", folder / LOG
-    command = [
-        *(python, "-m", "scripts.stages.compile_iree"),
-        *("--program", subject.case.files["program.mlir"], *subject.target),
+    fields = {
+        "program": str(subject.case.files["program.mlir"]),
+        **subject.target,
         # The flags are then written as this release calls them, and an error says if it cannot
         # parse the program, which the pinned release has written.
-        *("--toolchain", candidate.version, "--out-vmfb", vmfb, "--out-report", report),
-    ]
+        "toolchain": candidate.version,
+    }
+    request = StageRequest("scripts.stages.compile_iree", str(python), fields)
     reports = []
     for _ in range(subject.compilations):
-        ended = subject.run(COMPILE, folder, command, [vmfb, report])
+        ended = subject.run(COMPILE, folder, request, [vmfb, report])
         if ended.status != outcome.OK:
             return Trial(candidate, ended, log, said)
         reports.append(atomic.read_json(report))
@@ -305,10 +311,8 @@ def _in_environment(
     if subject.verified:
         below = folder / VERIFY
         log, out = below / LOG, below / VERIFICATION
-        changed = {"--vmfb": [vmfb], "--raw-inputs": [below / "inputs"], "--out": [out]}
-        options = {**subject.verified, **changed}
-        words = [word for option, values in options.items() for word in (option, *values)]
-        command = [python, "-m", "scripts.stages.verify_iree", *words]
-        ended = subject.run(VERIFY, below, command, [out])
+        fields = {**subject.verified, "vmfb": [str(vmfb)]}
+        request = StageRequest("scripts.stages.verify_iree", str(python), fields)
+        ended = subject.run(VERIFY, below, request, [out])
     kept = python if subject.account else None
     return Trial(candidate, ended, log, said, vmfb, least, kept)

@@ -7,7 +7,6 @@ reason of the first failure. Unlike a model, each problem of a batch has its own
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,10 +105,11 @@ def write(job: Job, scratch: Path, log: CappedLog, lines: Sequence[ProblemEnd]) 
 
 
 def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[ProblemEnd], list[Ended]]:
-    """Handle problems by the command of a job, which is that of a worker (see worker.py). The worker writes the files
+    """Handle problems by the request of a job, which is that of a worker (batch_worker.py). The worker writes the files
     of a problem into the folder of the job, in a folder with the name of the problem."""
     folder = job.status_path.parent
-    under = [batch.pins, shlex.join(job.command)]
+    assert job.request is not None
+    under = [batch.pins, dataclasses.asdict(job.request)]
     tasks = {
         p.name: {"op": p.op, "args": p.args, "before": known[p.name], "under": under}
         for p in batch.problems

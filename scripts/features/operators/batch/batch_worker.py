@@ -1,16 +1,17 @@
 """The worker of a batch: a process that handles one task after another.
 
     @dataclass(frozen=True, kw_only=True)
-    class Options(batch_worker.Options):
+    class References(batch_worker.TasksRequest):
         seed: int
 
-    batch_worker.serve(commands.parse_options(Options), handle, load)
+    def make_references(request: References, folders: Folders) -> None:
+        batch_worker.serve(request, handle, load)
 
 `handle(payload, facts)` is like the body of a stage's script: if its task fails, it raises an exception or calls
 exits.fail. Its output goes to the log of the task. The values that it stores in `facts` are the result of the task. The
 process may end at any time; the journal contains all tasks that have ended.
 
-With --serve, it times the calls of programs that `load` loads (timing/worker.py).
+With `serve`, it times the calls of programs that `load` loads (timing/worker.py).
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, commands, exits
 from scripts.core.atomic import Digest
-from scripts.core.commands import option
 from scripts.supervise import journal
 from scripts.timing import worker as timing_worker
 
@@ -42,33 +42,31 @@ Load = Callable[[Any], timing_worker.Program]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options that the host of a batch adds to the command of its worker: the first two, or the last one."""
+class TasksRequest:
+    """What the host of a batch adds to the request of its worker: the first two, or the last one. `tasks`: each with an `id` and a
+    `payload`. `journal`: JSONL, how each one ends. `serve`: time calls on request."""
 
-    tasks: Path | None = option(None, help="JSON: a list of tasks")
-    journal: Path | None = option(None, help="JSONL: how each one ends")
-    serve: bool = option(False, help="time calls on request")
+    tasks: Sequence[Mapping[str, Any]] = ()
+    journal: Path = Path("/dev/stdout")
+    serve: bool = False
 
 
-def serve(args: Options, handle: Handle, load: Load | None = None) -> None:
+def serve(request: TasksRequest, handle: Handle, load: Load | None = None) -> None:
     """Handle the tasks in order, and write the begin and end of each to the journal; or time programs."""
-    if args.serve and load:
+    if request.serve and load:
         timing_worker.serve_programs(load)
         return
-    if args.tasks is None or args.journal is None:
-        exits.fail("give --tasks and --journal, or --serve")
-    tasks = atomic.read_json(args.tasks)
     commands.report_working()
-    for task in tasks:
+    for task in request.tasks:
         commands.report_next()
         _mark(task["id"])
-        journal.append(args.journal, {"begin": task["id"]})
+        journal.append(request.journal, {"begin": task["id"]})
         start = time.monotonic()
         code, facts = _handled(handle, task["payload"])
         seconds = round(time.monotonic() - start, 4)
         _mark("")
         ended = {"end": task["id"], "code": code, "seconds": seconds, "result": facts}
-        journal.append(args.journal, ended)
+        journal.append(request.journal, ended)
 
 
 def _handled(handle: Handle, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.operators.batch.batch_worker import MARK
 from scripts.supervise import journal, outcome, supervise
 from scripts.supervise.diagnose import Diagnosis, diagnose
@@ -42,12 +43,14 @@ class Host:
         done: Callable[[ProblemEnd], None],
         again: Callable[[ProblemEnd], bool] = lambda _: False,
     ) -> None:
-        """`job`: the job of a worker: its command (to which the options of worker.add_arguments are added), its limits
+        """`job`: the job of a worker: its request (to which the fields of batch_worker.TasksRequest are added), its limits
         (`timeout_s` is the limit of each task) and the common values of the outcomes. `work`: the folder of the
         journal. `done` is called with the end of each task, in the order in which they end. A task that is in the
         journal, and whose outcome stands, is not handled again unless `again` is true of it.
         """
-        self._job, self._work, self._done, self._again = job, work, done, again
+        assert job.request is not None
+        self._job, self._request, self._work = job, job.request, work
+        self._done, self._again = done, again
         self._names: dict[str, str] = {}
         self._payloads: dict[str, Mapping[str, Any]] = {}
         self._journal = _Journal(work / "journal.jsonl")
@@ -99,7 +102,7 @@ class Host:
         stays = [end for task, end in ends.items() if task in kept or task not in self._names]
         self._journal.begin(self._job.fingerprint, stays)
         for task in self._names:
-            self._write_tasks([task], self._tasks_of(task))
+            self._asked([task], Path("/dev/stdout")).write(self._folder_of(task))
             if task not in kept:
                 self._log_of(task).unlink(missing_ok=True)
         for task in filter(kept.get, ends):
@@ -107,9 +110,11 @@ class Host:
         return [task for task in self._names if task not in kept]
 
     def _worker(self, tasks: Sequence[str]) -> Ended:
-        listed = self._write_tasks(tasks, self._work / "tasks.json")
-        command = self._command(listed, self._journal.path)
-        job = dataclasses.replace(self._job, command=command, artifacts=())
+        folder = self._work / "worker"
+        request = self._asked(tasks, self._journal.path)
+        request.write(folder)
+        command = [*request.command(folder), "--out", str(self._work)]
+        job = dataclasses.replace(self._job, command=command, request=None, artifacts=())
         with contextlib.closing(_TaskLogs(self._work / "logs", self._log)) as logs:
             watch = Watch(job, self._owner, self._work, logs)
             try:
@@ -142,28 +147,24 @@ class Host:
         return ProblemEnd(self._names[end.end], ended, end.seconds, end.result)
 
     def _job_of(self, task: str) -> Job:
-        """Return the job of a single task; its command repeats the task. The log of a task that was
+        """Return the job of a single task; its request repeats the task. The log of a task that was
         never begun is the log of the worker."""
         own = self._log_of(task)
         return dataclasses.replace(
             self._job,
             cell=problem_of_cell(self._job, self._names[task]),
-            command=self._command(self._tasks_of(task), Path("/dev/stdout")),
+            command=self._request.command(self._folder_of(task)),
             log_path=own if own.is_file() else self._log,
             artifacts=(),
         )
 
-    def _command(self, tasks: Path, to: Path) -> list[str]:
-        return [*self._job.command, "--tasks", str(tasks), "--journal", str(to)]
-
-    def _write_tasks(self, tasks: Sequence[str], path: Path) -> Path:
+    def _asked(self, tasks: Sequence[str], to: Path) -> StageRequest:
+        """The request for some tasks, whose ends are written to a file."""
         listed = [{"id": task, "payload": self._payloads[task]} for task in tasks]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
-        return path
+        return self._request.replaced(tasks=listed, journal=to)
 
-    def _tasks_of(self, task: str) -> Path:
-        return self._work / "tasks" / f"{task}.json"
+    def _folder_of(self, task: str) -> Path:
+        return self._work / "tasks" / task
 
     def _log_of(self, task: str) -> Path:
         return self._work / "logs" / f"{task}.txt"

@@ -17,13 +17,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from scripts.core import requests
 from scripts.features.operators.batch import batch_stage
 from scripts.features.operators.batch.batch_stage import Batch
 from scripts.supervise import outcome, supervise
 from scripts.supervise.diagnose import Diagnosis
-from scripts.supervise.group import MEMBERS, TWIN, Given, log_name
+from scripts.supervise.group import MEMBERS, TWIN, GroupRequest, log_name
 from scripts.supervise.job import Job
-from scripts.supervise.members import Member, Process, Workers, worker_command
+from scripts.supervise.members import Member, Process, Workers
 from scripts.supervise.outcome import Outcome, ProblemEnd, problem_of_cell
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import CappedLog, Ended, Watch
@@ -37,12 +38,20 @@ TOGETHER = 64
 """Problems that are timed by the same processes. A job that is stopped loses the timing of so many at most."""
 
 
-def work(given: Given, batch: Batch) -> supervise.Work:
+@dataclass(frozen=True, kw_only=True)
+class OperatorTimingRequest:
+    """`problems`: JSONL, those of the batch."""
+
+    group: GroupRequest
+    problems: Path
+
+
+def work(request: GroupRequest, batch: Batch) -> supervise.Work:
     """Return the work of a job that times a batch. The result of a problem that was timed has its `timing` (a
     GroupTiming), and by member `empty_ms`, the time of a call that computes nothing."""
 
     def run(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
-        return _Work(given, batch, replace(job, owner=owner), log).run(scratch)
+        return _Work(request, batch, replace(job, owner=owner), log).run(scratch)
 
     return run
 
@@ -80,15 +89,15 @@ class _Problem:
 
 
 class _Work:
-    def __init__(self, given: Given, batch: Batch, job: Job, log: CappedLog) -> None:
-        self._given, self._batch, self._job, self._log = given, batch, job, log
-        self._rule = Rule(**given.rule)
+    def __init__(self, request: GroupRequest, batch: Batch, job: Job, log: CappedLog) -> None:
+        self._request, self._batch, self._job, self._log = request, batch, job, log
+        self._rule = Rule(**request.rule)
         self._rule_text = json.dumps(asdict(self._rule), sort_keys=True)
         self._folder = job.status_path.parent
         self._peak_mb = 0.0
 
     def run(self, scratch: Path) -> Ran:
-        folders = {member: Path(folder) for member, folder in self._given.members.items()}
+        folders = {member: Path(folder) for member, folder in self._request.members.items()}
         ends = {m: outcome.read_or_damaged(f / outcome.STATUS) for m, f in folders.items()}
         files = {m: str(f / self._job.artifacts[0].name) for m, f in folders.items()}
         whole = [files[member] for member, ended in ends.items() if ended.status == outcome.OK]
@@ -189,22 +198,24 @@ class _Work:
         def start(member: str) -> _Loaded:
             return pools.program(member, programs[member.removesuffix(TWIN)])
 
-        anchor = self._given.anchor
+        anchor = self._request.anchor
         control = anchor if anchor in programs else next(iter(programs))
         members = [*programs, control + TWIN]
         return _Turns(Group(members, start, self._rule, lambda _: False, said), control)
 
     def _command(self, member: str, line: ProblemEnd) -> Member:
-        folder = Path(self._given.members[member])
-        measured = {"command": "", "python": line.result["python"]}
-        command = worker_command(outcome.read(folder / outcome.STATUS).command, measured)
+        request = requests.read(Path(self._request.members[member])).replaced(serve=True)
+        if request.python == "python":
+            request = replace(request, python=line.result["python"])
         log = self._folder / MEMBERS / log_name(member)
-        return Member(member, tuple(command), log, member in self._given.forked)
+        request.write(log.with_suffix(""))
+        command = request.command(log.with_suffix(""))
+        return Member(member, tuple(command), log, member in self._request.forked)
 
     def _line(self, problem: _Problem, timed: _Turns, empty_ms: Mapping[str, float]) -> ProblemEnd:
         group = timed.group
         others = group.load.others()
-        anchor = self._given.anchor if self._given.anchor in problem.lines else ""
+        anchor = self._request.anchor if self._request.anchor in problem.lines else ""
         part, members = part_of(group.timed, timed.control, timed.control + TWIN, anchor, 0)
         timing = GroupTiming(
             started=timed.started,

@@ -259,9 +259,7 @@ class Compilation:
         return ProblemEnd(program.name, self._outcome(program, entry), entry.seconds, result)
 
     def _outcome(self, program: Program, entry: Entry) -> Outcome:
-        alone = self._command(
-            program.path, program.log.with_suffix(".vmfb"), *self._own_flags(program)
-        )
+        alone = self._command(program.path, Path(os.devnull), *self._own_flags(program))
         return Outcome(
             status=entry.status,
             stage=self.job.stage,

@@ -21,7 +21,7 @@ from scripts.features.operators.problems.problem import Problem, read_problems
 from scripts.features.operators.report import columns, faults, page, table
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
-from scripts.matrix import plugins, stages
+from scripts.matrix import plugins
 from scripts.matrix.cell import EVAL, Cell, Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
@@ -121,13 +121,8 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Pr
         tool, env = baseline.runtime, baseline.env
         declared = plugins.runtime(tool).versions
     add_versions(pinned, pinned_versions(matrix, env), declared, {})
-    code = _code(stages.modules(ends[-1][0], baseline))
+    code = str(ends[-1][0].version)
     return Row(cell, experiment, tool, pinned["versions"], code, ends)
-
-
-@functools.cache
-def _code(modules: tuple[str, ...]) -> str:
-    return fingerprint.code_of_stage(modules)
 
 
 def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> Record:
@@ -181,7 +176,7 @@ def _outcome(decisive: Outcome, last: Outcome, row: Row, timed_by: Outcome | Non
     fault = ""
     if decisive.status not in (outcome.OK, outcome.SKIPPED):
         fault = faults.of_outcome(decisive, row.tool)
-    timing_code = _code(STAGES["operator_time"].modules)
+    timing_code = str(STAGES["operator_time"].version)
     stale = decisive.status == outcome.OK and (
         fingerprint.is_stale(last, row.code)
         or (timed_by is not None and fingerprint.is_stale(timed_by, timing_code))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from scripts.core import atomic, commands, exits
+from scripts.core import atomic, commands, exits, requests
 from scripts.matrix import cell, feature, stages
 from scripts.matrix.cell import Cell, Kind, toolchain_of
 from scripts.matrix.matrix import Matrix
@@ -25,8 +24,6 @@ from scripts.supervise import group, outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd
 from scripts.timing.group_timing import MemberTiming
 
-TASKS = "--tasks"
-"""The option for the tasks of a batch's worker, which are in the folder of the stage."""
 DETAIL_CHARS = 2000
 """How much is printed of the line that says what went wrong."""
 REPEATED = "results/repeat"
@@ -116,19 +113,12 @@ def repeat(ended: Outcome) -> str:
     That of a member of a group is the command of the group. An environment is made in its usual place, because a failed
     one has left nothing there.
     """
-    if not ended.command:
-        return ""
-    own = f"results/{ended.stage}/{_folder_of(ended)}"
-
-    def moved(word: str, before: str) -> str:
-        if before != TASKS and (word == own or word.startswith(f"{own}/")):
-            return REPEATED + word.removeprefix("results")
-        return word
-
-    words = shlex.split(ended.command)
-    command = shlex.join(map(moved, words, ["", *words]))
-    folder = shlex.quote(REPEATED + own.removeprefix("results"))
-    return f"mkdir -p {folder} && {command}"
+    before, asked, request = ended.command.partition(" --request ")
+    if not asked:  # of a tool
+        return ended.command
+    copy = request.replace("results", REPEATED, 1)
+    folder = copy.replace(f"/{requests.FILE}", "")
+    return f"mkdir -p {folder} && cp {request} {folder} && {before}{asked}{copy}"
 
 
 def last_matrix(results: Path) -> Matrix | None:

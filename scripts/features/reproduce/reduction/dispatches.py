@@ -17,7 +17,7 @@ from scripts.features.reproduce.reduction.mismatch import NoOutputs
 from scripts.features.reproduce.reduction.reduced_program import Program
 from scripts.iree.tools import Compiler
 
-PROGRAM, REPORT = "program.mlir", "dispatches.json"
+PROGRAM, REPORT, TESTED = "program.mlir", "dispatches.json", "results.json"
 RIGHT_DEVICE = "local-task"
 """Where the right outputs are computed."""
 LONGEST_S = 60.0

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 ENTRY = "main"
+REDUCED, REDUCTION = "reduced.mlir", "reduction.json"
+"""The reduced program, and the report about it."""
 _LINE = re.compile(r":(\d+):\d+\)")
 _TENSORS = ("tensor<", "!torch.vtensor<", "!torch.tensor<")
 """What the types of values begin with that can be arguments and results of a function."""

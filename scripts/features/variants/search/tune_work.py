@@ -13,13 +13,13 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from scripts.core import atomic
+from scripts.core.requests import StageRequest
 from scripts.features.variants.candidates import Search, step
 from scripts.features.variants.search.race import AT_ONCE, Race
 from scripts.features.variants.search.report import NOT_APPLICABLE, OUT_OF_BUDGET, Report
@@ -52,7 +52,7 @@ AT_MOST = 0.25
 def work(search: Search, at_once: int) -> supervise.Work:
     """Return the work of a job that searches. `at_once`: how many candidates are compiled at a time.
 
-    The command of the job verifies its first artifact; the second one is the module of the fastest
+    The request of the job verifies its first artifact; the second one is the module of the fastest
     configured candidate, the third one the report.
     """
 
@@ -72,7 +72,8 @@ class _Tuner:
 
     def __init__(self, job: Job, owner: int, search: Search, at_once: int, log: CappedLog) -> None:
         self._job, self._owner, self._search, self._log = job, owner, search, log
-        self._options = dict(pairwise(job.command))  # of the command that verifies
+        assert job.request is not None
+        self._verifies = job.request
         self._at_once = max(1, at_once)
         self._folder = job.status_path.parent
         shutil.rmtree(self._folder / FOLDER, ignore_errors=True)
@@ -113,9 +114,8 @@ class _Tuner:
             candidates=tuple(tried.line() for tried in self._tried.values()),
         )
         atomic.write_json(report, msgspec.to_builtins(content))
-        inputs = self._options.get("--raw-inputs", self._folder / "inputs")
-        shutil.rmtree(inputs, ignore_errors=True)
         for tried in self._tried.values():
+            shutil.rmtree(tried.folder / VERIFY / "inputs", ignore_errors=True)
             tried.module.unlink(missing_ok=True)
             self._log.note(f"# {tried.said()}")
 
@@ -248,26 +248,25 @@ class _Tuner:
 
     def _compile_job(self, tried: Tried) -> Job:
         artifacts = [tried.module, tried.folder / REPORT]
-        command = [
-            *(self._job.command[0], "-m", "scripts.stages.compile_iree"),
-            *("--program", tried.way.program, *tried.way.options),
-            *("--out-vmfb", str(artifacts[0]), "--out-report", str(artifacts[1])),
-        ]
+        fields = {**tried.way.target, "program": tried.way.program}
+        request = self._request("scripts.stages.compile_iree", fields)
         # Started by itself: forked from a process that belongs to this one, it would need one of its own.
-        return self._step(tried, tried.folder, command, artifacts, preload=False, owner=os.getpid())
+        return self._step(tried, tried.folder, request, artifacts, preload=False, owner=os.getpid())
+
+    def _request(self, module: str, fields: dict[str, Any]) -> StageRequest:
+        """A request to another stage in the environment of the job."""
+        return StageRequest(module, self._verifies.python, fields)
 
     def _verify_job(self, tried: Tried) -> Job:
-        folder, tuned = tried.folder / VERIFY, self._job.artifacts[0]
-        artifact = folder / VERIFICATION
-        moved = {str(tuned): str(tried.module), str(tuned.with_name(VERIFICATION)): str(artifact)}
-        command = [moved.get(word, word) for word in self._job.command]
-        return self._step(tried, folder, command, [artifact])
+        folder = tried.folder / VERIFY
+        request = self._verifies.replaced(vmfb=[tried.module])
+        return self._step(tried, folder, request, [folder / VERIFICATION])
 
     def _step(
         self,
         tried: Tried,
         folder: Path,
-        command: Sequence[str],
+        request: StageRequest,
         artifacts: Sequence[Path],
         **changes: Any,
     ) -> Job:
@@ -276,7 +275,7 @@ class _Tuner:
         if not tried.way.configured:
             limit_s = min(limit_s, AT_MOST * self._search.budget_s)
         values = {"timeout_s": limit_s, "more_time": False, "more_memory": False, "owner": self._owner}  # fmt: skip
-        return step(self._job, tried.way, folder, command, artifacts, **(values | changes))
+        return step(self._job, tried.way, folder, request, artifacts, **(values | changes))
 
     def _account(self, job: Job) -> float:
         """The seconds that a step has taken."""
