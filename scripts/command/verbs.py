@@ -8,6 +8,7 @@ import importlib
 import sys
 
 from scripts.core import commands
+from scripts.core.version import VERSION
 from scripts.features import registry
 from scripts.matrix import feature
 from scripts.matrix.feature import Verb
@@ -35,6 +36,9 @@ def main() -> None:
     word, *rest = sys.argv[1:] or ["--help"]
     if word in ("-h", "--help"):
         commands.run(usage)
+    if word == "--version":
+        print(f"vmfbench {VERSION}")
+        return
     named = all_verbs()
     if word not in named:
         near = difflib.get_close_matches(word, named, 1)
@@ -50,7 +54,7 @@ def usage() -> None:
     """Print the verbs."""
     verbs = all_verbs().values()
     width = max(len(verb.name) for verb in verbs)
-    print("vmfbench <verb> [options]; vmfbench <verb> --help\n")
+    print("vmfbench <verb> [options]; vmfbench <verb> --help; vmfbench --version\n")
     for verb in verbs:
         print(f"  {verb.name:<{width}}  {verb.does}")
     print("\n`vmfbench run` prints the snakemake command that it runs.")

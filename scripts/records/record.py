@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic
+from scripts.core.version import VERSION
 from scripts.iree import tools
 from scripts.matrix import cell, plugins, stages
 from scripts.matrix.cell import TRAIN, Cell, Kind
@@ -251,6 +252,7 @@ def common_record(
         "compile": None,
         "remedy": None,
         "versions": dict(measured.get("versions", {})),
+        "vmfbench": VERSION,
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from scripts.core.version import VERSION
 from scripts.features.operators.batch.timing import member_outcome
 from scripts.features.operators.problems.problem import Problem
 from scripts.features.operators.report import faults
@@ -163,6 +164,7 @@ def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> 
         "export": _taken("export", results["operator_export"]) if is_iree else None,
         "compile": _taken("compile", results["operator_compile"]) if is_iree else None,
         "versions": {**row.versions, **found_versions},
+        "vmfbench": VERSION,
     }
 
 
