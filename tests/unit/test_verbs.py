@@ -1,9 +1,11 @@
 """vmfbench run, doctor and completion: the words for Snakemake, what a machine lacks, and what a shell completes."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from types import SimpleNamespace
 
 import pytest
@@ -216,3 +218,11 @@ COMP_WORDS=({words}); COMP_CWORD={len(typed)}; _vmfbench; echo "${{COMPREPLY[@]}
         ["bash", "-c", script], cwd=checkout.ROOT, capture_output=True, text=True, check=True
     )
     assert set(done.stdout.split()) == completed
+
+
+def test_the_version_that_is_printed_is_that_of_the_wheel(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["vmfbench", "--version"])
+    verbs.main()
+    declared = tomllib.loads((checkout.ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]  # fmt: skip
+    found = re.search(declared["pattern"], (checkout.ROOT / declared["path"]).read_text())
+    assert capsys.readouterr().out == f"vmfbench {found['version']}\n"

@@ -74,8 +74,13 @@ def _lines(columns: Sequence[Field]) -> Iterator[tuple[str, tuple[str, str]]]:
         ends = [name for name in names if name != field.column and _value(name) == field.column]
         if _value(field.column) != field.column and _value(field.column) in names:
             continue  # an end of an interval
-        kind = ", ".join(filter(None, (_type(field), field.unit, "varies" * field.varies)))
+        kind = ", ".join(filter(None, (_type(field), _shown_unit(field), "varies" * field.varies)))
         yield ", ".join(f"`{name}`" for name in (field.column, *ends)), (kind, field.description)
+
+
+def _shown_unit(field: Field) -> str:
+    """The unit of a field; "" of a number of things, which its description names."""
+    return "" if field.unit in ("count", "number") else field.unit
 
 
 def _value(name: str) -> str:
