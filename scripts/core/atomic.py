@@ -2,7 +2,7 @@
 
 A file is written to a temporary one next to its place, then renamed. A digest has its size and checksum at the time when
 a stage wrote it. The checksum detects damage and not manipulation, and is computed over gigabytes for every stage that
-reads them. zlib's CRC-32 takes a third of the time of BLAKE2b (docs/architecture.md), and misses one
+reads them. zlib's CRC-32 takes a third of the time of BLAKE2b, and misses one
 damaged file in four thousand million.
 """
 

@@ -25,8 +25,8 @@ NAMES = (
     "report",
     "site",
 )
-"""The packages of scripts/features/ that declare a FEATURE in their module `feature`, in the order in which they are
-asked."""
+"""The packages of scripts/features/ that declare a FEATURE in their module `feature`, in the order in which their
+hooks are called."""
 
 
 def load() -> None:

@@ -1,4 +1,4 @@
-"""The feature `operators`: single operators as programs of their own."""
+"""The feature `operators`: single operators as separate programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules of operator problems ask."""
+"""Files, params and limits of the rules of operator problems."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ FIELDS = (*columns.FIELDS, *OWN)
 """Every value of a tuned row's record."""
 
 _LEFT_OUT = ("frontend_used", "remedy", "first_error", "first_error_detail", "tried", "tuned")
-"""Columns of latency.csv that mean nothing here, or that this table has a column of its own for."""
+"""Columns of latency.csv that mean nothing here, or that this table has a separate column for."""
 
 COLUMNS = (
     *(column for column in columns.COLUMNS if column.column not in _LEFT_OUT),

@@ -45,7 +45,7 @@ class Host:
         """`job`: the job of a worker: its command (to which the options of worker.add_arguments are added), its limits
         (`timeout_s` is the limit of each task) and the common values of the outcomes. `work`: the folder of the
         journal. `done` is called with the end of each task, in the order in which they end. A task that is in the
-        journal, and whose outcome stands, is not handled again unless `again` is true of it.
+        journal, and whose outcome is final, is not handled again unless `again` is true of it.
         """
         self._job, self._work, self._done, self._again = job, work, done, again
         self._names: dict[str, str] = {}
@@ -55,7 +55,7 @@ class Host:
         self._log = work / "worker.txt"
 
     def run(self, tasks: Mapping[str, Mapping[str, Any]]) -> list[Ended]:
-        """Run workers until all tasks have ended. Return how each worker ended.
+        """Run workers until all tasks have ended. Return the outcome of each worker.
 
         `tasks`: their payloads, JSON, by the name of the problem. Raises job.Interrupted if the run is stopped or its
         parent has died, and OSError if `work` cannot be written. The tasks that have ended are in the journal.

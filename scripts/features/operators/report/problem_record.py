@@ -57,8 +57,8 @@ class Row:
 
     `cell`: the batch and the path or baseline. `experiment`: their section of that name. `tool`: the exporter or
     runtime. `versions`: the versions that the environments of the row pin. `code`: the hash of the code of the last
-    stage. `ends`: how each stage of the chain ended, by problem, in order. `group`: the group in which they were timed,
-    and `timed`, how that ended by problem; empty if they are only compiled.
+    stage. `ends`: the outcome of each stage of the chain, by problem, in order. `group`: the group in which they were timed,
+    and `timed`, the outcome by problem; empty if they are only compiled.
     """
 
     cell: Cell
@@ -242,7 +242,7 @@ def _add_overhead(of_problem: Sequence[Record]) -> None:
 def ended_in(
     root: Path, stage: Stage, batch: Cell, problems: Sequence[str]
 ) -> dict[str, ProblemEnd]:
-    """Return how a stage ended for the problems of a batch, by their names. If the job of the batch failed before it
+    """Return the outcome of a stage for the problems of a batch, by their names. If the job of the batch failed before it
     came to a problem, the outcome is that of the job. If the file is damaged, all outcomes are `damaged`."""
     job = outcome.read_or_damaged(root / stage.path(batch, STATUS))
     path = root / stage.path(batch, OUTCOMES)
