@@ -2,7 +2,7 @@
 
 python -m benchmarks.time_left [--journal results/logs/journal.jsonl] [--budget-s 20]
 
---budget-s is the budget of a group in that run: 5 for a quick one. The last run of the journal is taken. Jobs that ran no stage are not in it, so the time of the run is that until its last stage ended.
+--budget-s is the budget of a group in that run: 5 for a quick one. Jobs without a device are taken for known. The last run of the journal is taken. Jobs that ran no stage are not in it, so the time of the run is that until its last stage ended.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.run.progress import JOURNAL
-from scripts.run.time_left import TimeLeft
+from scripts.run.time_left import IDLE_S, TIMED, TimeLeft
 from scripts.supervise import journal
+from scripts.supervise.outcome import UNAVAILABLE
 from scripts.timing.turns import Rule
 
 SHARES = (0.1, 0.25, 0.5, 0.75)
@@ -23,11 +24,13 @@ SHARES = (0.1, 0.25, 0.5, 0.75)
 
 @dataclass(frozen=True)
 class Replayed:
-    """A job of a journal: its stage, and when it began and ended, in seconds since the run began."""
+    """A job of a journal: its stage, and when it began and ended, in seconds since the run began. `is_idle`: whether it had nothing to
+    do, for want of a device."""
 
     stage: str
     begun_s: float
     ended_s: float
+    is_idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,10 @@ def jobs_of(path: Path) -> list[Replayed]:
             began, jobs = entry["start"], []
         else:
             ended = entry.get("end", entry["start"] + entry["child_seconds"])
-            jobs.append(Replayed(entry["stage"], entry["start"] - began, ended - began))
+            is_idle = entry["status"] == UNAVAILABLE or (
+                entry["stage"] in TIMED and ended - entry["start"] < IDLE_S
+            )
+            jobs.append(Replayed(entry["stage"], entry["start"] - began, ended - began, is_idle))
     return jobs
 
 
@@ -67,6 +73,7 @@ def replayed(
     )
     estimate = TimeLeft(budget_s)
     estimate.planned(Counter(job.stage for job in jobs))
+    estimate.idle(Counter(job.stage for job in jobs if job.is_idle))
     for share in shares:
         now = share * whole_s
         while events and events[0][0] <= now:

@@ -44,6 +44,7 @@ class Backend:
     torch_device: str
     allocator_flags: tuple[str, ...] = ()
     signs: tuple[str, ...] = ()
+    gpu_signs: tuple[str, ...] = ()
     opt_level: str = "O2"
     plugins: tuple[str, ...] = ()
     limit_archs: tuple[str, ...] = ("",)
@@ -51,9 +52,10 @@ class Backend:
     newer_archs: dict[str, tuple[int, int]] = field(default_factory=dict)
     tuning_specs: bool = False
 
-    def may_have_device(self) -> bool:
-        """Whether this machine has a sign of a device; True for a CPU."""
-        return not self.signs or any(map(glob.glob, self.signs))
+    def missing_signs(self, arch: str = "") -> tuple[str, ...]:
+        """The signs of a device of this architecture ("": of any), if this machine has none of them; () if there is one, and for a CPU."""
+        signs = (arch and self.gpu_signs) or self.signs
+        return () if any(map(glob.glob, signs)) else signs
 
 
 _NOT_OF_TARGETS = {
@@ -66,7 +68,7 @@ _NOT_OF_TARGETS = {
 
 CONSTANTS = ("hal_target_local", "hal_target_llvm_cpu")
 """The plugins that run what can be computed when compiling, for any target (constant evaluation)."""
-_DRM = "/dev/dri/renderD*"
+_DRM, _NVIDIA = "/dev/dri/renderD*", "/dev/nvidia[0-9]*"
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
@@ -103,6 +105,8 @@ BACKENDS: dict[str, Backend] = {
             device_kind="vulkan",
             torch_device="vulkan",
             signs=(_DRM, "/usr/share/vulkan/icd.d/*.json", "/etc/vulkan/icd.d/*.json"),
+            # Of the drivers for a CPU there is a JSON file alone.
+            gpu_signs=(_DRM, _NVIDIA, "/dev/dxg"),
             plugins=(*CONSTANTS, "hal_target_vulkan_spirv"),
             # Without an architecture, products do not use the matrix units of a GPU.
             limit_archs=("", "ada", "rdna3"),
@@ -119,7 +123,7 @@ BACKENDS: dict[str, Backend] = {
             drivers=("cuda",),
             device_kind="cuda",
             torch_device="cuda",
-            signs=("/dev/nvidia[0-9]*",),
+            signs=(_NVIDIA,),
             plugins=(*CONSTANTS, "hal_target_cuda"),
         ),
         Backend(

@@ -148,7 +148,9 @@ def _machine_signs() -> str:
     A cell that found no device runs again when the hash changes. Looking for files is cheap, while
     asking every driver at each start is not.
     """
-    patterns = {sign for backend in BACKENDS.values() for sign in backend.signs}
+    patterns = {
+        sign for backend in BACKENDS.values() for sign in (*backend.signs, *backend.gpu_signs)
+    }
     signs = sorted({path for pattern in patterns for path in glob.glob(pattern)})
     # inductor compiles with the machine's own compiler.
     signs += [name for name in ("c++", "g++", "clang++") if shutil.which(name)]

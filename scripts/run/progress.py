@@ -17,7 +17,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -225,6 +225,10 @@ class Live:
             of_stages[_stage(rule)] += count
         self._left.planned(of_stages)
         self._total = jobs.get("total", sum(counts.values()))
+
+    def idle(self, rules: Iterable[str]) -> None:
+        """Report jobs to come that have nothing to do, each by its rule."""
+        self._left.idle(Counter(map(_stage, rules)))
 
     def begun(self, job: int, rule: str, outputs: Sequence[str]) -> None:
         """Report that a job of a rule has started."""

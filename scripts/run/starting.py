@@ -15,7 +15,8 @@ from scripts.core import atomic, checkout, machine
 from scripts.iree import compile_cache
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import cell, expansion, feature, reading, settings, stages
-from scripts.matrix.cell import PINNED
+from scripts.matrix.cell import PINNED, Cell
+from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import STATUS, VERIFICATION
 from scripts.run import entry_checks, outputs
@@ -151,16 +152,38 @@ def warnings(run: Run) -> Iterator[str]:
 def absent_devices(matrix: Matrix) -> Iterator[str]:
     """What cannot run on this machine, because there is no sign of the device."""
     rows = [*matrix.rows()]
-    for backend in BACKENDS.values():
-        names = [t.name for t in matrix.targets.values() if t.backend == backend.name]
+    names_of: dict[tuple[str, ...], list[str]] = {}
+    for name in dict.fromkeys(row.target for row in rows if row.target):
+        target = matrix.target_of(name)
+        if signs := BACKENDS[target.backend].missing_signs(target.arch):
+            names_of.setdefault(signs, []).append(name)
+    for signs, names in names_of.items():
         count = sum(row.target in names for row in rows)
-        if count and not backend.may_have_device():
-            signs = " or ".join(backend.signs)
-            yield f"No device on this machine for {', '.join(names)} (no {signs}): {_rows(count)} compiled, and end as unavailable"
-    kinds = {backend.torch_device for backend in BACKENDS.values() if backend.may_have_device()}
-    absent = [b.name for b in matrix.baselines.values() if not b.on_cpu and b.device not in kinds]
+        yield f"No device on this machine for {', '.join(names)} (no {' or '.join(signs)}): {_rows(count)} compiled, and end as unavailable"
+    absent = [baseline.name for baseline in matrix.baselines.values() if _is_absent(baseline)]
     if count := sum(row.baseline in absent for row in rows):
         yield f"No device on this machine for {', '.join(absent)}: {_rows(count)} unavailable"
+
+
+def _is_absent(entry: Target | Baseline) -> bool:
+    """Whether this machine has no sign of the device of a target or baseline."""
+    if isinstance(entry, Target):
+        return bool(BACKENDS[entry.backend].missing_signs(entry.arch))
+    kinds = {backend.torch_device for backend in BACKENDS.values() if not backend.missing_signs()}
+    return not entry.on_cpu and entry.device not in kinds
+
+
+def idle_cells(matrix: Matrix) -> set[tuple[str, Cell]]:
+    """The jobs, by rule and cell, that end at once: those of rows without a device on this machine, and of groups of such rows alone."""
+    idle: set[tuple[str, Cell]] = set()
+    groups: dict[Cell, bool] = {}
+    for row in matrix.rows():
+        entry = matrix.target_of(row.target) if row.target else matrix.baselines[row.baseline]
+        group, is_absent = matrix.group(row), _is_absent(entry)
+        groups[group] = groups.get(group, True) and is_absent
+        if is_absent:
+            idle.add((stages.STAGES["verify" if row.target else "baseline"].rule, row))
+    return idle | {(stages.STAGES["time"].rule, group) for group, ends in groups.items() if ends}
 
 
 def _rows(count: int) -> str:

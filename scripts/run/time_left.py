@@ -39,10 +39,13 @@ TYPICAL_S = {
 OTHER_S = 5.0
 PER_BUDGET = 2.5
 """Seconds of a group per second of its budget: its processes are loaded and warmed up too."""
-DOUBT_S = 30.0
-"""Weight, in seconds, of the assumption that this machine builds as fast as that one."""
-DOUBT_JOBS = 4
+DOUBT_S = 300.0
+"""Weight, in seconds, of the assumption that this machine builds as fast as that one. The first jobs read files that are not in
+memory yet, and are those of the largest models."""
+DOUBT_JOBS = 16
 """Weight, in jobs, of what is expected of a stage before its jobs have ended."""
+IDLE_S = 0.5
+"""A group that took less had no member to time (TimeLeft.idle)."""
 LEAST_SHARE = 0.25
 """The share of its expected seconds that a job that runs still needs at least."""
 
@@ -73,6 +76,10 @@ class TimeLeft:
         """Set the number of jobs to come, by stage."""
         self._to_come = Counter(jobs)
 
+    def idle(self, jobs: Mapping[str, int]) -> None:
+        """Set how many of the jobs to come have nothing to do, by stage."""
+        self._to_come.subtract(jobs)
+
     def begun(self, job: int, stage: str, now: float) -> None:
         """Report that a job has started."""
         self._charge(now)
@@ -88,6 +95,9 @@ class TimeLeft:
         """Report that a job has ended."""
         self._charge(now)
         if ended := self._running.pop(job, None):
+            if ended.stage in TIMED and ended.charged_s < IDLE_S:
+                self._to_come[ended.stage] += 1  # it was none of those to come
+                return
             self._ended[ended.stage] += 1
             self._charged_s[ended.stage] += ended.charged_s
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import snakemake.api  # its other modules cannot be imported before this one
@@ -103,6 +103,12 @@ class Patches:
         """Start jobs for which `is_later` holds after all others. Call it after `start`."""
         if not self._problem:
             scheduler.hold_back(self._workflow.scheduler, is_later)
+
+    def jobs(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """The rule and the wildcards of each job that is to run; none with another Snakemake. Call it after `start`."""
+        if not self._problem:
+            for job in self._workflow.dag.needrun_jobs():
+                yield job.rule.name, dict(job.wildcards.items())
 
     def end(self) -> None:
         """Clean up after the last job of a run."""

@@ -194,8 +194,9 @@ class _Work:
     ) -> tuple[PartTiming, dict[str, MemberTiming]]:
         members = {name: self._member(name) for name in names}
         twin = f"{control}{TWIN}"
-        log = members[control].log.with_name("control.txt")
-        members[twin] = replace(members[control], name=twin, log=log)
+        if len(names) > 1:  # else nothing is compared
+            log = members[control].log.with_name("control.txt")
+            members[twin] = replace(members[control], name=twin, log=log)
         bases = [name for name in self._given.bases if name in names]
         group = Group(
             list(members),

@@ -91,7 +91,7 @@ class GroupTiming:
 def part_of(
     timed: Mapping[str, Timed], control: str, twin: str, anchor: str, number: int
 ) -> tuple[PartTiming, dict[str, MemberTiming]]:
-    """The timing of a part. `twin`: the name of the second process of the member `control`."""
+    """The timing of a part. `twin`: the name of the second process of the member `control`, if it has one."""
     values = latencies(timed)
     kept = ratios.counted(values)
     kept_ms = {name: tuple(row[at] for at in kept) for name, row in values.items()}
@@ -109,7 +109,8 @@ def part_of(
     }
     generations = max((len(row) for row in values.values()), default=0)
     pair = (kept_ms.get(control, ()), kept_ms.get(twin, ()))
-    return PartTiming(generations, tuple(kept), control if all(pair) else "", pair), members
+    controlled = (control, pair) if all(pair) else ()
+    return PartTiming(generations, tuple(kept), *controlled), members
 
 
 def latencies(timed: Mapping[str, Timed]) -> dict[str, list[float]]:

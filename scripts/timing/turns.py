@@ -55,10 +55,11 @@ STEADY, STEADY_SLICES = 0.05, 3
 WARMUP_S, WARMUP_SLICES = 10.0, 30
 """A member has to become warm in so many seconds, or slices if they take longer: on a busy machine, some of a few slices are faster
 by chance."""
-LEAST_CALLS, LEAST_S, LONG = 5, 1.0, 3
+LEAST_CALLS, LEAST_S, LONG, SLOWER = 5, 1.0, 3, 0.5
 """A warm-up has so many calls, or takes so many seconds: an LSTM of PyTorch still prepares in the fourth call. A member whose
 calls take LONG slices is steady as soon as a call is not faster than the one before. In later generations, one that is as fast as
-it was when warm needs no more, and one whose calls were that long only the first one."""
+it was when warm, or whose calls were that long, needs only the first call. One that is slower by up to SLOWER needs one slice more: processes
+differ, low quantiles do not see slow early calls, and one that gets much faster in its turns begins them again."""
 SHARE = 0.25
 """Slices are at least this share of the slowest member's call, so that fast members make more than one in a slow turn."""
 TURNS, FEWER = 4, 5
@@ -237,7 +238,7 @@ class Group:
         self._left.remove(name)
 
     def _warm_up(self, member: _Running) -> None:
-        """Make slices until they no longer get faster, or are as fast as in earlier generations."""
+        """Make slices until they no longer get faster, or are about as fast as in earlier generations."""
         begun, spent_s = time.monotonic(), 0.0
         steady = slices = 0
         # What is prepared in the first calls does not matter if a call is long.
@@ -254,7 +255,8 @@ class Group:
             member.call_s = min(member.call_s, *answer)
             member.calls = self._planned(member)
             is_long = member.warm_s > LONG * self._rule.slice_s
-            if is_long or answer[-1] <= member.warm_s * (1 + STEADY):
+            most = 1 + (SLOWER if slices else STEADY)
+            if is_long or answer[-1] <= member.warm_s * most:
                 return
             steady = 0 if member.call_s < before * (1 - STEADY) else steady + 1
             slices += 1

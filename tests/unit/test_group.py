@@ -250,6 +250,14 @@ def test_the_members_of_a_group_are_timed_and_one_of_them_twice(two):
     assert json.loads(found.rule)["budget_s"] == 0.9
 
 
+def test_a_member_alone_is_compared_with_nothing_and_has_no_second_process(run):
+    run.verify("m/a/eval", 1)
+    timing = run(["m/a/eval"])
+    assert len(timing.members["m/a/eval"].values_ms) == 3
+    assert (timing.parts[0].control, timing.parts[0].control_ms) == ("", ((), ()))
+    assert run.started == ["m/a/eval"] * 3
+
+
 def test_nothing_is_timed_again_if_nothing_changed(two):
     assert two(["m/a/eval", "m/b/eval"], anchor="m/a/eval") == two.first
     assert two.started == []

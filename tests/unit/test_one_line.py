@@ -219,6 +219,27 @@ def test_what_quick_may_be_is_said():
 
 
 @pytest.mark.parametrize(
+    ("there", "is_absent"),
+    [(["/usr/share/vulkan/icd.d/*.json"], True), (["/dev/dri/renderD*"], False), (["/dev/nvidia[0-9]*"], False)],
+)  # fmt: skip
+def test_a_driver_for_a_cpu_is_no_sign_of_the_gpu_that_a_vulkan_target_names(home, monkeypatch, there, is_absent):  # fmt: skip
+    monkeypatch.setattr(backends.glob, "glob", lambda sign: [sign] if sign in there else [])
+    matrix = expand(home, models="conv,vit", frontends="torchmlir-torch,torchmlir-stablehlo", targets="llvm-cpu,vulkan,vulkan-ada", baselines="eager")  # fmt: skip
+    said = " ".join(starting.absent_devices(matrix))
+    assert (
+        "for vulkan-ada (no /dev/dri/renderD* or /dev/nvidia[0-9]* or /dev/dxg)" in said
+    ) == is_absent
+    idle = {(rule, str(cell)) for rule, cell in starting.idle_cells(matrix)}
+    ends_at_once = {
+        *(("verify_iree", f"{model}/torchmlir-torch/vulkan-ada") for model in ("conv", "vit")),
+        ("time_group", "vit/vulkan/eval"),
+    }
+    assert idle & ends_at_once == (ends_at_once if is_absent else set())
+    has_icd = "/usr/share/vulkan/icd.d/*.json" in there
+    assert not has_icd or ("time_group", "conv/vulkan/eval") not in idle
+
+
+@pytest.mark.parametrize(
     ("there", "said"),
     [
         ([], [

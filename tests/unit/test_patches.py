@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import snakemake
 import snakemake.api
+from snakemake.dag import DAG
 from snakemake.persistence import PersistenceBase
 from snakemake.scheduling.job_scheduler import JobRateLimiter, JobScheduler
 from snakemake.workflow import Workflow
@@ -22,6 +23,7 @@ READ_BY_RULES = {"basedir", "cores", "config_settings", "deployment_settings", "
 METHODS = {
     (JobScheduler, "_schedule_reevalutation"): "(self, delay)",
     (Workflow, "register_resource"): "(self, name, value)",
+    (DAG, "needrun_jobs"): "(self, exclude_finished=True)",
     (PersistenceBase, "finished"): "(self, job)",
     (RemoteExecutor, "__post_init__"): "(self)",
     (RemoteExecutor, "run_jobs"): "(self, jobs)",
@@ -34,7 +36,7 @@ METHODS = {
 ATTRIBUTES = {
     JobScheduler: ["job_rate_limiter", "_open_jobs", "_user_kill", "_job_selector", "running"],
     JobRateLimiter: ["_jobs"],
-    Workflow: ["remote_exec", "parent_groupids", "global_resources"],
+    Workflow: ["remote_exec", "parent_groupids", "global_resources", "dag"],
     Plugin: ["executor", "common_settings"],
     RemoteExecutor: ["cores"],
 }

@@ -118,9 +118,30 @@ def test_the_last_run_of_a_journal_is_replayed(tmp_path):
     path = tmp_path / "journal.jsonl"
     entries = [
         {"run": 1, "start": 5.0},
-        {"stage": "env", "start": 5.0, "child_seconds": 9.0},
+        {"stage": "env", "status": "ok", "start": 5.0, "child_seconds": 9.0},
         {"run": 2, "start": 100.0},
-        {"stage": "compile", "start": 101.0, "end": 104.0, "child_seconds": 3.0},
-    ]
+        {"stage": "compile", "status": "ok", "start": 101.0, "end": 104.0, "child_seconds": 3.0},
+        {"stage": "verify", "status": "unavailable", "start": 104.0, "end": 105.0, "child_seconds": 1.0},
+        {"stage": "time", "status": "ok", "start": 105.0, "end": 105.1, "child_seconds": 0.0},
+    ]  # fmt: skip
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    assert replay.jobs_of(path) == [Replayed("compile", 1.0, 4.0)]
+    assert replay.jobs_of(path) == [
+        Replayed("compile", 1.0, 4.0),
+        Replayed("verify", 4.0, 5.0, is_idle=True),
+        Replayed("time", 5.0, pytest.approx(5.1), is_idle=True),
+    ]
+
+
+def test_groups_without_a_device_take_no_time():
+    """A third of the groups have one; the others end at once, before and between them."""
+    estimate = TimeLeft(budget_s=20)
+    estimate.planned({"time": 6})
+    estimate.idle({"time": 4})
+    group_s = 20 * time_left.PER_BUDGET
+    assert estimate.seconds(0) == pytest.approx(2 * group_s)
+    now = 0.0
+    for job, length_s in enumerate([0.1, 0.1, group_s, 0.1]):
+        estimate.begun(job, "time", now)
+        now += length_s
+        estimate.ended(job, now)
+    assert estimate.seconds(now) == pytest.approx(group_s)

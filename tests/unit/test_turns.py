@@ -252,10 +252,13 @@ def test_a_warm_up_of_long_calls_has_five_or_takes_a_second(time, seconds, calls
     assert set(later) <= {1}, "as fast as in the first generation, so it is warm"
 
 
-def test_in_later_generations_a_slower_process_warms_up_as_the_first_one_did(time):
-    machine = Machine(a=[always(0.05), always(0.06)], b=always(0.001))
+def test_in_later_generations_a_slower_process_has_the_first_call_and_one_slice(time):
+    machine = Machine(a=[always(0.05), always(0.06), always(0.08)], b=always(0.001))
     found = time(machine, Rule(budget_s=20, generations=4))
-    assert {one.warmup for one in found.timed["a"].generations} == {turns.LEAST_CALLS}
+    calls = [one.warmup for one in found.timed["a"].generations]
+    assert calls == [turns.LEAST_CALLS, 2, turns.LEAST_CALLS, turns.LEAST_CALLS], (
+        "one slice if it is slower by up to a half"
+    )
 
 
 def test_in_later_generations_a_long_call_is_warm_after_the_first(time):

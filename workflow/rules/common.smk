@@ -111,6 +111,9 @@ def start_run():
     job_events.after("aggregate_cpu", show_cpu)
     job_events.follow()
     patches.start()
+    if JOBS.all_here:
+        idle = starting.idle_cells(MATRIX)
+        watched.idle(rule for rule, at in patches.jobs() if (rule, cell.of_wildcards(at)) in idle)
     if RUN_HAS_CPU_FIRST:
         patches.hold_back(PLAN.is_after_cpu)
     if GATE.wanted:
