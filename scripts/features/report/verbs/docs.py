@@ -44,11 +44,11 @@ def main() -> None:
 
 def page(sets: Iterable[RowSet]) -> str:
     """The whole page, as Markdown. Columns that an earlier set has with the same meaning are only named."""
-    described: dict[str, str] = {}
+    described: dict[str, tuple[str, str]] = {}
     return "\n".join([INTRODUCTION, *(part for each in sets for part in _parts(each, described))])
 
 
-def _parts(shown: RowSet, described: dict[str, str]) -> Iterator[str]:
+def _parts(shown: RowSet, described: dict[str, tuple[str, str]]) -> Iterator[str]:
     """The parts of the page about a CSV. `described`: the lines of columns so far, to which those of this CSV are added."""
     yield f"## {shown.csv.name}\n"
     yield f"{shown.about} Declared in `{shown.declared_in}`.\n"
