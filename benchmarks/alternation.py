@@ -572,7 +572,7 @@ FORKS, FRESH = "forks", "fresh"
 
 
 def time_builds(args: argparse.Namespace) -> Iterator[Line]:
-    """Time three processes of each baseline in turns: two that are forked from a build of their own in all generations, as the
+    """Time three processes of each baseline in turns: two that are forked from a separate build in all generations, as the
     workflow does it, and one that builds the model anew in each."""
     for name in args.cells:
         with tempfile.TemporaryDirectory(prefix="vmfbench-builds-") as folder:

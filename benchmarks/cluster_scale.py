@@ -26,7 +26,7 @@ TARGET = "results/latency.csv"
 VERIFIED = "results/verify/*/*/*/status.json"
 PACKAGES = ("snakemake", "snakemake-executor-plugin-cluster-generic")
 
-# A group of its own for each job is no group.
+# A separate group for each job is no group.
 UNGROUPED = {
     "make_reference": "{model}",
     "export_program": "{model}-{frontend}",

@@ -4,7 +4,7 @@
 
 It compiles two programs in turns, in random order, with the iree-compile of .venvs/iree: functions with 20 and 21 dispatches. The shorter one is compiled twice per turn. For windows of
 consecutive turns it prints how often equal programs differ and how often the longer one is found slower, at the level of
-`compare: {rate: 0.01}`. Windows of equal programs do not overlap, so that each is a trial of its own; those of the longer one
+`compare: {rate: 0.01}`. Windows of equal programs do not overlap, so that each is a separate trial; those of the longer one
 begin at every turn.
 """
 

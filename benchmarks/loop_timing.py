@@ -97,7 +97,7 @@ def training(loaded: LoadedModel, device: Any) -> list[Loops]:
     with torch.no_grad():
         outputs = loaded.module(*loaded.args, **loaded.kwargs)
     kept = [torch.from_numpy(c).to(device.device) for c in make_cotangents(outputs, seed=0)]
-    step = TrainStep(loaded, kept)  # without an optimizer of its own: each loop has one
+    step = TrainStep(loaded, kept)  # without an optimizer: each loop has one
     weights = [weight for weight in loaded.module.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE)
 

@@ -5,7 +5,7 @@ python -m benchmarks.tutorial
 They run in a copy of this checkout, with its environments. Run it while nothing else runs.
 
 A step is an `sh` block that a `text` block with its output follows. A `python` or `yaml` block whose first line is `# <name>` is
-the file of this name. In the output, a line `…` stands for lines that are left out. What follows it begins at the line of the
+the file of this name. In the output, a line `…` represents lines that are left out. What follows it begins at the line of the
 output that is like the first line shown and ends with the one that is like the last line shown: their first three words are the
 same, without numbers. A part that a line `…` does not end goes to the end of the output.
 """

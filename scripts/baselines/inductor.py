@@ -83,7 +83,7 @@ def compile_ahead(session: TorchSession) -> None:
 
 @contextlib.contextmanager
 def _no_further_threads() -> Iterator[Callable[[], None]]:
-    """Let parallel regions have this thread alone, by omp_set_max_active_levels(0) (OpenMP 5.2, 18.2.16): generated code asks for a number of
+    """Let parallel regions have this thread alone, by omp_set_max_active_levels(0) (OpenMP 5.2, 18.2.16): generated code requests a number of
     threads of its own. Yields a function that does the same for libraries of OpenMP that were loaded meanwhile."""
     before: dict[str, int] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import re
 import typing
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -20,9 +21,9 @@ INTRODUCTION = """\
 
 <!-- Made by `vmfbench docs`. -->
 
-An empty value of the CSV is null in the JSON, or a field that is left out. Text of the CSV that a spreadsheet would take for a formula (it begins
-with `=`, `+`, `-` or `@`) has an apostrophe before it, and control characters are written as `\\x1b`. MiB are
-2<sup>20</sup> bytes. [columns.csv](columns.csv) has every field of the JSON lines, with the column that it is. *Varies* marks values that may differ in another run of the same program on the same machine.
+An empty value of the CSV is null or left out in the JSON. Text of the CSV that begins with `=`, `+`, `-` or `@` has an apostrophe before it, so that
+no spreadsheet takes it for a formula; control characters are written as `\\x1b`. A value with `_low` and `_high` has a [99 % interval](timing.md#intervals).
+*Varies*: the value may differ in another run on the same machine. [columns.csv](columns.csv) has every field of the JSON lines.
 """
 
 FIELD_HEAD = "file,field,column of the CSV,type,may be,unit,varies,what it is\n"
@@ -43,29 +44,49 @@ def main() -> None:
 
 
 def page(sets: Iterable[RowSet]) -> str:
-    """The whole page, as Markdown."""
-    return "\n".join([INTRODUCTION, *(part for each in sets for part in _parts(each))])
+    """The whole page, as Markdown. Columns that an earlier set has with the same meaning are only named."""
+    described: dict[str, tuple[str, str]] = {}
+    return "\n".join([INTRODUCTION, *(part for each in sets for part in _parts(each, described))])
 
 
-def _parts(shown: RowSet) -> Iterator[str]:
-    """The parts of the page about a CSV."""
+def _parts(shown: RowSet, described: dict[str, tuple[str, str]]) -> Iterator[str]:
+    """The parts of the page about a CSV. `described`: the lines of columns so far, to which those of this CSV are added."""
     yield f"## {shown.csv.name}\n"
     yield f"{shown.about} Declared in `{shown.declared_in}`.\n"
-    rows = [
-        (
-            f"`{field.column}`",
-            _type(field),
-            field.unit,
-            "yes" if field.varies else "",
-            field.description,
-        )
-        for field in fields.columns(shown.described)
-    ]
-    yield _markdown(("column", "type", "unit", "varies", "what it is"), rows)
+    lines = dict(_lines(fields.columns(shown.described)))
+    known = [names for names, line in lines.items() if described.get(names) == line]
+    if known:
+        yield f"As above: {', '.join(known)}.\n"
+    yield _markdown(
+        ("column", "type", "what it is"),
+        [(names, *line) for names, line in lines.items() if names not in known],
+    )
+    described |= lines
     if shown.name == "latency":
         yield "### verification\n"
         codes = [(f"`{code}`", meaning) for code, meaning in CODES.items()]
         yield _markdown(("code", "what it says of the cell"), codes)
+
+
+def _lines(columns: Sequence[Field]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The names, type and meaning of each column; a value and the ends of its interval are one line."""
+    names = [field.column for field in columns]
+    for field in columns:
+        ends = [name for name in names if name != field.column and _value(name) == field.column]
+        if _value(field.column) != field.column and _value(field.column) in names:
+            continue  # an end of an interval
+        kind = ", ".join(filter(None, (_type(field), _shown_unit(field), "varies" * field.varies)))
+        yield ", ".join(f"`{name}`" for name in (field.column, *ends)), (kind, field.description)
+
+
+def _shown_unit(field: Field) -> str:
+    """The unit of a field; "" of a number of things, which its description names."""
+    return "" if field.unit in ("count", "number") else field.unit
+
+
+def _value(name: str) -> str:
+    """The column whose interval a column is an end of, by its name: `latency_ms` of `latency_low_ms`."""
+    return re.sub(r"_(low|high)(?=_|$)", "", name)
 
 
 def fields_csv(sets: Iterable[RowSet]) -> str:
@@ -94,4 +115,4 @@ def _type(field: Field) -> str:
 
 
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return markdown.table(head, rows).replace("  |", " |")
+    return markdown.table(head, rows)

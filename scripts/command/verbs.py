@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 
 from scripts.core import commands
+from scripts.core.version import VERSION
 from scripts.features import registry
 
 
@@ -55,6 +56,9 @@ def main() -> None:
     word, *rest = sys.argv[1:] or ["--help"]
     if word in ("-h", "--help"):
         commands.run(usage)
+    if word == "--version":
+        print(f"vmfbench {VERSION}")
+        return
     if word not in BY_NAME:
         near = difflib.get_close_matches(word, BY_NAME, 1)
         hint = f"; did you mean {near[0]}?" if near else "."
@@ -69,7 +73,7 @@ def main() -> None:
 def usage() -> None:
     """Print the verbs."""
     width = max(map(len, BY_NAME))
-    print("vmfbench <verb> [options]; vmfbench <verb> --help\n")
+    print("vmfbench <verb> [options]; vmfbench <verb> --help; vmfbench --version\n")
     for verb in VERBS:
         print(f"  {verb.name:<{width}}  {verb.does}")
     print("\n`vmfbench run` prints the snakemake command that it runs.")

@@ -1,1 +1,1 @@
-"""What everything else stands on: whole files, processes, exit codes, this machine."""
+"""What all other packages use: atomic files, processes, exit codes, this machine."""

@@ -79,7 +79,7 @@ def _option_fields(kind: type) -> list[tuple[dataclasses.Field, Any]]:
 
 
 def _converter(hint: Any) -> Callable[[str], Any]:
-    """What makes a value of this type of a word; None may stand for the default."""
+    """What makes a value of this type of a word; None may represent the default."""
     if typing.get_origin(hint) is types.UnionType:
         [hint] = [kind for kind in typing.get_args(hint) if kind is not types.NoneType]
     return json.loads if typing.get_origin(hint) else hint

@@ -274,7 +274,7 @@ def captured(
     timeout_s: float | None = None,
     cpu_s: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command and return how it ended, with what it printed. After `cpu_s` seconds of CPU time, SIGXCPU ends it. Raises OSError
+    """Run a command and return the outcome, with what it printed. After `cpu_s` seconds of CPU time, SIGXCPU ends it. Raises OSError
     if it cannot be started, and subprocess.TimeoutExpired."""
 
     def limit() -> None:
@@ -293,7 +293,7 @@ def captured(
 
 
 def require_tool(command: Sequence[str]) -> ToolRun:
-    """Run a tool as `run_tool` does. If it fails, this process ends as the tool ended."""
+    """Run a tool as `run_tool` does. If it fails, this process ends in the same way."""
     run = run_tool(command)
     if run.returncode != 0:
         exit_like(run.returncode)
@@ -301,7 +301,7 @@ def require_tool(command: Sequence[str]) -> ToolRun:
 
 
 def forked(work: Callable[[], bytes]) -> tuple[int, bytes]:
-    """Do `work` in a forked process. Return how that ended (negative: by this signal; 1: with an exception, whose traceback it has
+    """Do `work` in a forked process. Return the outcome (negative: by this signal; 1: with an exception, whose traceback it has
     printed) and what `work` returned."""
     reading, writing = os.pipe()
     parent = os.getpid()
@@ -367,7 +367,7 @@ def rss_mb(usage: resource.struct_rusage) -> float:
 
 
 def exit_like(returncode: int) -> NoReturn:
-    """End this process as the tool ended: by the same signal, or with 1 for any failure.
+    """End this process like the tool: by the same signal, or with 1 for any failure.
 
     The exit codes of tools have other meanings (IREE's tools exit with status codes) than those of
     scripts/core/exits.py, so they are not passed on.

@@ -85,8 +85,8 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
 
 @dataclass(frozen=True)
 class Lowering:
-    """How torch-mlir ended with a graph, if it did not crash. `text`: the program. `unsupported`: the operators that it does not
-    convert, as far as it names them. `early`: whether it failed while it converted operators of ONNX. `failure`: what it said, equal for
+    """The result of torch-mlir for a graph, if it did not crash. `text`: the program. `unsupported`: the operators that it does not
+    convert, as far as it names them. `early`: whether it failed while it converted operators of ONNX. `failure`: its message, equal for
     failures of one cause."""
 
     text: str = ""
@@ -96,7 +96,7 @@ class Lowering:
 
 
 def forked(model: onnx.ModelProto, dialect: str, quiet: bool = False) -> tuple[int, Lowering]:
-    """Lower a graph in a forked process: how that ended (process.forked), and what is known of it. `quiet`: without messages, and for
+    """Lower a graph in a forked process: its exit code (process.forked), and the result. `quiet`: without messages, and for
     TRY_CPU_S seconds of CPU time at most."""
     with tempfile.TemporaryFile() as messages:
 
@@ -147,7 +147,7 @@ def raise_unsupported(graph: onnx_parts.Graph, ended: Lowering) -> None:
 
 
 def failing(graph: onnx_parts.Graph, dialect: str, code: int, ended: Lowering) -> str:
-    """What is known about the operators of a graph with which torch-mlir ended so."""
+    """The operators of a graph with which torch-mlir fails in the same way, in words."""
 
     def fails(part: onnx.ModelProto) -> bool:
         other, how = forked(part, dialect, quiet=True)
@@ -207,7 +207,7 @@ def input_types(loaded: LoadedModel) -> list[TensorType]:
 def with_weights_as_inputs(
     model: onnx.ModelProto, loaded: LoadedModel, weights: Mapping[str, TensorType]
 ) -> list[Argument]:
-    """Make the initializers that are weights inputs of the graph, in place; return what each input stands for."""
+    """Make the initializers that are weights inputs of the graph, in place; return what each input represents."""
     graph = model.graph
     left = [tensor for tensor in graph.initializer if tensor.name not in weights]
     own = [*inputs(model)]
@@ -226,7 +226,7 @@ def with_weights_as_inputs(
 
 
 def name_nodes(model: onnx.ModelProto) -> Origins:
-    """Give each node a name of its own, in place, and return where it is from: torch.onnx names nodes by modules
+    """Give each node a separate name, in place, and return where it is from: torch.onnx names nodes by modules
     (`/encoder/layer.0/MatMul`)."""
     nodes: dict[str, Origin] = {}
     classes: dict[str, str] = {}

@@ -150,7 +150,7 @@ def _bundle(program: torch.export.ExportedProgram) -> stablehlo.StableHLOModelBu
 def _arguments(
     known: Mapping[str, Argument], bundle: stablehlo.StableHLOModelBundle
 ) -> list[Argument]:
-    """What each argument of the StableHLO function stands for, from the bundle's locations."""
+    """What each argument of the StableHLO function represents, from the bundle's locations."""
     inputs = {a.position: a for a in known.values() if isinstance(a, Input)}
     arguments: list[Argument] = []
     meta = bundle.stablehlo_funcs[0].meta

@@ -51,7 +51,7 @@ def printed(name: str, *words: str) -> str:
 
 @dataclass(frozen=True)
 class Compiled:
-    """How a Compiler ended. `returncode`: negative for a signal, None at the time limit. `log`: what it printed."""
+    """The outcome of a run of a Compiler. `returncode`: negative for a signal, None at the time limit. `log`: what it printed."""
 
     returncode: int | None
     log: str

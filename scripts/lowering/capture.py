@@ -126,7 +126,7 @@ def functional(captured: Captured, decompositions: Mapping[Any, Callable]) -> Ex
 
 
 def origins(program: ExportedProgram, left_out: dict[str, str]) -> Origins:
-    """What the names in the locations of a program stand for; if that fails, `left_out` says why."""
+    """What the names in the locations of a program represent; if that fails, `left_out` says why."""
     return extra.or_left_out(
         extra.LOCATIONS,
         lambda: locations.of_nodes(program.graph.nodes, FLAT_PREFIX),

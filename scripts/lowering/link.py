@@ -72,7 +72,7 @@ class Lowered:
     `text` is a module in the torch, stablehlo or linalg dialects whose function `entry` takes
     `arguments` in order; the results at `results` (all, if None) are the user's outputs;
     `rewrites` names what was changed for a compiler's sake. `origins`: what the names in the locations of
-    `text` stand for. `left_out`: what could not be found out about it, and why (core/extra.py).
+    `text` represent. `left_out`: what could not be found out about it, and why (core/extra.py).
     """
 
     text: str

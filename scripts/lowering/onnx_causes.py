@@ -23,7 +23,7 @@ _RESULTS = re.compile(r"^\s*(%[\w$.-]+(?:, %[\w$.-]+)*)(?::\d+)? = ")
 
 
 def of_failure(program: Path, flags: Sequence[str], returncode: int, said: Iterable[str]) -> str:
-    """What is known about the operators because of which a compilation with `flags` ended with `returncode` (negative: signal) and
+    """In words, the operators because of which a compilation with `flags` ended with `returncode` (negative: signal) and
     printed the lines `said`; "" for a program that is not of an ONNX file, and for a diagnostic that names no line of it.
 
     After a crash, the program is compiled again, so that the compiler says in which pass and function it crashes.

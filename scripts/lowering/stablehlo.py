@@ -291,7 +291,7 @@ _MOVES = {f"stablehlo.{name}" for name in ("transpose", "reverse", "reshape", "c
 
 
 def _kernels_transposed_first(ir: Any, module: Any, weights: Collection[int]) -> list[str]:
-    """Give convolutions their kernels in the order that IREE convolves with, in dispatches of their own, where the kernels
+    """Give convolutions their kernels in the order that IREE convolves with, in separate dispatches, where the kernels
     are weights that change between calls; return [KERNELS_FIRST] if there are any.
 
     IREE lowers StableHLO's convolutions to ones with kernels in the order height, width, inputs, outputs. For inference, it

@@ -185,7 +185,7 @@ class _Update(torch.nn.Module):
 def _update_graph(update: _Update, shape: torch.Size, dtype: torch.dtype) -> fx.Graph:
     """The graph of an update for weights of this type: from the weight, its gradient and the optimizer's tensors to
     the new weight and the new tensors."""
-    # Each a tensor of its own: to torch.export, one tensor given twice is one argument.
+    # Each a separate tensor: to torch.export, one tensor given twice is one argument.
     shapes = [shape] * 2 + [() if slot == "step" else shape for slot in update.slots]
     given = tuple(torch.zeros(each, dtype=dtype) for each in shapes)
     with torch.no_grad():

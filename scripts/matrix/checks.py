@@ -264,7 +264,7 @@ def _expect_problems(draft: Draft) -> Iterator[str]:
 def _glob_problems(known: Mapping[str, dict], declared: Mapping[str, Model]) -> Iterator[str]:
     """Error messages about globs of targets and their overrides that match nothing.
 
-    They are compared with all declared frontends and models, selected or not. The name of a variant in overrides stands
+    They are compared with all declared frontends and models, selected or not. The name of a variant in overrides is accepted
     also where a configuration file that is read later declares other variants of the model.
     """
     families = {model.family: None for model in declared.values() if model.family}

@@ -1,7 +1,7 @@
 """The entries of a matrix: models, frontends, targets and baselines.
 
 An entry of the configuration gives several where tests, toolchains, numbers of threads or sizes do. For programs of all sizes of
-some options, a model whose entry has `dynamic` has a variant for each listed size: `bert~16` and `bert~128`, with a reference of its own. Each
+some options, a model whose entry has `dynamic` has a variant for each listed size: `bert~16` and `bert~128`, with a separate reference. Each
 frontend whose exporter declares DYNAMIC has an entry `<frontend>+dynamic` beside it. Its program is that of `bert`, exported
 and compiled once; each variant calls it: `bert~16/torchmlir-torch+dynamic/llvm-cpu`. Runtimes that compile for a model have an
 entry `<baseline>+dynamic`, which compiles for any size.
@@ -194,7 +194,7 @@ class Target:
         )
 
     def asked(self, frontend: str) -> Variant:
-        """What is asked for where a program of a frontend is compiled for this target."""
+        """The requested way to compile a program of a frontend for this target."""
         return Variant(frontend, self.opt_level, self.flags)
 
     @property
@@ -228,7 +228,7 @@ Varied = TypeVar("Varied", Frontend, Target)
 
 def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> dict[str, Varied]:
     """Return the entries of each toolchain by name: an entry as it is, where the toolchain does not change
-    its environment, else one with an environment of its own."""
+    its environment, else one with a separate environment."""
     variants: dict[str, Varied] = {}
     for entry in entries.values():
         for other in chosen.values():

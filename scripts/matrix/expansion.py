@@ -257,7 +257,7 @@ def _with_size(model: Model, root: Path, problems: list[str]) -> Model:
     """A model with its default batch size, or with what is wrong with its file."""
     try:
         return models.checked(model, root)
-    except BrokenModelFile as error:  # a row of its own, once its reference has failed
+    except BrokenModelFile as error:  # a separate row, once its reference has failed
         return dataclasses.replace(model, broken=str(error))
     except ModelFileError as error:
         said = f"{model.where}: {error}"

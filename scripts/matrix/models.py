@@ -32,7 +32,7 @@ AXES = {"dtype": "", "batch_size": "b", "phase": ""}
 
 
 def listed(entries: Mapping[str, Mapping | None], root: Path) -> dict[str, Model]:
-    """Every file of models/, then the entries that name a file of their own."""
+    """Every file of models/, then the entries that name another file."""
     files = shipped(root)
     models: dict[str, Model] = {}
     entries_of = [
@@ -60,7 +60,7 @@ def with_sizes(models: Mapping[str, Model]) -> dict[str, Model]:
 
 
 def checked(model: Model, root: Path) -> Model:
-    """The model with what its file says of it: its batch size where its entry sets none (its file's, or its suite's) and its dtype.
+    """The model with what its file says about it: its batch size where its entry sets none (its file's, or its suite's) and its dtype.
 
     Raises ModelFileError for options that its file does not take, BrokenModelFile where there is
     something wrong with the file.

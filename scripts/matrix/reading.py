@@ -20,7 +20,7 @@ MERGE = "tag:yaml.org,2002:merge"
 INT = "tag:yaml.org,2002:int"
 MOST_NESTED = 100
 MOST_VALUES = 1_000_000
-"""Of a file, where an alias counts as what it stands for."""
+"""Of a file, where an alias counts as the value that it refers to."""
 
 
 class ConfigError(ValueError):
@@ -59,7 +59,7 @@ class BoundedLoader(yaml.SafeLoader):
 
 class Loader(BoundedLoader):
     """A loader of YAML 1.2, which collects the errors about keys that a mapping has twice, by line, and refuses aliases that
-    stand for themselves or for very much."""
+    contain themselves or expand to very much."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

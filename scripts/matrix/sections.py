@@ -305,7 +305,7 @@ class Limit(TypedDict, total=False):
 
 
 class Node(TypedDict, total=False):
-    """What a kind of a cluster's nodes is asked for by."""
+    """What a job requests of the scheduler for a kind of nodes."""
 
     gpu: Annotated[Int, Field(ge=0)]
     gpu_model: Word

@@ -49,7 +49,7 @@ class Stage:
     TorchBench file may skip it: "cell", "model" or "training"; "" for never.
     `own_rule`: the name of its rule, if that is the rule of another stage with other inputs.
     `aggregated`: its files that the aggregation reads. `checked_by`: the module whose `problem(data)` says what is wrong
-    with the JSON of its report, if it has a form of its own. `remedies`: the stage whose failures it tries to
+    with the JSON of its report, if it has a separate form. `remedies`: the stage whose failures it tries to
     make good; it is in the chain of a row in that stage's place if it has done so.
     """
 
@@ -90,7 +90,7 @@ class Stage:
 
     @property
     def is_batch(self) -> bool:
-        """Whether a job works on a batch of problems, each with an outcome of its own."""
+        """Whether a job works on a batch of problems, each with a separate outcome."""
         return OUTCOMES in self.aggregated
 
     @property

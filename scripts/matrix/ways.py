@@ -1,4 +1,4 @@
-"""Ways to compile the program of a cell: what is asked for, and what is tried where that fails."""
+"""Ways to compile the program of a cell: what is requested, and what is tried where that fails."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     drop_flags: tuple[str, ...] = ()
 
     def applied(self, asked: Variant) -> Variant:
-        """Return the variant that it tries instead of what was asked for."""
+        """Return the variant that it tries instead of what was requested."""
         # A flag is dropped with any value: `--x` drops `--x=true` too.
         kept = tuple(
             flag for flag in asked.flags if not {flag, flag.partition("=")[0]} & {*self.drop_flags}
@@ -103,7 +103,7 @@ class Hang(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 def attempts(
     remedies: Iterable[Remedy], asked: Variant, frontends: Collection[str]
 ) -> list[Attempt]:
-    """Return what is tried instead of `asked`, in order.
+    """Return what is tried instead of `asked`, the requested way, in order.
 
     A remedy that changes nothing, or needs a frontend that is not among `frontends`, is left out. One that
     gives the variant of an earlier one is left out too: its reasons are added to those of the earlier one.

@@ -111,7 +111,7 @@ def add_option(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
 def write(
     wanted: Sequence[tuple[str, Path | None]] | None, formats: Mapping[str, Callable[[], str]]
 ) -> None:
-    """Print, or write to its file, each format that was asked for. Exits if a file cannot be written."""
+    """Print, or write to its file, each requested format. Exits if a file cannot be written."""
     for name, path in wanted or [("text", None)]:
         text = commands.shown(formats[name]())
         if path is None:

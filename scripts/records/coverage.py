@@ -48,7 +48,7 @@ COLUMNS = (
 
 def iree_cells(records: Iterable[Record]) -> list[dict[str, Any]]:
     """Return the IREE cells among the records, in their order: COLUMNS, `ending` (a key of ENDINGS), `way` (Row.way) and
-    `mark` (how the cell ended, in a word or two).
+    `mark` (the outcome of the cell, in a word or two).
 
     `reached` is the last stage that succeeded, `stopped_at` the one that failed: `env` if the environment of a stage could
     not be made, "" for a verified cell. A cell that a remedy has compiled by another frontend's program (`frontend_used`)

@@ -163,8 +163,8 @@ def _limit(value: float, column: str) -> float:
 def updated(text: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     """Return a YAML file whose `expect:` says what was found, and the difference as a unified diff.
 
-    Comments, order and quotes stay. A cell that an entry with its own name stands for changes in place; one that a glob stands for gets
-    an entry of its own at the end. Raises BadRecords.
+    Comments, order and quotes stay. The entry of a cell changes in place; a cell that matches a glob gets
+    a new entry at the end. Raises BadRecords.
     """
     from ruamel.yaml import YAML
 

@@ -35,7 +35,7 @@ class Field:
     """One value of a record, and a column of latency.csv if `column` names one.
 
     `path`: its place in a line of results.jsonl, such as `latency.ms`; `runs[].total_s` is a value of every object of a
-    list, and `<runtime>` in a name stands for any text. A column that is not a single value of the record has a `value` instead, a function of the record. `nullable`: it
+    list, and `<runtime>` in a name represents any text. A column that is not a single value of the record has a `value` instead, a function of the record. `nullable`: it
     may be null. `optional`: it may be left out. `checks`: the bounds of the value
     (msgspec.Meta), or its type where that is narrower than that of the kind; columns.CLOSED: an object, or each
     object of a list, has no values but those that are declared. `varies`: another run of the same program on the same machine may have another value.
@@ -100,7 +100,7 @@ def names(table: Iterable[Field], section: str) -> list[str]:
 
 
 def pattern(path: str) -> str:
-    """A regular expression for the paths that a path stands for."""
+    """A regular expression for the paths that a path represents."""
     return f"^{'.+'.join(map(re.escape, re.split('<[a-z]+>', path)))}$"
 
 

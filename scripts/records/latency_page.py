@@ -118,7 +118,7 @@ def _of_matrix(matrix: Matrix, folder: Path) -> Content:
 ROW_SET = RowSet(
     name="latency",
     jsonl=outputs.JSONL,
-    about="One row for every IREE cell and every baseline cell, including failed ones. A run with baselines of other runtimes than eager and inductor has further columns for each of them, such as `speedup_vs_openvino`, `speedup_vs_openvino_low` and `speedup_vs_openvino_high`.",
+    about="One row for every IREE cell and every baseline cell, including failed ones. Baselines of other runtimes have columns such as `speedup_vs_openvino` too.",
     declared_in="scripts/records/columns.py",
     form=MODELS,
     columns=columns.COLUMNS,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic
+from scripts.core.version import VERSION
 from scripts.iree import tools
 from scripts.matrix import cell, plugins, stages
 from scripts.matrix.cell import TRAIN, Cell, Kind
@@ -248,6 +249,7 @@ def common_record(
         "compile": None,
         "remedy": None,
         "versions": dict(measured.get("versions", {})),
+        "vmfbench": VERSION,
     }  # fmt: skip
 
 
@@ -306,9 +308,9 @@ def pinned_versions(matrix: Matrix, env: str) -> dict[str, str]:
 def iree_versions(
     root: Path, matrix: Matrix, env: str, measured: str | None
 ) -> dict[str, str | None]:
-    """The version of IREE in an environment, and what its compiler says of itself where that is on record.
+    """The version of IREE in an environment, and what its compiler says about itself where that was recorded.
 
-    `measured`: the version of the runtime that has measured. It stands for the compiler too, unless that
+    `measured`: the version of the runtime that has measured. It represents the compiler too, unless that
     is a local build.
     """
     build = tools.identified(_tools_said(root, env).get("iree-compile", ""))
@@ -333,7 +335,7 @@ def add_python_version(
 
 
 def _tools_said(root: Path, env: str) -> dict[str, str]:
-    """What the environment's tools said when it was made; {} for one of conda or of an older version, and if the file is
+    """The output of the environment's tools when it was made; {} for one of conda or of an older version, and if the file is
     damaged."""
     path = root / stages.STAGES["env"].path(env, tools.SAID)
     try:

@@ -1,6 +1,6 @@
-"""What records say about remedies: rows whose compilation, as asked, failed and was made good.
+"""What records say about remedies: rows whose requested compilation failed, and which a remedy compiled.
 
-Such a row stands for what was asked. Where a remedy took the program of another lowering path, the row
+Such a row is that of the requested compilation. Where a remedy took the program of another lowering path, the row
 counts as failed in everything that is stated per path.
 """
 

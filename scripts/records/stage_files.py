@@ -74,7 +74,7 @@ def deciding(root: Path, outcomes: list[Outcome]) -> Outcome:
 
 
 def timed(root: Path, stage: Stage, group: Cell, member: str) -> tuple[Outcome, GroupTiming | None]:
-    """How the timing of a member of a group ended, and that of the group; None if it has no timing."""
+    """The outcome of the timing of a member of a group, and that of the group; None if it has no timing."""
     files = (root / stage.path(group, name) for name in (STATUS, TIMING))
     written = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in files)
     ended_, timing = _group(root, stage, group, written)
@@ -91,7 +91,7 @@ def timed(root: Path, stage: Stage, group: Cell, member: str) -> tuple[Outcome, 
 def _group(
     root: Path, stage: Stage, group: Cell, written: tuple[int, ...]
 ) -> tuple[Outcome, GroupTiming | None]:
-    """The outcome of the timing of a group, and the timing. The rows of a group ask one after the other. `written`: when its
+    """The outcome of the timing of a group, and the timing. The rows of a group are read one after the other. `written`: when its
     files were written."""
     of_group = ended(root, stage, group)
     values = read_if_whole(root, stage, group, TIMING) if of_group.status == outcome.OK else {}

@@ -19,7 +19,7 @@ from scripts.matrix.matrix import Matrix
 from scripts.run import environments
 
 KNOWN = "flags.json"
-"""The file of an environment's stage with the flags of its iree-compile, and the file that was asked."""
+"""The file of an environment's stage with the flags of its iree-compile, and the file of that compiler."""
 _FLAG = re.compile(r"^\s+(--?[A-Za-z][\w.-]*)", re.MULTILINE)
 
 
@@ -27,7 +27,7 @@ def problems(matrix: Matrix) -> list[str]:
     """Return an error message for each flag of a target that iree-compile of its toolchain does not know, or that names a tuning
     spec that does not exist.
 
-    A compiler that is not installed yet is not asked; its compilations report unknown flags.
+    A compiler that is not installed yet is not run; its compilations report unknown flags.
     """
     targets = list(matrix.targets.values())
     lines: dict[str, None] = {}
@@ -54,7 +54,7 @@ def _unknown(target: Target, known: Sequence[str], release: str) -> Iterator[str
 
 
 def _known(env: str, compiler: Path) -> tuple[list[str], str]:
-    """The flags of a compiler and its release; no flags if it cannot be asked. They are kept on disk for as
+    """The flags of a compiler and its release; no flags if it cannot be run. They are kept on disk for as
     long as the compiler is the same file."""
     kept = Path(stages.STAGES["env"].path(env, KNOWN))
     stat = compiler.stat()
@@ -68,7 +68,7 @@ def _known(env: str, compiler: Path) -> tuple[list[str], str]:
     if done.returncode != 0:
         return [], release
     flags = sorted({*_FLAG.findall(done.stdout)})
-    # A plan makes no folder, and one may be read-only: the next run asks the compiler again.
+    # A plan makes no folder, and one may be read-only: the next run calls the compiler again.
     with contextlib.suppress(OSError):
         if not kept.parent.is_dir():
             return flags, release

@@ -1,6 +1,6 @@
 """Applies the patches of Snakemake that a run needs, or warns that they are switched off.
 
-docs/architecture.md lists them, and tests/unit/test_patches.py what they use of Snakemake.
+Each says in its docstring what it is for; tests/unit/test_patches.py lists what they use of Snakemake.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _finds(file: BinaryIO, text: bytes) -> bool:
 
 
 def places(path: Path, name: str) -> list[tuple[int, int]]:
-    """The (input, axis) that a name of `dims` stands for: `arg0.1`, or several that have the same size, `arg0.1=arg2.0`. Raises
+    """The (input, axis) that a name of `dims` represents: `arg0.1`, or several that have the same size, `arg0.1=arg2.0`. Raises
     ModelFileError for another name."""
     matches = [_PLACE.fullmatch(part.strip()) for part in str(name).split("=")]
     if None in matches:

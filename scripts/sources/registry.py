@@ -15,7 +15,7 @@ SOURCES: tuple[Source, ...] = (
     mlir_file.SOURCE,
     python_file.SOURCE,
 )
-"""In the order in which they are asked."""
+"""In the order in which they are tried."""
 
 
 def source_of(path: str | Path) -> Source:
@@ -25,7 +25,7 @@ def source_of(path: str | Path) -> Source:
 
 
 def model_file(path: str | Path) -> Path:
-    """The file that stands for a model: a folder of Hugging Face has its config.json."""
+    """The file that represents a model: a folder of Hugging Face has its config.json."""
     file = Path(path).expanduser()
     return file / hugging_face.CONFIG if os.path.isdir(file) else file
 

@@ -133,7 +133,7 @@ UNREADABLE = "it cannot be read ("
 
 
 def unreadable(path: Path, error: Exception) -> BrokenModelFile:
-    """What is said of a file whose reader raised an error that it does not expect."""
+    """What is said about a file whose reader raised an error that it does not expect."""
     return BrokenModelFile(f"{path}: {UNREADABLE}{type(error).__name__}: {first_line(error)[:300]})")  # fmt: skip
 
 

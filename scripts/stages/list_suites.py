@@ -42,7 +42,7 @@ def _run_in_environment() -> None:
 def listings() -> dict[str, tuple[str, list[str]]]:
     """For each suite, the package and the lines of its file.
 
-    Those of hf are `<type> <task>=<class> …`; the first task is the one that the type alone stands for.
+    Those of hf are `<type> <task>=<class> …`; the first task is the one of the type without a task.
     """
     import timm
     from timm.models._registry import get_deprecated_models

@@ -44,7 +44,7 @@ class Device(Protocol):
     """The device on which calls run and are waited for."""
 
     def finish(self) -> None:
-        """Return when all that was asked of the device is done."""
+        """Return when all work that the device was given is done."""
 
     def counters(self) -> Counters | None:
         """The runtime's counters so far; None if it has none."""

@@ -18,7 +18,7 @@ P90_CALLS, P99_CALLS = 64, 662
 
 @dataclass(frozen=True)
 class MemberTiming:
-    """A member of a group. `status`, `reason`, `detail`: how its timing ended. `part`: the members of one part were timed
+    """A member of a group. `status`, `reason`, `detail`: the outcome of its timing. `part`: the members of one part were timed
     in turns with each other.
 
     `values_ms`: its latency in each generation that counts (ratios.undisturbed). `uncounted_ms`: in each of the others, which nothing
@@ -59,7 +59,7 @@ class PartTiming:
 class GroupTiming:
     """`members` by the names of their cells. `anchor`: the member that all parts have, through which other groups are
     compared ("" if there is none). `verified`: the digest of what verified each member, by cell. `rule`: how it was
-    timed. `due`: what the job was asked for (fingerprint.due). `started`: when, in seconds since the epoch. `foreign`,
+    timed. `due`: that of the job (fingerprint.due). `started`: when, in seconds since the epoch. `foreign`,
     `steal`: the time of other processes and of other guests, as shares of the time of the cores. `load`: the highest load average of
     the machine (MachineLoad)."""
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 UNDISTURBED = 0.05
-"""The quantile of the calls of a process that stands for it."""
+"""The quantile of the calls of a process that represents it."""
 CONFIDENCE = 0.99
 """The level of an interval at one look at a group. docs/timing_errors.md says how often intervals are wrong with all looks."""
 LEAST = 5

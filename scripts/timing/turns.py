@@ -26,7 +26,7 @@ class Rule:
     """How a group is timed: the defaults of `measure:` in config.yaml.
 
     `budget_s`: seconds of turns of the whole group at most, without loading. `slice_s`: seconds of a slice; a longer
-    call is a slice of its own. `generations`: how often the members are started in that time; if their calls are long, less often. `until_decided`: go on
+    call is a separate slice. `generations`: how often the members are started in that time; if their calls are long, less often. `until_decided`: go on
     until every ratio is decided, for ten times the budget at most.
     """
 
@@ -136,7 +136,7 @@ class _Running:
 
 
 class Group:
-    """Times members. `start` starts the process of a member. `enough` is asked after each generation with what was timed
+    """Times members. `start` starts the process of a member. `enough` is called after each generation with what was timed
     so far; True ends the group."""
 
     def __init__(

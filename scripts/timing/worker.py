@@ -21,7 +21,7 @@ READY, LOAD, FIRST, SLICE, CHECK, REST, WAKE = (
     "rest",
     "wake",
 )
-"""What a worker is asked for: `ready` is its own first message; `load` loads another program; `first` makes the first call; `slice` times calls; `check`
+"""The requests to a worker: `ready` is the first message, from the worker; `load` loads another program; `first` makes the first call; `slice` times calls; `check`
 asks it to end with an error if the calls that it made do not represent the program; `rest` ends a generation, and `wake`
 begins the next one."""
 
@@ -80,7 +80,7 @@ def _answer(
     load: Callable[[Any], Program] | None = None,
     rests: bool = False,
 ) -> bool:
-    """Answer requests until the coordinator closes the channel, or, returning True, until it asks for a rest."""
+    """Answer requests until the coordinator closes the channel, or, returning True, until it requests a rest."""
     process.reset_peak_rss()
     held = Held()
     commands.answer_coordinator({READY: True, REST: rests})

@@ -84,5 +84,5 @@ def opaque(tree: Any) -> list[str]:
 
 
 def _is_data(leaf: Any) -> bool:
-    """Whether a leaf is a dataclass's instance whose fields can stand for it."""
+    """Whether a leaf is a dataclass's instance whose fields can represent it."""
     return dataclasses.is_dataclass(leaf) and not isinstance(leaf, type | torch.Tensor)

@@ -98,7 +98,7 @@ def require_float32(loaded: LoadedModel, runtime: str) -> None:
 def rejected(tool: str, said: Callable[[BaseException], str] | None = None) -> Iterator[None]:
     """Exit as unsupported if a tool raises anything but an error of the machine or of its environment. Its log has the traceback.
 
-    `said`: what is quoted of the exception; its cause if it is None.
+    `said`: the message that is quoted; that of the exception's cause if it is None.
     """
     try:
         yield

@@ -154,7 +154,7 @@ def build(work: Work) -> LoadedModel:
 
 
 def eager_in_precision(work: Work) -> Expected:
-    """The golden results for a precision of its own: eager in that precision on the CPU, and the
+    """The golden results for a baseline's precision: eager in that precision on the CPU, and the
     reference's float64 results, as in PyTorch's benchmarks."""
     expected = work.check.expected(without=tensors.CHANGE)
     loaded, autocast = _fill(work, build(work))

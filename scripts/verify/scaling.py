@@ -19,7 +19,7 @@ Scale = Literal["each", "group"] | Sequence[Hashable]
 """How to scale: each output by its own golden values, or with its group, which is all outputs, or those with the same
 label."""
 NOISE = 1e-3
-"""An output of a group has a scale of its own if golden's error against float64 is at most this share of it. It is a tenth
+"""An output of a group has a separate scale if golden's error against float64 is at most this share of it. It is a tenth
 of the tolerance of a training step in float32, so that two correct programs agree at this scale."""
 
 

@@ -107,7 +107,7 @@ def test_a_column_is_added_in_one_place(table, results, monkeypatch):
     assert [row["clock_mhz"] for row in rows[:3]] == [None, 3000, None]
     assert list(rows[0]) == [*(one.column for one in COLUMNS), "clock_mhz"]
     assert fields.dtypes(table)["clock_mhz"] == "Int64"
-    line = "| `clock_mhz` | integer | MHz | yes | Clock of the CPU. |"
+    line = "| `clock_mhz` | integer, MHz, varies | Clock of the CPU. |"
     with_clock = dataclasses.replace(latency_page.ROW_SET, described=table)
     assert line in docs.page([with_clock]).splitlines()
     problem = fields.checker(table)

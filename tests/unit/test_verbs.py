@@ -1,9 +1,11 @@
 """vmfbench run, doctor and completion: the words for Snakemake, what a machine lacks, and what a shell completes."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from types import SimpleNamespace
 
 import pytest
@@ -227,3 +229,11 @@ def test_the_registry_lists_all_features_and_the_files_of_their_rules():
     assert {file for file in rules if f'include: "{file}"' not in snakefile} == set(
         registry.rule_files()
     )
+
+
+def test_the_version_that_is_printed_is_that_of_the_wheel(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["vmfbench", "--version"])
+    verbs.main()
+    declared = tomllib.loads((checkout.ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]  # fmt: skip
+    found = re.search(declared["pattern"], (checkout.ROOT / declared["path"]).read_text())
+    assert capsys.readouterr().out == f"vmfbench {found['version']}\n"

@@ -84,7 +84,7 @@ class Replay:
 class CodeChange:
     """What differs in the code of a cell. `host`: whether its host program does. `functions`: how many there are on both sides
     together. `changed`: those that differ, those first that change the latency most. `rest_ms`: what the others take longer after,
-    and `before_ms` the latency before; None if it is not known. `unknown`: why nothing is known of its code; "" if it is. `replays`: what dispatches
+    and `before_ms` the latency before; None if it is not known. `unknown`: why its code was not compared; "" if it is. `replays`: what dispatches
     change alone (remeasuring.py)."""
 
     cell: str

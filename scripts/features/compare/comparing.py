@@ -189,7 +189,7 @@ def compare(
     recompiled: Mapping[str, Estimate] | None = None,
 ) -> Comparison:
     """Return what has changed. `in_turns`: the changes of cells whose programs were timed again in turns, which replace
-    those by their rows. `codes`: what differs in the code, if that was asked for; a latency of the same code with the same versions
+    those by their rows. `codes`: what differs in the code, if that was requested; a latency of the same code with the same versions
     cannot have changed, and is not compared. `passes`: what differs in the time of the compiler, where it is known. `recompiled`: the CPU times of iree-compile
     of cells that were compiled again in turns, which replace those of their rows; the same compilation has no other."""
     same_code = {code.cell for code in codes if code.is_same}

@@ -1,6 +1,6 @@
 """The change of the latency of each cell, which of the changes are real, and their geometric means.
 
-A change is known by turns in which both rows were timed, or by the ratios of both to an anchor. timing/decisions.py decides
+A change is measured in turns in which both rows were timed, or by the ratios of both to an anchor. timing/decisions.py decides
 which are real.
 """
 
@@ -19,7 +19,7 @@ from scripts.timing.decisions import Decision, decide
 from scripts.timing.ratios import Difference
 
 TURNS, ANCHOR = "in turns", "by anchor"
-"""How a change is known: both rows were timed in the same turns, or each in turns with the anchor of its group."""
+"""How a change was measured: both rows were timed in the same turns, or each in turns with the anchor of its group."""
 LATENCY, COMPILE_TIME = "latency", "compile time"
 IS_ANCHOR = "it is the anchor of both runs, with which their other rows are compared"
 ALL = "all"

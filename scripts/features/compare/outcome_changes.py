@@ -1,4 +1,4 @@
-"""How a cell ended, and how that has changed: between two runs, two toolchains, or two entries of the history."""
+"""The outcome of a cell, and how that has changed: between two runs, two toolchains, or two entries of the history."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OK, _COMPILES, _WRONG, _FAILED = "ok", "compiles, no device", "wrong results", 
 
 @dataclass(frozen=True)
 class Ending:
-    """What has become of what was asked: a cell that a remedy has compiled did not compile as asked.
+    """What has become of what was requested: a cell that a remedy has compiled did not compile as requested.
 
     `failure`: of a failed cell, such as `compile: shared-memory-limit`. `detail`: the line of the log that explains it.
     """
@@ -60,7 +60,7 @@ class Ending:
 
     @property
     def words(self) -> str:
-        """How it ended, in few words."""
+        """The outcome, in few words."""
         return f"{self.failure or self.state}{' (compiled by remedy)' if self.is_remedied else ''}"
 
 

@@ -25,18 +25,18 @@ OWN = (
     Field("kernel", OBJECT, "The kernel, the work of a call, and how fast it was done."),
     Field("kernel.name", TEXT, "Name of the kernel: its file in `models/kernels/`.", column="kernel"),
     Field("kernel.shape", TEXT, "Shape, in the order of the kernel's DIMENSIONS.", column="shape"),
-    Field("kernel.memory_bytes", INTEGER, "Bytes that a call has to read and write, each tensor once, by the declarations of the kernel.", unit="bytes", column="memory_bytes", checks=FROM_1),
+    Field("kernel.memory_bytes", INTEGER, "Bytes that a call reads and writes, each tensor once, by the kernel's declarations.", unit="bytes", column="memory_bytes", checks=FROM_1),
     Field("kernel.flop", NUMBER, "Floating-point operations of a call, by the same declarations.", unit="FLOP", column="flop", checks=POSITIVE),
     Field("kernel.flop_per_byte", NUMBER, "`flop` / `memory_bytes`.", unit="FLOP/byte", column="flop_per_byte", checks=POSITIVE),
     Field("kernel.gb_per_s", NUMBER, "`memory_bytes` / latency, in 1e9 bytes per second.", unit="GB/s", column="gb_per_s", nullable=True, varies=True, checks=POSITIVE),
-    Field("kernel.gb_per_s_low", NUMBER, "Lower end of its 99 % interval, which is that of the latency ([how](timing.md#intervals)).", unit="GB/s", column="gb_per_s_low", nullable=True, varies=True, checks=POSITIVE),
+    Field("kernel.gb_per_s_low", NUMBER, "Lower end of its 99 % interval.", unit="GB/s", column="gb_per_s_low", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.gb_per_s_high", NUMBER, "Its upper end.", unit="GB/s", column="gb_per_s_high", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.gflop_per_s", NUMBER, "`flop` / latency.", unit="GFLOP/s", column="gflop_per_s", nullable=True, varies=True, checks=POSITIVE),
-    Field("kernel.machine_gb_per_s", NUMBER, "Bandwidth of the device's memory, by a triad ([how](kernels.md#what-the-machine-can-do)); null if it was not measured on this device with as many threads.", unit="GB/s", column="machine_gb_per_s", nullable=True, varies=True, checks=POSITIVE),
+    Field("kernel.machine_gb_per_s", NUMBER, "[Bandwidth of the memory](kernels.md#what-the-machine-can-do) with as many threads.", unit="GB/s", column="machine_gb_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.bandwidth_share", NUMBER, "`gb_per_s` / `machine_gb_per_s`. Above 1 where caches hold what a kernel moves.", unit="ratio", column="bandwidth_share", nullable=True, varies=True, checks=POSITIVE),
-    Field("kernel.limit_share", NUMBER, "The time that the device needs at least, for the FLOPs or for the bytes, / latency. Smaller problems are compared with the bandwidth of the caches ([limits](limits.md)).", unit="ratio", column="limit_share", nullable=True, varies=True, checks=POSITIVE),
+    Field("kernel.limit_share", NUMBER, "The time that the device needs [at least](limits.md) for the FLOPs or the bytes / latency; small problems are compared with the caches.", unit="ratio", column="limit_share", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks=Literal[MEMORY, COMPUTE]),
-    Field("kernel.no_limit_share", TEXT, "Why a share above 1, beyond the interval of the latency, is not given.", column="no_limit_share", nullable=True, varies=True),
+    Field("kernel.no_limit_share", TEXT, "Why a share above 1 is not given.", column="no_limit_share", nullable=True, varies=True),
 )  # fmt: skip
 """The section `kernel` of a line of results/kernels.jsonl."""
 

@@ -30,7 +30,7 @@ SECONDS = 0.3
 AT_LEAST, AT_MOST_S = 5, 3.0
 """The minimum number of calls of a sample, unless they take more seconds than AT_MOST_S."""
 ARRAY_BYTES = (64 * 2**20, 512 * 2**20)
-"""Minimum and maximum bytes of each array of the largest triad. STREAM asks for four times the last-level
+"""Minimum and maximum bytes of each array of the largest triad. STREAM requests four times the last-level
 caches."""
 CACHED_ARRAY_BYTES = tuple(2**exponent for exponent in range(17, 30, 2))
 """Bytes of each array of the small triads: 128 KiB, and four times as many for each next one."""

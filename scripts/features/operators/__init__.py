@@ -1,1 +1,1 @@
-"""Operator problems: many small programs through the same stages, each with an outcome of its own."""
+"""Operator problems: many small programs through the same stages, each with a separate outcome."""

@@ -14,7 +14,7 @@ from scripts.timing.machine_limits import MachineLimits
 
 MS = 1e3
 NO_MODULE = "(no module)"
-"""The row of what is of no module that is known: other time of a call, and layers that the compiler added."""
+"""The row of what belongs to no module: other time of a call, and layers that the compiler added."""
 PRODUCTS = frozenset(
     {
         *("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "einsum"),

@@ -25,7 +25,7 @@ MOST = 12
 
 @dataclass(frozen=True)
 class CompileTime:
-    """What is known of the compilation of a cell: the file, as scripts.stages.profile_compile writes it."""
+    """The profile of the compilation of a cell: the file, as scripts.stages.profile_compile writes it."""
 
     cell: Cell
     data: Mapping[str, Any]

@@ -102,7 +102,7 @@ def phases(folder: Path, started: float, seconds: float) -> list[Share]:
 
 @dataclass(frozen=True)
 class Compilation:
-    """How the compiler ended with a program or an executable. `detail`: the limit, or its message; "" if it is ok."""
+    """The outcome of a compilation of a program or an executable. `detail`: the limit, or its message; "" if it is ok."""
 
     status: str
     seconds: float
@@ -112,7 +112,7 @@ class Compilation:
 
 
 def compilation(run: ToolRun, printed: str, limits: Limits) -> Compilation:
-    """How a run of iree-compile under limits ended; `printed`: its output."""
+    """The outcome of a run of iree-compile under limits; `printed`: its output."""
     status, detail = outcome.OK, ""
     if run.stopped_for == "timeout":
         status, detail = run.stopped_for, f"still running after {limits.seconds:g} s"
@@ -127,7 +127,7 @@ def compilation(run: ToolRun, printed: str, limits: Limits) -> Compilation:
 
 
 def run_compiler(words: Sequence[str], limits: Limits, log: Path) -> tuple[Compilation, str]:
-    """Run iree-compile under limits: how it ended, and what it printed, which is also in the file `log`."""
+    """Run iree-compile under limits: the outcome, and what it printed, which is also in the file `log`."""
     with log.open("w", encoding="utf-8") as output:
         run = process.run_tool([tool("iree-compile"), *words], limits, output)
     printed = log.read_text(encoding="utf-8", errors="replace")

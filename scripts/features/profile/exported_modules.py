@@ -1,6 +1,6 @@
 """Gives the graph of an exported program modules again, for profiles by nn.Module.
 
-The program of a .pt2 file is one flat graph whose nodes say which module they are of. Profilers ask modules. So each run of
+The program of a .pt2 file is one flat graph whose nodes say which module they are of. Profilers need modules. So each run of
 consecutive nodes of one module becomes a part, which is a module, and times of parts are those of its module.
 """
 

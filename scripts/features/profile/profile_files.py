@@ -106,7 +106,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def why_none(root: Path, cell: Cell, dump: Cell, stage: str, target: str) -> str:
-    """Why a cell has no profile: how its stage ended, or that it never ran. `dump`: the cell of the stage; `target`: of Snakemake."""
+    """Why a cell has no profile: the outcome of its stage, or that it never ran. `dump`: the cell of the stage; `target`: of Snakemake."""
     status = root / stages.STAGES[stage].path(dump, STATUS)
     if status.is_file():
         ended = outcome.read_or_damaged(status)

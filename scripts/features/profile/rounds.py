@@ -23,7 +23,7 @@ def profiled(
     """Take a profile. `plain_ms`: make some calls without a profiler; the milliseconds of an undisturbed one. `take`: make
     some with it; their profile, and the milliseconds of one of them.
 
-    Returns the profile of the round that was disturbed least, and what profile.json says of the rounds: `call_ms` and `profiled_ms`, milliseconds of
+    Returns the profile of the round that was disturbed least, and what profile.json says about the rounds: `call_ms` and `profiled_ms`, milliseconds of
     a call without and with the profiler; `control_ms`, the former in each round and after the last one; `foreign` and `load`, as
     in GroupTiming.
     """

@@ -129,7 +129,7 @@ def _write_measuring(args: argparse.Namespace) -> None:
 
 
 def _write_cases(args: argparse.Namespace, reduce_s: float | None = None) -> None:
-    """Write the reproducers that are asked for. `reduce_s`: seconds for a reduction; None: they are not reduced."""
+    """Write the reproducers that are requested. `reduce_s`: seconds for a reduction; None: they are not reduced."""
     root = args.results.absolute().parent
     try:
         records = results_file.read(args.results / "results.jsonl")

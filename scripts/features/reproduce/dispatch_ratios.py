@@ -37,7 +37,7 @@ RATE, MATTERS = 0.05, 1.05
 
 @dataclass(frozen=True)
 class Side:
-    """A cell, what its tests have said by the names of their folders, and the folder of its modules."""
+    """A cell, the results of its tests by the names of their folders, and the folder of its modules."""
 
     case: Case
     root: Path

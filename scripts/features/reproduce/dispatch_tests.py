@@ -30,7 +30,7 @@ FLAGS, RIGHT_FLAGS = "flags.txt", "flags_right.txt"
 def write(
     root: Path, case: Case, folder: Path, budget_s: float, modules: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Write the tests of a cell into a folder, which must not exist; return what the report says of each. `modules`: folder
+    """Write the tests of a cell into a folder, which must not exist; return what the report says about each. `modules`: folder
     for the modules of the dispatches that are right. Raises NoCase."""
     if is_dynamic(case.exported):
         raise NoCase(

@@ -1,7 +1,7 @@
 """The toolchains of a configuration (versions, wheels or local builds of packages), and their environments: what they are made of,
 their locks, and local builds in them.
 
-`.venvs/iree@<toolchain>/` has a lock of its own, `.venvs/iree@<toolchain>.lock`. uv makes it when the
+`.venvs/iree@<toolchain>/` has a separate lock, `.venvs/iree@<toolchain>.lock`. uv makes it when the
 environment is made for the first time, and it is used as long as the definition stays the same.
 """
 

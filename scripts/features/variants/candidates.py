@@ -85,7 +85,7 @@ def step(
 
 @dataclass
 class TriedWay(Generic[AnyWay]):
-    """A way that is tried, and how that has ended (None: not yet)."""
+    """A way that is tried, and the outcome (None: not yet)."""
 
     way: AnyWay
     ended: Outcome | None = None
@@ -99,7 +99,7 @@ class TriedWay(Generic[AnyWay]):
         return self.ended is not None and self.ended.status == outcome.OK
 
     def said(self) -> str:
-        """What the log says of it."""
+        """What the log says about it."""
         assert self.ended is not None
         why = "" if self.is_ok else f" ({self.ended.reason}): {self.ended.detail}"
         return f"{self.name}: {self.ended.status}{why}"

@@ -40,7 +40,7 @@ class MadePart:
 
 
 def of_remedies(table: RemedyTable, targets: Mapping[str, Sequence[str]]) -> str:
-    """Return the tables of remedies as Markdown. `targets`: those of config.yaml with a list of their own."""
+    """Return the tables of remedies as Markdown. `targets`: those of config.yaml with a list of remedies."""
     by_reasons: dict[tuple[str, ...], list[str]] = {}
     for remedy in table.remedies.values():
         by_reasons.setdefault(remedy.reasons, []).append(remedy.name)

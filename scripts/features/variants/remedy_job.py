@@ -1,9 +1,9 @@
-"""Compiles a program in other ways where its compilation, as asked, has failed.
+"""Compiles a program in other ways where its compilation, as requested, has failed.
 
-The attempts are made one after another, each as a job of its own with its own log and outcome below
+The attempts are made one after another, each as a separate job with its own log and outcome below
 `tries/`, until one succeeds. An attempt that failed before with the same program, command, code and
 environment is not repeated. The outcome of the whole is ok if there was nothing to remedy or an
-attempt has succeeded; otherwise it is skipped, and names the failure of what was asked.
+attempt has succeeded; otherwise it is skipped, and names the failure of what was requested.
 """
 
 from __future__ import annotations

@@ -19,23 +19,23 @@ from scripts.run import kept_results, outputs
 
 OWN = (
     Field("tuning", OBJECT, "What tuning has tried and found; null for a baseline.", nullable=True),
-    Field("tuning.candidate", TEXT, "Candidate whose module the row has: its lowering path, opt level, flag set and preprocessing; null if none has passed.", column="candidate", nullable=True),
+    Field("tuning.candidate", TEXT, "Candidate of the row: lowering path, opt level, flag set and preprocessing; null if none has passed.", column="candidate", nullable=True),
     Field("tuning.frontend", TEXT, "Frontend of its program.", column="frontend_used", nullable=True),
     Field("tuning.candidates", INTEGER, "Candidates, among them those that do not apply to the program.", unit="count", column="candidates", nullable=True, checks=FROM_1),
     Field("tuning.compiled", INTEGER, "Candidates that compiled, also to the module of another one.", unit="count", column="candidates_compiled", nullable=True, varies=True, checks=FROM_0),
     Field("tuning.verified", INTEGER, "Different modules that were verified and timed.", unit="count", column="modules_verified", nullable=True, varies=True, checks=FROM_0),
     Field("tuning.failed", INTEGER, "Candidates that failed to compile, crashed, hung or computed wrong results.", unit="count", column="candidates_failed", nullable=True, varies=True, checks=FROM_0),
-    Field("tuning.seconds", NUMBER, "Time that tuning took: of all verifications and turns, and of all compilations divided by how many ran at a time.", unit="s", column="tuning_s", nullable=True, varies=True, checks=FROM_0),
-    Field("tuning.speedup_vs_default", NUMBER, "Latency of the row `default` / latency of the row `tuned`; null for other rows, and if one of the two has no latency.", unit="ratio", column="speedup_vs_default", nullable=True, varies=True, checks=POSITIVE),
-    Field("tuning.speedup_vs_default_low", NUMBER, "Lower end of its 99 % interval ([how](timing.md#intervals)).", unit="ratio", column="speedup_vs_default_low", nullable=True, varies=True, checks=POSITIVE),
+    Field("tuning.seconds", NUMBER, "Time that tuning took; compilations are divided by how many ran at a time.", unit="s", column="tuning_s", nullable=True, varies=True, checks=FROM_0),
+    Field("tuning.speedup_vs_default", NUMBER, "Latency of the row `default` / latency of the row `tuned`.", unit="ratio", column="speedup_vs_default", nullable=True, varies=True, checks=POSITIVE),
+    Field("tuning.speedup_vs_default_low", NUMBER, "Lower end of its 99 % interval.", unit="ratio", column="speedup_vs_default_low", nullable=True, varies=True, checks=POSITIVE),
     Field("tuning.speedup_vs_default_high", NUMBER, "Its upper end.", unit="ratio", column="speedup_vs_default_high", nullable=True, varies=True, checks=POSITIVE),
-    Field("tuning.kept", FLAG, "Whether the gain is beyond its interval, so that `tuned: auto` uses the result; null for the row `default`.", column="kept", nullable=True, varies=True),
+    Field("tuning.kept", FLAG, "Whether the gain is beyond its interval, so that `tuned: auto` uses the result.", column="kept", nullable=True, varies=True),
     Field("tuning.why", TEXT, "Why it is kept or not.", column="kept_why", nullable=True, varies=True),
 )  # fmt: skip
 """The section `tuning` of a line of results/tuned.jsonl."""
 
 _LEFT_OUT = ("frontend_used", "remedy", "first_error", "first_error_detail", "tried", "tuned")
-"""Columns of latency.csv that mean nothing here, or that this table has a column of its own for."""
+"""Columns of latency.csv that mean nothing here, or that this table has a separate column for."""
 
 COLUMNS = (
     *(column for column in columns.COLUMNS if column.column not in _LEFT_OUT),
@@ -68,7 +68,7 @@ def content(matrix: Matrix, folder: Path) -> Content:
 ROW_SET = RowSet(
     name="tuned",
     jsonl=outputs.files_of("tuned")[2],
-    about="For every tuned model and target the rows `tuned` and `default`, and the rows of eager and inductor. The other columns are those\nof `latency.csv`. `tuned.jsonl` has all sections of `results.jsonl`, and the section `tuning`.",
+    about="For every tuned model and target the rows `tuned` and `default`, and the rows of eager and inductor. The other columns are those of `latency.csv`. `tuned.jsonl` has all sections of `results.jsonl`, and the section `tuning`.",
     declared_in="scripts/features/variants/tuned_row_set.py",
     form=Form("results/tuned.csv", (*columns.FIELDS, *OWN)),
     columns=COLUMNS,

@@ -46,7 +46,7 @@ class ModuleMaker(Maker):
 
     The cells are those of IREE. Whether a cell has remedies does not depend on outcomes, so its job and the
     exports that it needs are known before a run. Outcomes only keep finished work from being repeated: a measurement of a
-    module that compiled as asked does not depend on what remedies there are.
+    module that compiled as requested does not depend on what remedies there are.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -76,7 +76,7 @@ class ModuleMaker(Maker):
         )
 
     def hang(self, cell: Cell) -> str:
-        """`--hang <why>` if the compilation that was asked for is not run."""
+        """`--hang <why>` if the compilation that was requested is not run."""
         target = self._target(cell)
         why = self._known_hang(cell.model, target, target.asked(cell.frontend))
         return f"--hang {shlex.quote(why)}" if why else ""
@@ -112,7 +112,7 @@ class ModuleMaker(Maker):
     def take_part(self, cell: Cell) -> bool:
         """Whether the measurement of a cell depends on its remedies.
 
-        The inputs of a measurement do not change if its module compiled as asked. So it is not repeated
+        The inputs of a measurement do not change if its module compiled as requested. So it is not repeated
         when remedies are switched on or off, or when results are from before there were remedies.
         """
         if is_row(cell):
@@ -138,7 +138,7 @@ class ModuleMaker(Maker):
         return [stage.path(cell.to(Kind.MODULE), file) for stage in makers]
 
     def stand(self, cell: Cell) -> bool:
-        """Whether a measurement ignores the age of what remedies left: its module was tuned, or compiled as asked and is
+        """Whether a measurement ignores the age of what remedies left: its module was tuned, or compiled as requested and is
         not newer.
 
         If it is newer, because a run ended between the two stages, that of the remedies runs again. If their outputs are
@@ -161,7 +161,7 @@ class ModuleMaker(Maker):
         self, cell: Cell, code: str, retry: Collection[str], limits: Mapping[str, float]
     ) -> str:
         """The param `due` of the job (fingerprint.due). A change of the table counts as a change of the
-        code for a cell that it concerns: what was asked for failed, and other attempts would be made
+        code for a cell that it concerns: the requested compilation failed, and other attempts would be made
         now than those on record."""
         attempts, before = self.attempts(cell), _outcome(REMEDY, cell)
         now = remedy_job.fingerprint(code, attempts)

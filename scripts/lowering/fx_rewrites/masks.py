@@ -37,7 +37,7 @@ class _NotTaken(Exception):
 
 
 def at_full_length(program: ExportedProgram) -> bool:
-    """`x[mask]` keeps its full length; scatters send what the mask drops to a row of its own.
+    """`x[mask]` keeps its full length; scatters send what the mask drops to a separate row.
 
     PyTorch/XLA 2.9 captures no shape that depends on values ("aten::nonzero"). torch-mlir
     20261001 fails on it ("failed to legalize operation 'torch.runtime.assert'", StableHLO) or

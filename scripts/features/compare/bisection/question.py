@@ -1,4 +1,4 @@
-"""What a bisection asks of each release (is it like the good end, or like the bad one?), and the search for the first
+"""The question of a bisection about each release (is it like the good end, or like the bad one?), and the search for the first
 bad one."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
     """Return where releases 0 (known to be good) to count - 1 (known to be bad) change from good to bad, as `git
     bisect` does.
 
-    `side_of` is asked at most once per release, and for about log2(count) of them. If the sides change several times,
+    `side_of` is called at most once per release, and for about log2(count) of them. If the sides change several times,
     one of the changes from good to bad is found. A release that is neither is passed over, and the one next to it is
     tried.
     """

@@ -109,7 +109,7 @@ def write(result: Result, folder: Path, bundle: Path) -> None:
 
 
 def _side(case: Case, trial: Trial) -> Case:
-    """The case of one side: how this release ended, with its version."""
+    """The case of one side: the outcome of this release, with its version."""
     ended = trial.outcome
     return dataclasses.replace(
         case,

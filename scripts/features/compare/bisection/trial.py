@@ -197,8 +197,8 @@ class Subject:
 @dataclass(frozen=True)
 class Trial:
     """What a release did. `outcome`: of the compilation if that failed, else of the verification if there was one.
-    `vmfb`: the module; None if there is none. `said`: the version of the compiler with its commit. `report`: what is
-    known of the module; where it was timed, with its `latency_ms`. `log`: of the stage that ended it. `python`: of
+    `vmfb`: the module; None if there is none. `said`: the version of the compiler with its commit. `report`: the facts
+    of the module; where it was timed, with its `latency_ms`. `log`: of the stage that ended it. `python`: of
     its environment, if that was kept."""
 
     candidate: Candidate
@@ -224,7 +224,7 @@ class Trial:
 
     @property
     def words(self) -> str:
-        """How it ended, in a few words."""
+        """The outcome, in a few words."""
         if self.is_ok:
             size = f"{self.bytes:,} bytes" if self.bytes else ""
             cpu_s, ms = (self.report.get(key) for key in ("cpu_s", "latency_ms"))
@@ -234,7 +234,7 @@ class Trial:
 
     @property
     def ended(self) -> str:
-        """How it ended, with the message of a failure."""
+        """The outcome, with the message of a failure."""
         return f"{self.words}: {self.outcome.detail[:200]}" if self.outcome.detail else self.words
 
 

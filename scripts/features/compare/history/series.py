@@ -190,13 +190,13 @@ def value_field(column: str) -> Field:
 def read(
     kept: Iterable[Kept], columns: Sequence[Field], selects: Callable[[str], bool]
 ) -> tuple[list[Series], dict[str, list[Series]]]:
-    """Return two kinds of series of the selected cells with what they show: how each cell ended, and those of values,
+    """Return two kinds of series of the selected cells with what they show: the outcomes of each cell, and values,
     by column.
 
-    How a cell ended is of one series only if the machines of the runs have the same CPU: a device that only one of
+    The outcomes of a cell are one series only if the machines of the runs have the same CPU: a device that only one of
     two machines has, or a compilation that needs more memory than the other has, is no change. Values are of one
     series only if they were measured on the same device with as many threads, with the same options of the model. A
-    latency is known by its ratio to the anchor of its group, because the machine has another speed in each run: where
+    latency is the ratio to the anchor of its group, because the machine has another speed in each run: where
     that is another one (with another PyTorch), another series begins. A row without an anchor, and the anchor itself,
     have milliseconds. Raises Damaged if an entry cannot be read.
     """

@@ -76,7 +76,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def bisect(subject: Subject, releases: Sequence[Candidate], name: str, folder: Path) -> Result:
-    """Confirm that the ends differ as asked, and search between them. Exits if they do not. `name`: of the question."""
+    """Confirm that the ends differ as requested, and search between them. Exits if they do not. `name`: of the question."""
     wanted, trials = question.QUESTIONS[name], dict[int, Trial]()
 
     def tried(number: int) -> Trial:

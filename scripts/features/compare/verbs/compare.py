@@ -161,7 +161,7 @@ def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
 def _compare(
     args: argparse.Namespace, chosen: Sequence[Pair], names: tuple[str, str], thresholds: Settings
 ) -> Comparison:
-    """Compare pairs of rows by what they say and, as asked, by their code and by what is measured now."""
+    """Compare pairs of rows by what they say and, as requested, by their code and by what is measured now."""
     folders = _folders(args)
     compiled = [pair for pair in chosen if args.why and code_changes.has_code(pair)]
     codes = [code_changes.code_change(pair, folders) for pair in compiled]

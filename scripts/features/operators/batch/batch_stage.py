@@ -67,9 +67,9 @@ class Options:
 
 
 Known = Mapping[str, Mapping[str, Any]]
-"""What is known of the problems to handle, by name: their results of the stages before."""
+"""The results of earlier stages of the problems to handle, by name."""
 Do = Callable[[Job, Known, Batch], tuple[list[ProblemEnd], list[Ended]]]
-"""Handles the problems that are known. Returns a line for each, and how its processes ended."""
+"""Handles the problems that have such results. Returns a line for each, and the outcomes of its processes."""
 
 
 def work(batch: Batch, do: Do) -> supervise.Work:

@@ -38,7 +38,7 @@ MARK = b"\n# vmfbench: task "
 Handle = Callable[[dict[str, Any], dict[str, Any]], None]
 """Handles a task, given its payload and the mapping for its facts."""
 Load = Callable[[Any], timing_worker.Program]
-"""Loads a program, given what the verification of its task has said of it (`program`)."""
+"""Loads a program, given what the verification of its task has said about it (`program`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

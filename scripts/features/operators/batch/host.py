@@ -46,7 +46,7 @@ class Host:
         """`job`: the job of a worker: its request (to which the fields of batch_worker.TasksRequest are added), its limits
         (`timeout_s` is the limit of each task) and the common values of the outcomes. `work`: the folder of the
         journal. `done` is called with the end of each task, in the order in which they end. A task that is in the
-        journal, and whose outcome stands, is not handled again unless `again` is true of it.
+        journal, and whose outcome is final, is not handled again unless `again` is true of it.
         """
         assert job.request is not None
         self._job, self._request, self._work = job, job.request, work
@@ -58,7 +58,7 @@ class Host:
         self._log = work / "worker.txt"
 
     def run(self, tasks: Mapping[str, Mapping[str, Any]]) -> list[Ended]:
-        """Run workers until all tasks have ended. Return how each worker ended.
+        """Run workers until all tasks have ended. Return the outcome of each worker.
 
         `tasks`: their payloads, JSON, by the name of the problem. Raises job.Interrupted if the run is stopped or its
         parent has died, and OSError if `work` cannot be written. The tasks that have ended are in the journal.

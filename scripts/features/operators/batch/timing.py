@@ -72,7 +72,7 @@ def member_outcome(line: ProblemEnd, member: str) -> Outcome:
 
 @dataclass(frozen=True)
 class _Problem:
-    """What is known of a problem before it is timed. `lines`: of its verifications that are ok, by member. `above`: the
+    """The results of a problem before it is timed. `lines`: of its verifications that are ok, by member. `above`: the
     outcome of the first one."""
 
     name: str

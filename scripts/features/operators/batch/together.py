@@ -108,7 +108,7 @@ class Compilation:
 
     def run(self, programs: Sequence[Program], done: Callable[[ProblemEnd], None]) -> list[Ended]:
         """Compile the programs that are not in the cache, and call `done` with the end of each, in
-        the order in which they end. Return how each process of the compiler ended.
+        the order in which they end. Return the outcome of each process of the compiler.
 
         The result of a program has `seconds`: time of the compiler's process, divided by its number
         of programs `together`; `cached`: whether it was compiled before, for this program or an
@@ -188,7 +188,7 @@ class Compilation:
         )
 
     def _watched(self, job: Job) -> tuple[Ended, str]:
-        """Run a process of the compiler; return how it ended, and its output."""
+        """Run a process of the compiler; return the outcome, and its output."""
         self._vmfb.unlink(missing_ok=True)
         with contextlib.closing(CappedLog(job.log_path)) as log:
             watch = Watch(job, job.owner or os.getppid(), self._work, log)
@@ -305,7 +305,7 @@ class Queue:
         return group
 
     def ended(self, program: Program, failed: bool) -> None:
-        """Note how a program has ended."""
+        """Note the outcome of a program."""
         self._ended[self._kinds[program.name]] += 1
         self._failed[self._kinds[program.name]] += failed
 

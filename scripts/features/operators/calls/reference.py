@@ -1,4 +1,4 @@
-"""The reference of an operator problem: inputs, eager and float64 results, and what is known of them.
+"""The reference of an operator problem: inputs, eager and float64 results, and their properties.
 
 A comparison with some results detects few errors: such results are marked. A problem is weak if wrong answers pass its
 verification. An answer that is bitwise equal to eager's is not wrong (the result of `fill_` is a constant).

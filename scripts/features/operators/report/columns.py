@@ -28,14 +28,14 @@ def _models_count(record: Mapping[str, Any]) -> int | None:
 COLUMNS = (
     Field("problem.op", TEXT, "Operator, with its overload: `aten.add.Tensor`.", column="op_name"),
     Field("problem.args", TEXT, "Its arguments ([format](operators.md#argument-format)).", column="args"),
-    Field("problem.uuid", TEXT, "BackendBench's id of the problem: a digest of arguments and operator.", column="uuid"),
+    Field("problem.uuid", TEXT, "BackendBench's id: a digest of operator and arguments.", column="uuid"),
     Field("problem.name", TEXT, "Short name, unique in a run; part of paths and of `vmfbench failed`.", column="problem"),
     Field("problem.source_uuid", TEXT, "Id of the problem in its source, if `dtype` has replaced a type.", column="source_uuid"),
     Field("problem.count", INTEGER, "Calls in the source, of all models together.", unit="calls", column="count", checks=FROM_0),
     Field("problem.models", LIST, "Models that call it; empty if the source does not name them.", column="in_models", checks=TEXTS),
     Field("", INTEGER, "Number of these models.", unit="count", column="in_models_count", value=_models_count),
     Field("problem.elements", INTEGER, "Elements of all tensor arguments together.", unit="count", column="elements", checks=FROM_0),
-    Field("dataset.runnable", FLAG, "Field of BackendBench's dataset, as the next six.", column="runnable"),
+    Field("dataset.runnable", FLAG, "Of BackendBench's dataset, as the next six.", column="runnable"),
     Field("dataset.included_in_benchmark", FLAG, "Whether BackendBench's TorchBench suite includes the problem.", column="included_in_benchmark"),
     Field("dataset.why_excluded", LIST, "Why it does not.", column="why_excluded", checks=TEXTS),
     Field("dataset.is_synthetic", FLAG, "Whether its arguments come from no model.", column="is_synthetic"),
@@ -59,7 +59,7 @@ COLUMNS = (
     Field("latency.gb_per_s", NUMBER, "Bytes of arguments and results / latency, in 10⁹ bytes per second.", unit="GB/s", column="gb_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("latency.gflop_per_s", NUMBER, "Floating-point operations / latency, where their number is known.", unit="GFLOP/s", column="gflop_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("run.host_overhead_ms", NUMBER, "Time of a call of this runtime that computes nothing.", unit="ms", column="host_overhead_ms", nullable=True, varies=True, checks=FROM_0),
-    Field("run.overhead_here", FLAG, "Whether eager's latency on this device is below 1.3 times that of an empty call; null if eager was not timed.", column="overhead_here", nullable=True, varies=True),
+    Field("run.overhead_here", FLAG, "Whether eager's latency on this device is below 1.3 times that of an empty call.", column="overhead_here", nullable=True, varies=True),
     Field("reference.bytes", INTEGER, "Size of arguments and results.", unit="bytes", column="bytes", optional=True, checks=FROM_0),
     Field("reference.flops", INTEGER, "Floating-point operations of a call, where known.", unit="FLOP", column="flops", nullable=True, optional=True, checks=FROM_0),
     *fields.chosen(columns.FIELDS, "run.load_ms", "run.first_call_ms"),
@@ -87,7 +87,7 @@ OTHERS = (
     *fields.chosen(columns.FIELDS, "export", "export.program_bytes", "compile"),
     Field("compile.module", TEXT, "The module.", optional=True),
     Field("compile.function", TEXT, "The problem's function in it.", optional=True),
-    *fields.chosen(columns.FIELDS, "versions", "versions.<package>", "versions.torch_build"),
+    *fields.chosen(columns.FIELDS, "versions", "versions.<package>", "versions.torch_build", "vmfbench"),
 )  # fmt: skip
 """Fields of results/operators/operators.jsonl that are not columns."""
 

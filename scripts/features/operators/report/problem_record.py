@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
+from scripts.core.version import VERSION
 from scripts.features.operators.batch.timing import member_outcome
 from scripts.features.operators.problems.problem import Problem, read_problems
 from scripts.features.operators.report import columns, faults, page, table
@@ -58,8 +59,8 @@ class Row:
 
     `cell`: the batch and the path or baseline. `experiment`: their section of that name. `tool`: the exporter or
     runtime. `versions`: the versions that the environments of the row pin. `code`: the hash of the code of the last
-    stage. `ends`: how each stage of the chain ended, by problem, in order. `group`: the group in which they were timed,
-    and `timed`, how that ended by problem; empty if they are only compiled.
+    stage. `ends`: the outcome of each stage of the chain, by problem, in order. `group`: the group in which they were timed,
+    and `timed`, the outcome by problem; empty if they are only compiled.
     """
 
     cell: Cell
@@ -160,6 +161,7 @@ def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> 
         "export": _taken("export", results["operator_export"]) if is_iree else None,
         "compile": _taken("compile", results["operator_compile"]) if is_iree else None,
         "versions": {**row.versions, **found_versions},
+        "vmfbench": VERSION,
     }
 
 
@@ -237,7 +239,7 @@ def _add_overhead(of_problem: Sequence[Record]) -> None:
 def ended_in(
     root: Path, stage: Stage, batch: Cell, problems: Sequence[str]
 ) -> dict[str, ProblemEnd]:
-    """Return how a stage ended for the problems of a batch, by their names. If the job of the batch failed before it
+    """Return the outcome of a stage for the problems of a batch, by their names. If the job of the batch failed before it
     came to a problem, the outcome is that of the job. If the file is damaged, all outcomes are `damaged`."""
     job = outcome.read_or_damaged(root / stage.path(batch, STATUS))
     path = root / stage.path(batch, OUTCOMES)

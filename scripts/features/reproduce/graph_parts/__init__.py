@@ -1,1 +1,1 @@
-"""Parts of captured graphs as programs of their own: which operator is wrong."""
+"""Parts of captured graphs as separate programs: which operator is wrong."""

@@ -1,4 +1,4 @@
-"""The distinct dispatches of a program, each as a program of its own, and tests of them."""
+"""The distinct dispatches of a program, each as a separate program, and tests of them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Right:
     threads: int
 
     def write(self, text: str, folder: Path, deadline: float) -> dict[str, Any]:
-        """Write a dispatch into a new folder, with inputs and right outputs; return what the report says of it. `unknown`: why
+        """Write a dispatch into a new folder, with inputs and right outputs; return what the report says about it. `unknown`: why
         it has no right outputs, or ""."""
         folder.mkdir()
         (folder / PROGRAM).write_text(text, encoding="utf-8")

@@ -92,7 +92,7 @@ class Race:
         return -max(self.ms[name])[0], self._log_ratio(name)
 
     def timing(self, name: str, base: str | None) -> Timing:
-        """What is known of a module, compared with another one."""
+        """The result of the comparison of a module with another one."""
         own, _ = self._pair(name, self.anchor)
         latency = ratios.of_logs([math.log(ms) for ms in own])
         timing = Timing(len(own), math.exp(ratios.log_mean(own)), *_ends(latency))

@@ -45,7 +45,7 @@ class Tried(TriedWay[Candidate]):
         return self.is_ok and not self.same_as
 
     def line(self) -> Line:
-        """What the report says of it."""
+        """What the report says about it."""
         ended, way = self.ended, self.way
         assert ended is not None
         report = self.folder / REPORT
@@ -103,7 +103,7 @@ def beside(jobs: Iterator[Job], at_once: int, owner: int) -> Iterator[Job]:
     """Run jobs, `at_once` of them at a time, and yield each when it has ended.
 
     Each is run by a process forked from this one, which it notices to end. Raises Interrupted if the
-    process `owner`, which asked for the search, is gone.
+    process `owner`, which requested the search, is gone.
     """
     context = multiprocessing.get_context("fork")
     running: dict[Any, tuple[Any, Job]] = {}
@@ -126,7 +126,7 @@ def beside(jobs: Iterator[Job], at_once: int, owner: int) -> Iterator[Job]:
 
 
 def _run_one(job: Job) -> None:
-    """Run a job, in a process of its own. One that is told to stop leaves no outcome."""
+    """Run a job, in a separate process. One that is told to stop leaves no outcome."""
     try:
         supervise.run(job)
     except Interrupted:
