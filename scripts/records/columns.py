@@ -189,7 +189,6 @@ COLUMNS = (
     Field("", NUMBER, "Cold run: time on the host, without compiling (PyTorch/XLA).", unit="s", column="trace_s", varies=True, value=_cold("trace_s")),
     Field("", NUMBER, "Time of iree-compile, or of a baseline's compilations before timing.", unit="s", column="compile_s", varies=True, value=_compile_s),
     Field("compile.cpu_s", NUMBER, "CPU time of iree-compile, all threads. Other work on the machine changes it less than `compile_s`.", unit="s", column="compile_cpu_s", optional=True, varies=True),
-    Field("compile.instructions", INTEGER, "Instructions of iree-compile in user space; null without readable processor counters, as on most virtual machines.", unit="count", column="compile_instructions", nullable=True, optional=True, varies=True, checks=FROM_0),
     Field("compile.cached", FLAG, "Whether the module is from the [shared folder](disk.md#shared-compilations). Then iree-compile has no time and memory.", column="cached", optional=True, varies=True),
     Field("", NUMBER, "Cold run: time of executions as counted by the runtime (PyTorch/XLA).", unit="s", column="execute_s", varies=True, value=_cold("execute_s")),
     Field("compile.vmfb_bytes", INTEGER, "Size of the compiled module, without weights.", unit="bytes", column="vmfb_bytes", optional=True),
