@@ -156,7 +156,7 @@ def test_a_toolchain_has_all_numbers_and_a_compilation_of_its_own(root):
     made = Plan(found, frozenset(), with_conda=False)
     of = of_axes(model="b", frontend="f", target="cpu@old")
     assert made.env("compile", of) == "iree@old"
-    assert "--toolchain old" in made.options.compile(of)
+    assert json.loads(made.requests.compile(of))["toolchain"] == "old"
     group = of_axes(model="b", device="cpu+2-threads", test="eval")
     files = made.groups.files(group, "verification.json")
     for target in ("cpu+2-threads", "cpu+2-threads@old"):
@@ -200,7 +200,7 @@ def test_references_programs_and_modules_are_shared():
 
 def test_a_module_is_compiled_with_the_same_options_as_for_one_number():
     of = on(target="llvm-cpu")
-    assert plan().options.compile(of) == plan(2).options.compile(of)
+    assert plan().requests.compile(of) == plan(2).requests.compile(of)
     assert plan().maker.text(of) == plan(2).maker.text(of)
     for target in ("llvm-cpu+1-threads", "llvm-cpu+2-threads"):
         made = plan().maker.modules(on(target=target), "module.vmfb")
@@ -232,26 +232,26 @@ def test_a_torchbench_file_skips_the_module_and_the_measurements(tmp_path, skipp
 
 
 @pytest.mark.parametrize(
-    ("numbers", "cell", "options"),
+    ("numbers", "cell", "threads"),
     [
-        ([1, 2], on("llvm-cpu+2-threads"), "--threads 2"),
-        ([1, 2], of_axes(device="cpu+1-threads"), "--threads 1"),
-        ([1, 2], on("vulkan"), ""),
-        ([1, 2], None, ""),  # operator problems
-        (2, on("llvm-cpu"), "--threads 2"),
-        (2, on("vulkan"), "--threads 2"),
-        (2, None, "--threads 2"),
-        (None, on("llvm-cpu"), ""),
+        ([1, 2], on("llvm-cpu+2-threads"), 2),
+        ([1, 2], of_axes(device="cpu+1-threads"), 1),
+        ([1, 2], on("vulkan"), None),
+        ([1, 2], None, None),  # operator problems
+        (2, on("llvm-cpu"), 2),
+        (2, on("vulkan"), 2),
+        (2, None, 2),
+        (None, on("llvm-cpu"), None),
     ],
 )
-def test_a_measurement_takes_the_number_of_its_name_or_the_configured_one(numbers, cell, options):
-    assert plan(numbers).options.threads(cell) == options
+def test_a_measurement_takes_the_number_of_its_name_or_the_configured_one(numbers, cell, threads):
+    assert plan(numbers).requests.threads(cell).get("threads") == threads
 
 
 def test_a_baseline_takes_the_number_of_its_name():
-    step = plan().options.step(baseline("eager+2-threads"))
-    assert step.endswith(" --threads 2")
-    assert step == plan(2).options.step(baseline("eager"))
+    request = plan().requests.baseline(baseline("eager+2-threads"))
+    assert json.loads(request)["threads"] == 2
+    assert request == plan(2).requests.baseline(baseline("eager"))
 
 
 def test_another_number_adds_cells_and_leaves_the_others_as_they_are():
@@ -259,13 +259,13 @@ def test_another_number_adds_cells_and_leaves_the_others_as_they_are():
     rows = [str(row) for row in few.matrix.rows()]
     assert {*rows} < {str(row) for row in more.matrix.rows()}
     for row in few.matrix.rows():
-        assert few.options.threads(row) == more.options.threads(row)
+        assert few.requests.threads(row) == more.requests.threads(row)
         assert few.matrix.chain(row) == more.matrix.chain(row)
         if row.kind is Kind.IREE:
-            assert few.options.compile(row) == more.options.compile(row)
+            assert few.requests.compile(row) == more.requests.compile(row)
             assert few.maker.modules(row, "module.vmfb") == more.maker.modules(row, "module.vmfb")  # fmt: skip
         else:
-            assert few.options.step(row) == more.options.step(row)
+            assert few.requests.baseline(row) == more.requests.baseline(row)
 
 
 def test_the_limits_of_a_cpu_are_measured_for_each_number():

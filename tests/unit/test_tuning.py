@@ -132,7 +132,7 @@ def test_the_search_is_a_param_that_changes_with_what_it_consists_of(tree):
     first = search.candidates[0]
     assert (first.name, first.flags, first.configured) == ("mlir-as-configured", ("--x",), True)
     assert first.program == "results/export/conv/mlir/program.mlir"
-    assert first.options[-1] == '["--x"]'
+    assert first.target["flags"] == ["--x"]
     assert search.budget_s == 50
     assert set(search.properties) == set(compile_tables.flag_sets().properties)
     assert plan["variants"].exports("status.json", of) == ["results/export/conv/mlir/status.json"]
