@@ -1,8 +1,8 @@
 """Makes a checkout with a synthetic matrix of any size, whose stages are stubs, and histories of synthetic runs.
 
 Snakefile, rules, scripts and supervisor are the real ones. Only the interpreter of the stages'
-environments is replaced by a script that copies a small valid file to each `--out-…`, and is timed as a program of a
-millisecond.
+environments is replaced by a script that copies small valid files to `--out`, or beside its request, and is timed as a
+program of a millisecond.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ case $2 in
 *.measure_machine_limits) made=limits.json ;;
 esac
 for out; do :; done
+out=${out%/request.json}
 for name in $made; do cp "${0%/*}/../../templates/$name" "$out/$name"; done
 """
 

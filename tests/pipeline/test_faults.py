@@ -111,7 +111,7 @@ def test_failed_lists_each_failure_once_with_the_command_that_repeats_it(faulty)
     )
     commands = done.stdout.splitlines()
     assert len(commands) == 6
-    repeat = next(c for c in commands if "models/raises.py" in c)
+    repeat = next(c for c in commands if "reference/raises" in c)
     again = subprocess.run(
         ["bash", "-c", repeat], cwd=faulty.path, capture_output=True, text=True, env=os.environ
     )

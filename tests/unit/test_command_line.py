@@ -86,7 +86,7 @@ def jobs(*arguments: str) -> dict[str, int]:
 def test_values_of_a_run_on_this_machine_are_those_that_a_cluster_s_functions_give():
     """With `--jobs`, jobs may go to a cluster, and limits and threads are functions."""
     here, perhaps = commands("--cores", "2"), commands("--cores", "2", "--jobs", "2")
-    assert len(here) == 9
+    assert len(here) == 10
     more = " --more-time 0 --more-memory 0"
     assert [command.replace(more, "") for command in perhaps] == here != perhaps
 

@@ -130,7 +130,8 @@ def test_a_module_of_another_workflow(shared, tmp_path):
     [row] = mine.rows()
     assert (row["model"], row["target"], row["status"]) == ("mine", "t0", "ok")
     assert (tmp_path / "mine.txt").read_text() == "mine\n"
-    assert '"generations":7' in (tmp_path / "results/time/mine/cpu/eval/log.txt").read_text()
+    request = json.loads((tmp_path / "results/time/mine/cpu/eval/request.json").read_text())
+    assert request["fields"]["rule"]["generations"] == 7
     again = mine.snakemake("--cores", "2", "--profile", profile)
     assert "Nothing to be done" in again.stdout
 
