@@ -157,16 +157,16 @@ def _of_suites(draft: Draft) -> dict[str, Model]:
     except suites.SuiteError as error:
         draft.problems.append(str(error))
         return {}
-    found: dict[str, Model] = {}
+    kept: dict[str, Model] = {}
     for entry in listed:
         options = {"name": entry.name} | entry.options
         for name, family, variant in models.variants(entry.cell, options):
-            if name in draft.known["models"] or name in found:
+            if name in draft.known["models"] or name in kept:
                 draft.problems.append(f"suites.{entry.where}: {name} is the name of another model")
-            found[name] = models.model_of(
+            kept[name] = models.model_of(
                 name, family, variant, file=entry.file, suite=entry.suite, known_as=entry.name
             )
-    return models.with_sizes(found)
+    return models.with_sizes(kept)
 
 
 def _chosen(draft: Draft) -> dict[str, dict]:

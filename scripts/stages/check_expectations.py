@@ -102,15 +102,17 @@ def changed_files(results: Path) -> Iterator[str]:
 def _changed_files_of_stage(usage: Path) -> Iterator[str]:
     try:
         known = outcome.read_usage(usage)
-        made = {usage.with_name(name): digest for name, digest in known.artifacts.items()} if known else {}  # fmt: skip
+        digests = {usage.with_name(name): digest for name, digest in known.artifacts.items()} if known else {}  # fmt: skip
         problems = usage.with_name(OUTCOMES)
-        for name, line in (outcome.read_problem_ends(problems) if problems in made else {}).items():
+        for name, line in (
+            outcome.read_problem_ends(problems) if problems in digests else {}
+        ).items():
             for file, values in (line.result.get("files") or {}).items():
-                made[usage.with_name(name) / file] = atomic.Digest(**values)
+                digests[usage.with_name(name) / file] = atomic.Digest(**values)
     except (OSError, ValueError) as error:
         yield str(error)
         return
-    for path, digest in made.items():
+    for path, digest in digests.items():
         if what := atomic.difference_from(path, digest):
             yield f"{path} is damaged: {what}; the next run makes it again"
 

@@ -106,11 +106,10 @@ def verified(folder: Path, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Verify the module: the exit code, what was found out (None if nothing was) and the end of the log."""
     out, log = folder / VERIFICATION, folder / "log.txt"
     out.unlink(missing_ok=True)
-    asked = StageRequest("scripts.stages.verify_iree", sys.executable, fields)
-    asked.write(folder)
-    command = asked.command(
-        Path()
-    )  # in the folder, to which the paths of the raw inputs are relative
+    request = StageRequest("scripts.stages.verify_iree", sys.executable, fields)
+    request.write(folder)
+    # In the folder, to which the paths of the raw inputs are relative.
+    command = request.command(Path())
     memory_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
     environment = os.environ | {exits.LIMIT_VARIABLE: str(memory_mb), "PYTHONPATH": str(folder)}
     with log.open("w", encoding="utf-8") as file:

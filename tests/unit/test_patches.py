@@ -4,6 +4,7 @@ import dis
 import inspect
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import snakemake
@@ -15,6 +16,7 @@ from snakemake.workflow import Workflow
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.registry.plugin import Plugin
 
+from scripts.matrix.cell import of_axes
 from scripts.snakemake import apply
 
 ROOT = Path(__file__).parents[2]
@@ -80,3 +82,20 @@ def test_rules_leave_snakemakes_internals_to_the_package(file):
     # Not a file named workflow.rst.
     used = set(re.findall(r"(?<![/\w])workflow\.(\w+)", file.read_text(encoding="utf-8")))
     assert used <= READ_BY_RULES
+
+
+def test_the_idle_jobs_of_a_run_are_those_of_its_plan_and_jobs_without_a_cell_are_passed_over():
+    def job(rule: str, **wildcards: str) -> SimpleNamespace:
+        return SimpleNamespace(rule=SimpleNamespace(name=rule), wildcards=wildcards)
+
+    gpu = of_axes(model="conv", frontend="mlir", target="cuda")
+    planned = [
+        job("aggregate_results"),
+        job("verify_iree", model="conv", frontend="mlir", target="cuda"),
+        job("verify_iree", model="conv", frontend="mlir", target="llvm-cpu"),
+        job("compile_iree", model="conv", frontend="mlir", target="cuda"),
+    ]
+    patches = apply.Patches.__new__(apply.Patches)
+    patches._problem = ""
+    patches._workflow = SimpleNamespace(dag=SimpleNamespace(needrun_jobs=lambda: planned))
+    assert [*patches.jobs_in({("verify_iree", gpu)})] == ["verify_iree"]

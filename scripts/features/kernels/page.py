@@ -126,7 +126,7 @@ def charts(records: Sequence[Record]) -> list[Chart]:
             threads = f"{run['threads']} threads" if run["threads"] else ""
             named = (record["experiment"]["dtype"], run["device_name"], threads)
             panels[", ".join(filter(None, named))][row.column].append(record)
-    made = []
+    drawn = []
     for title, by_column in panels.items():
         shapes = list(dict.fromkeys(r["kernel"]["shape"] for rows in by_column.values() for r in rows))  # fmt: skip
         lines = [
@@ -134,8 +134,8 @@ def charts(records: Sequence[Record]) -> list[Chart]:
             for column, rows in by_column.items()
         ]  # fmt: skip
         rule = next(iter(by_column.values()))[0]["kernel"].get("machine_gb_per_s")
-        made.append(Chart(title, "GB/s", lines, ticks=shapes, rule=rule))
-    return made
+        drawn.append(Chart(title, "GB/s", lines, ticks=shapes, rule=rule))
+    return drawn
 
 
 def _point(shapes: Sequence[str], rate: Mapping[str, Any]) -> tuple[float, float, Any, Any]:

@@ -243,10 +243,10 @@ def _threads(root: Path, data: Mapping[str, Any], cell: Cell) -> int:
     if number := data["run"]["threads"]:
         return int(number)
     try:
-        asked = recorded(root, VERIFY, str(cell)).request.fields.get("threads")
+        threads = recorded(root, VERIFY, str(cell)).request.fields.get("threads")
     except NoCase:  # it has failed before
-        asked = None
-    return asked or physical_cores()
+        threads = None
+    return threads or physical_cores()
 
 
 def _ended(root: Path, stage: str, cell: str) -> Outcome:
@@ -272,14 +272,14 @@ class Recorded:
             raise NoCase(f"no {python}: environments that conda has made are not used for this")
         # A compilation is measured, not looked up.
         environment = os.environ | checkout.variables() | {compile_cache.FOLDER: ""}
-        asked = StageRequest(module, str(python), requests.plain(fields))
+        request = StageRequest(module, str(python), requests.plain(fields))
         with (
             temporary.folder("request") as folder,
             open(log, "w", encoding="utf-8") if log else nullcontext() as printed,
         ):
-            asked.write(folder)
+            request.write(folder)
             ended = subprocess.run(
-                [*asked.command(folder), "--out", str(out)],
+                [*request.command(folder), "--out", str(out)],
                 cwd=self.root,
                 env=environment,
                 stdout=printed,

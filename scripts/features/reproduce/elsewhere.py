@@ -40,10 +40,10 @@ def write(root: Path, record: Record, folder: Path) -> None:
     cell = str(cell_of(record.data))
     if not record.is_iree:
         raise NoCase(f"{cell} is a baseline; only modules of IREE are measured elsewhere")
-    asked = recorded(root, VERIFY, cell).request.fields
+    fields = recorded(root, VERIFY, cell).request.fields
     sources: dict[str, Path] = {}
     for field, name in FILES.items():
-        files = asked[field] if isinstance(asked[field], list) else [asked[field]]
+        files = fields[field] if isinstance(fields[field], list) else [fields[field]]
         for path in (root / file for file in files):
             # A stage that failed has left an empty file.
             if path.is_file() and path.stat().st_size:
@@ -51,7 +51,7 @@ def write(root: Path, record: Record, folder: Path) -> None:
     if missing := [name for name in FILES.values() if name not in sources]:
         raise NoCase(f"{cell}: no {', '.join(missing)}: it has not been compiled")
     copied = {**FILES, "vmfb": [FILES["vmfb"]]}
-    for report in asked["exported"][:1]:
+    for report in fields["exported"][:1]:
         copied["exported"], sources[REPORT] = [REPORT], root / report
     data = [*FILES.values(), *copied.get("exported", ())]
     code = python_source.of_project(MODULES, ROOT)
@@ -62,7 +62,7 @@ def write(root: Path, record: Record, folder: Path) -> None:
         shutil.copyfile(path, copy)
     private.clean(folder)
     bundle = {
-        "request": {**asked, "exported": [], **copied},
+        "request": {**fields, "exported": [], **copied},
         "files": {name: asdict(atomic.digest_of(folder / name)) for name in data},
         "fingerprint": str(STAGES[VERIFY].version),
         "row": record.data,

@@ -87,8 +87,8 @@ def run(job: Job, compile_status: Path, attempts: Sequence[Attempt], pins: str) 
     that of all attempts together. `pins` names the environment of the command. Raises what
     supervise.run raises.
     """
-    asked = job.request
-    assert asked is not None
+    requested = job.request
+    assert requested is not None
     job = dataclasses.replace(
         job,
         command=(),
@@ -102,7 +102,7 @@ def run(job: Job, compile_status: Path, attempts: Sequence[Attempt], pins: str) 
     started = time.monotonic()
     tried: list[Tried] = []
     if failed.is_remediable:
-        tried = list(_until_one_works(job, asked, wanted(attempts, failed.reason), pins))
+        tried = list(_until_one_works(job, requested, wanted(attempts, failed.reason), pins))
     works = tried[-1] if tried and tried[-1].is_ok else None
     result = supervise.record(job, None) if works else _failure(job, tried)
     if works and works.ended:
@@ -116,7 +116,7 @@ def run(job: Job, compile_status: Path, attempts: Sequence[Attempt], pins: str) 
 
 
 def _until_one_works(
-    job: Job, asked: StageRequest, attempts: Sequence[Attempt], pins: str
+    job: Job, requested: StageRequest, attempts: Sequence[Attempt], pins: str
 ) -> Iterator[Tried]:
     """Make the attempts in order. The last one yielded may have succeeded."""
 
@@ -128,7 +128,7 @@ def _until_one_works(
         if attempt.hang:
             yield not_run("known-hang", attempt.hang)
             continue
-        request = asked.replaced(program=attempt.program, **attempt.target)
+        request = requested.replaced(program=attempt.program, **attempt.target)
         own = _job_of(job, request, attempt, pins, left_s)
         before = _same_failure(own)
         if before is None and left_s < 1:
@@ -147,14 +147,14 @@ def _until_one_works(
 def _job_of(job: Job, request: StageRequest, attempt: Attempt, pins: str, timeout_s: float) -> Job:
     """The job of an attempt. Its `due` names everything that may change how it ends, except its limits."""
     folder = job.status_path.parent / TRIES / attempt.name
-    made = [folder / path.name for path in job.artifacts]
+    artifacts = [folder / path.name for path in job.artifacts]
     program = Path(attempt.program)
     content = str(atomic.digest_of(program)) if program.is_file() else ""
     counter = job.due.rpartition("+")[2] if "+" in job.due else ""
     of_request = dataclasses.asdict(request)
     key = json.dumps([code_of(job.fingerprint), pins, of_request, content, counter])
     due = hashlib.sha256(key.encode()).hexdigest()[:12]
-    return step(job, attempt, folder, request, made, timeout_s=timeout_s, due=due)
+    return step(job, attempt, folder, request, artifacts, timeout_s=timeout_s, due=due)
 
 
 def _same_failure(job: Job) -> Outcome | None:

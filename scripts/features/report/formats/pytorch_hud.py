@@ -76,8 +76,8 @@ def _entries(record: Record, benchmark: str) -> list[dict[str, Any]]:
             if version and not name.endswith("_build")
         },
     }
-    found = {name: lookup(record.data, path) for name, path in METRICS.items()}
-    values = {name: [value] for name, value in found.items() if value is not None}
+    looked_up = {name: lookup(record.data, path) for name, path in METRICS.items()}
+    values = {name: [value] for name, value in looked_up.items() if value is not None}
     if record.latency:
         values["latency_ms"] = record.latency["values_ms"]
     return [

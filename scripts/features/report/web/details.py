@@ -164,7 +164,7 @@ def _program(record: Record) -> Section:
         "intermediate results, packed weights": compiled.get("transient_bytes"),
         "constants": compiled.get("constant_bytes"),
     }
-    asked = (experiment.get(name) for name in ("backend", "arch", "opt_level"))
+    parts = (experiment.get(name) for name in ("backend", "arch", "opt_level"))
     compile_s = compiled.get("compile_s")
     return facts("Program", (
         *((name, count and size(count)) for name, count in sizes.items()),
@@ -174,7 +174,7 @@ def _program(record: Record) -> Section:
         ("memory of the timed process", run.get("max_rss_mb") and mebibytes(run["max_rss_mb"])),
         ("device memory", run.get("device_memory_mb") and mebibytes(run["device_memory_mb"])),
         ("rewrites", ", ".join(exported.get("rewrites") or ())),
-        ("backend", ", ".join(filter(None, asked)) if experiment.get("backend") else ""),
+        ("backend", ", ".join(filter(None, parts)) if experiment.get("backend") else ""),
         ("flags", " ".join(experiment.get("flags") or ())),
     ))  # fmt: skip
 
