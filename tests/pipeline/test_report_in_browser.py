@@ -158,6 +158,7 @@ def test_training_steps_have_figures_and_the_reason_of_a_failure(page):
     assert "10/10" in text
     assert "wrong result: wrong-result" in text
     page.click("main summary")
+    page.wait_for_selector("main details tbody tr")  # made by the event of the opening
     steps = page.locator("main details tbody tr").all_inner_texts()
     assert [line.split("\t")[:2] for line in steps[:2]] == [["1", "0.5000000"], ["2", "0.2500000"]]
     assert steps[1].endswith("0.3750000")
