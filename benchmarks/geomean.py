@@ -42,11 +42,11 @@ from rich.table import Table
 
 from scripts.core import exits
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, plugins
+from scripts.matrix import plugins
 from scripts.matrix.cell import EVAL
 from scripts.matrix.choices import BASES
 from scripts.records import remedied, speedups
-from scripts.records.results_file import BadRecords, Record, read
+from scripts.records.results_file import BadRecords, Record, cell_of, read
 from scripts.records.speedups import Latency, machine_of
 from scripts.timing import ratios
 from scripts.timing.ratios import Difference, Interval
@@ -219,7 +219,7 @@ def _is_base(record: Record, row: Record) -> bool:
     as_iree = (record["device"], record["test"], record["precision"]) == (device, EVAL, "none")
     number, machine = (
         [of(one) for one in (record, row)]
-        for of in (lambda one: cell.threads_of(one["cell"]), lambda one: machine_of(one.data))
+        for of in (lambda one: cell_of(one.data).threads, lambda one: machine_of(one.data))
     )
     return (
         record["runtime"] in BASES

@@ -1,6 +1,7 @@
 """Cells: what a job of a stage works on. Names, paths, patterns and globs of cells are derived here.
 
-PATTERNS declares the axes of each kind of cell. Parts of names tell variants of what the configuration declares:
+PATTERNS declares the axes of each kind of cell. An entry of the configuration gives several values of an axis, which EntryName
+renders and reads:
 
 - Where `measure.threads` is a list, each target and baseline of a CPU has an entry per number, `llvm-cpu+2-threads`. What does not
   depend on threads is shared: references, programs, and the modules that IREE compiles for `llvm-cpu`.
@@ -17,7 +18,7 @@ import enum
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -93,16 +94,6 @@ AXES = {kind: tuple(re.findall(r"\{(\w+)\}", pattern)) for kind, pattern in PATT
 OF_BATCHES = tuple(kind for kind in Kind if "batch" in AXES[kind])
 """The kinds of cell that have operator problems."""
 
-TRAIN_SUFFIX = "+train"
-"""The end of the name of a frontend that exports training steps, without its toolchain."""
-
-DYNAMIC_SUFFIX = "+dynamic"
-"""The end of the name of a frontend or baseline whose programs are for all sizes of a model, without its
-toolchain and number of threads."""
-
-SIZES = "~"
-"""What is before the sizes in the name of a model of these sizes: `bert~16`."""
-
 OF_ALL_SIZES = (Kind.PROGRAM, Kind.MODULE)
 """The kinds of cell that sizes of a model share if their frontend is dynamic."""
 
@@ -120,24 +111,70 @@ def stands_on(kind: Kind, other: Kind) -> bool:
     return {*AXES[other]} <= {*AXES[kind]}
 
 
-def frontend_test(frontend: str) -> str:
-    """The test whose programs a frontend exports, by its name: eval or train."""
-    return "train" if without_toolchain(frontend).endswith(TRAIN_SUFFIX) else "eval"
+EVAL, TRAIN = "eval", "train"
+REFERENCES = {EVAL: "reference", TRAIN: "gradients"}
+"""The stage that makes what the programs of a test start from and are compared with."""
+PINNED = "pinned"
+"""The name of the toolchain that envs/ pins."""
+
+_ENTRY_NAME = re.compile(
+    r"(?P<entry>.*?)(?:~(?P<sizes>[^+@]+))?(?P<test>\+train)?(?P<dynamic>\+dynamic)?"
+    r"(?:\+(?P<threads>[1-9][0-9]{0,3})-threads)?(?:@(?P<toolchain>.+))?",
+    re.DOTALL,
+)
 
 
-def is_dynamic(name: str) -> bool:
-    """Whether the programs of a frontend or baseline are for all sizes of a model, by its name."""
-    return without_threads(without_toolchain(name)).endswith(DYNAMIC_SUFFIX)
+@dataclass(frozen=True)
+class EntryName:
+    """The name of a model, frontend, target, baseline, device or environment, by its parts.
+
+    `entry`: its name in the configuration. `sizes`: those of a model, `16-128`. `test`: that of a frontend. `dynamic`: whether
+    the programs of a frontend or baseline are for all sizes of a model. `threads`: of a target, baseline or device, where
+    `measure.threads` lists several. `toolchain`: of a frontend, target or environment that it changes.
+    """
+
+    entry: str
+    sizes: str = ""
+    test: str = EVAL
+    dynamic: bool = False
+    threads: int | None = None
+    toolchain: str = PINNED
+
+    def __str__(self) -> str:
+        return "".join(
+            (
+                self.entry,
+                f"~{self.sizes}" if self.sizes else "",
+                "+train" if self.test == TRAIN else "",
+                "+dynamic" if self.dynamic else "",
+                f"+{self.threads}-threads" if self.threads else "",
+                f"@{self.toolchain}" if self.toolchain != PINNED else "",
+            )
+        )
+
+    @staticmethod
+    @functools.cache
+    def read(text: str) -> EntryName:
+        """Read a name, or a glob of names. What is no part of a name is the entry's."""
+        match = _ENTRY_NAME.fullmatch(text)
+        assert match  # any text is a name
+        return EntryName(
+            match["entry"],
+            match["sizes"] or "",
+            TRAIN if match["test"] else EVAL,
+            bool(match["dynamic"]),
+            int(match["threads"]) if match["threads"] else None,
+            match["toolchain"] or PINNED,
+        )
+
+    def without(self, *parts: str) -> EntryName:
+        """The name without some of its parts: without "threads", the name that all numbers of threads share."""
+        return replace(self, **{part: _DEFAULTS[part] for part in parts})
 
 
-def of_this_size(name: str) -> str:
-    """The name of the row with the program for one size, by that of a row whose program is for all sizes; of another row its own."""
-    return name.replace(DYNAMIC_SUFFIX, "", 1)
-
-
-def without_sizes(model: str) -> str:
-    """The name of the model of which `bert~16` is a size; of another model its own."""
-    return model.partition(SIZES)[0]
+_DEFAULTS: dict[str, Any] = {part.name: part.default for part in fields(EntryName)}
+_UNNAMED = ("batch", "test")
+"""The axes whose values are no names of entries."""
 
 
 @dataclass(frozen=True)
@@ -163,9 +200,10 @@ class Cell:
         except KeyError as missing:
             raise ValueError(f"a cell of kind {kind} needs a {missing}, found {values}") from None
         if "frontend" in own:
-            own["test"] = frontend_test(own["frontend"])
-            if kind in OF_ALL_SIZES and is_dynamic(own["frontend"]):
-                own["model"] = without_sizes(own["model"])
+            frontend = EntryName.read(own["frontend"])
+            own["test"] = frontend.test
+            if kind in OF_ALL_SIZES and frontend.dynamic:
+                own["model"] = str(EntryName.read(own["model"]).without("sizes"))
         return cls(kind, **own)
 
     @classmethod
@@ -185,16 +223,36 @@ class Cell:
         """The name, as used in rows, globs and folders."""
         return PATTERNS[self.kind].format_map(vars(self))
 
+    @functools.cached_property
+    def names(self) -> dict[str, EntryName]:
+        """The names of its entries by axis."""
+        return {k: EntryName.read(v) for k, v in self.by_axis().items() if k not in _UNNAMED}
+
+    def _part(self, part: str) -> Any:
+        """A part of its names; its default if none of them has it."""
+        default = _DEFAULTS[part]
+        values = (getattr(name, part) for name in reversed(self.names.values()))
+        return next((value for value in values if value != default), default)
+
     @property
     def threads(self) -> int | None:
         """The number of threads that it is of, where `measure.threads` lists several."""
-        return threads_of(self.target or self.baseline or self.device)
+        return self._part("threads")
 
     @property
     def toolchain(self) -> str:
         """The toolchain that it is of, by its target, frontend or environment."""
-        named = (toolchain_of(name) for name in (self.target, self.frontend, self.env))
-        return next((name for name in named if name != PINNED), PINNED)
+        return self._part("toolchain")
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether its program is for all sizes of a model."""
+        return self._part("dynamic")
+
+    def without(self, *parts: str) -> Cell:
+        """The cell whose names lack some of their parts (EntryName.without)."""
+        names = {axis: str(name.without(*parts)) for axis, name in self.names.items()}
+        return Cell.of_kind(self.kind, **self.by_axis() | names)
 
     def by_axis(self) -> dict[str, str]:
         """Values by the names of axes."""
@@ -210,7 +268,7 @@ class Cell:
             lacking = next(axis for axis, value in values.items() if not value)
             raise ValueError(f"a cell of kind {self.kind} is of no {lacking}, which {kind} needs")
         if kind is Kind.MODULE:
-            values["target"] = without_threads(self.target)
+            values["target"] = str(self.names["target"].without("threads"))
         return Cell.of_kind(kind, **values)
 
     @property
@@ -264,9 +322,6 @@ def selects(globs: Iterable[str], *names: str) -> bool:
     return matched(within) and not matched(without)
 
 
-_THREADS = re.compile(r"\+([1-9][0-9]*)-threads(?=[/@]|$)")
-
-
 def thread_numbers(measure: Mapping[str, Any]) -> tuple[int, ...]:
     """The list `threads` of the section `measure`; empty if it is a number or not set."""
     declared = measure.get("threads")
@@ -276,28 +331,6 @@ def thread_numbers(measure: Mapping[str, Any]) -> tuple[int, ...]:
 def most_threads(measure: Mapping[str, Any]) -> int:
     """The largest number of threads of any measurement; 1 if none is set."""
     return max(thread_numbers(measure), default=measure.get("threads") or 1)
-
-
-def with_threads(name: str, number: int | None) -> str:
-    """The name of an entry for a number of threads; None: the one that is not of a number."""
-    return name if number is None else f"{name}+{number}-threads"
-
-
-def threads_of(name: str) -> int | None:
-    """The number of threads in the name of an entry; None if it has none."""
-    match = _THREADS.search(name)
-    return int(match[1]) if match else None
-
-
-def without_threads(name: str) -> str:
-    """The name of an entry or a cell without its number of threads, with its toolchain."""
-    return _THREADS.sub("", name)
-
-
-PINNED = "pinned"
-"""The name of the toolchain that envs/ pins."""
-TOOLCHAIN_SEPARATOR = "@"
-"""Between the name of an entry or environment and that of a toolchain."""
 
 
 @dataclass(frozen=True)
@@ -317,47 +350,13 @@ class Toolchain:
 
     def of_env(self, env: str) -> str:
         """The name of the environment that it has in place of one of envs/."""
-        return f"{env}{TOOLCHAIN_SEPARATOR}{self.name}" if env in self.envs else env
+        return str(EntryName(env, toolchain=self.name)) if env in self.envs else env
 
     def takes(self, *envs: str) -> bool:
         """Whether entries with these environments belong together in this toolchain: each is its own, or shared by it."""
-        return all(env == self.of_env(without_toolchain(env)) for env in envs)
-
-
-def without_toolchain(name: str) -> str:
-    """The name of an entry or environment without its toolchain."""
-    return name.partition(TOOLCHAIN_SEPARATOR)[0]
-
-
-def toolchain_of(name: str) -> str:
-    """The toolchain in the name of an entry or environment."""
-    return name.partition(TOOLCHAIN_SEPARATOR)[2] or PINNED
+        return all(env == self.of_env(EntryName.read(env).entry) for env in envs)
 
 
 def pinned_toolchain() -> dict[str, Toolchain]:
     """The toolchains of a run that selects none."""
     return {PINNED: Toolchain(PINNED)}
-
-
-EVAL, TRAIN = "eval", "train"
-REFERENCES = {EVAL: "reference", TRAIN: "gradients"}
-"""The stage that makes what the programs of a test start from and are compared with."""
-
-
-def declared_frontend(frontend: str) -> str:
-    """The name of a frontend's entry in the configuration."""
-    return without_toolchain(frontend).removesuffix(TRAIN_SUFFIX).removesuffix(DYNAMIC_SUFFIX)
-
-
-def without_test(frontend: str) -> str:
-    """The name of a frontend without its test, with its toolchain."""
-    return frontend.replace(TRAIN_SUFFIX, "", 1)
-
-
-def frontend_like(frontend: str, entry: str, toolchain: str) -> str:
-    """The name of another entry of the configuration for the test of `frontend`, in a toolchain; for all sizes of a model, if
-    `frontend` is."""
-    suffix = TRAIN_SUFFIX if frontend_test(frontend) == TRAIN else ""
-    suffix += DYNAMIC_SUFFIX if is_dynamic(frontend) else ""
-    at = "" if toolchain == PINNED else f"{TOOLCHAIN_SEPARATOR}{toolchain}"
-    return f"{entry}{suffix}{at}"

@@ -5,7 +5,6 @@ fit together.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from scripts.iree.backends import BACKENDS, driver_of, flag_problem
 from scripts.matrix import cell, models, plugins, reading
-from scripts.matrix.cell import Kind
+from scripts.matrix.cell import EntryName, Kind
 from scripts.matrix.choices import TESTS
 from scripts.matrix.entries import (
     DYNAMIC,
@@ -75,7 +74,7 @@ def problems(draft: Draft, programs: Mapping[str, Frontend]) -> Iterator[str]:
     yield from _train_problems(config.get("train", {}))
     yield from _axis_problems(config)
     for model in known["models"].values():
-        if model.dynamic and cell.without_sizes(model.name) == model.name:
+        if model.dynamic and not model.axes.sizes:
             yield from size_problems(model)
         yield from _cache_problems(model)
     yield from _file_problems("reference", "env", config["reference"]["env"], draft.root)
@@ -101,7 +100,7 @@ def entry_problems(
 
 def flag_lists(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield each list of flags of a target, with the key of the configuration that has it."""
-    where = f"targets.{cell.without_threads(target.name)}"
+    where = f"targets.{target.axes.entry}"
     yield f"{where}.flags", target.flags
     for override in target.overrides:
         if override.flags:
@@ -170,26 +169,16 @@ def _baseline_problems(baseline: Baseline, root: Path, frontends: Collection[str
 
 def _reserved_problems(known: Mapping[str, Collection[str]]) -> Iterator[str]:
     """Error messages about entries that have a name that is made of others. `known`: names by kind."""
-    for name in known["frontends"]:
-        if name in TUNED_FRONTENDS:
+    for name in TUNED_FRONTENDS:
+        if name in known["frontends"]:
             yield f"frontends.{name}: found the name of a row of results/tuned.csv, expected another name"
-        if name.endswith(cell.TRAIN_SUFFIX):
-            yield (
-                f"frontends.{name}: found the end of the name of a frontend of training steps, "
-                "expected another name"
-            )
-    for kind in ("frontends", "baselines"):
-        for name in filter(cell.is_dynamic, known[kind]):
-            yield (
-                f"{kind}.{name}: found the end of a name of an entry for all sizes of a model, "
-                "expected another name"
-            )
-    for kind, names in known.items():
-        for name in filter(cell.threads_of, names):
-            yield (
-                f"{kind}.{name}: found the end of a name of a number of threads, "
-                "expected another name"
-            )
+    for kind, entries in known.items():
+        for parts in map(EntryName.read, entries):
+            if parts.without("sizes") != EntryName(parts.entry):
+                yield (
+                    f"{kind}.{parts}: found the end of a name for training steps (+train), all sizes (+dynamic) or a number of "
+                    "threads (+2-threads), expected another name"
+                )
 
 
 def _train_problems(train: Mapping[str, Any]) -> Iterator[str]:
@@ -251,11 +240,13 @@ def _expect_problems(draft: Draft) -> Iterator[str]:
     of_iree = [str(row) for row in rows if row.kind is Kind.IREE]
     declared = draft.config.get("toolchains") or ()
 
-    def known_toolchain(match: re.Match[str]) -> str:
-        return "" if any(fnmatchcase(name, match[1]) for name in declared) else match[0]
+    def without_known_toolchain(part: str) -> str:
+        name = EntryName.read(part)
+        is_known = any(fnmatchcase(toolchain, name.toolchain) for toolchain in declared)
+        return str(name.without("toolchain")) if is_known else part
 
     for pattern in expect:
-        plain = re.sub(f"{cell.TOOLCHAIN_SEPARATOR}([^/]*)", known_toolchain, pattern)
+        plain = "/".join(map(without_known_toolchain, pattern.split("/")))
         among = cells if plain == pattern else of_iree
         if not any(fnmatchcase(name, plain) for name in among):
             yield f"expect.{pattern}: matches no cell of the matrix"

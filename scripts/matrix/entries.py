@@ -15,12 +15,12 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from scripts.core.dimensions import Sizes
 from scripts.iree.backends import BACKENDS, runs_on_cpu
 from scripts.matrix import cell, plugins
-from scripts.matrix.cell import PINNED, TOOLCHAIN_SEPARATOR, Toolchain
+from scripts.matrix.cell import EntryName, Toolchain
 from scripts.matrix.stage import IREE_ENV
 from scripts.matrix.ways import Hang, Remedy, Variant
 from scripts.sources.registry import source_of
@@ -33,7 +33,28 @@ OWN_SUITES = ("vmfbench", "user")
 
 
 @dataclass(frozen=True)
-class Model:
+class Named:
+    """An entry with a name. One entry of the configuration gives several, whose `axes` differ."""
+
+    name: str
+
+    @property
+    def axes(self) -> EntryName:
+        """The parts of its name."""
+        return EntryName.read(self.name)
+
+    @property
+    def toolchain(self) -> str:
+        """The toolchain that it is of."""
+        return self.axes.toolchain
+
+    def with_axes(self, **axes: Any) -> Self:
+        """The same with other values of these parts of its name."""
+        return dataclasses.replace(self, name=str(dataclasses.replace(self.axes, **axes)))
+
+
+@dataclass(frozen=True)
+class Model(Named):
     """A model file with options. `suite` groups models from one source, `family` the variants of one
     entry (dtypes, batch sizes, phases).
 
@@ -42,7 +63,6 @@ class Model:
     cannot be used. `dynamic`: the options of which there are programs for all sizes.
     """
 
-    name: str
     file: str
     suite: str = "vmfbench"
     options: dict[str, Any] = field(default_factory=dict)
@@ -68,7 +88,7 @@ class Model:
     def where(self) -> str:
         """The configuration's entry from which it comes, for messages."""
         kind = "models" if self.suite in OWN_SUITES else f"suites.{self.suite}"
-        return f"{kind}.{cell.without_sizes(self.name)}"
+        return f"{kind}.{EntryName.read(self.name).entry}"
 
     @property
     def phase(self) -> str | None:
@@ -77,19 +97,20 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Frontend:
-    """A lowering path from a model of these sources to a program, for a test of choices.TESTS. The name of one for training ends
-    with `+train`. With a toolchain that changes its environment, its name and
-    that of the environment end with `@<toolchain>`."""
+class Frontend(Named):
+    """A lowering path from a model of these sources to a program, for a test of choices.TESTS. With a toolchain that changes its
+    environment, the name of that ends with `@<toolchain>` too."""
 
-    name: str
     exporter: str
     env: str
     options: dict[str, Any] = field(default_factory=dict)
     ir_format: str = "text"
-    test: str = "eval"
-    toolchain: str = PINNED
     sources: tuple[ModelKind, ...] = ("module",)
+
+    @property
+    def test(self) -> str:
+        """The test whose programs it exports."""
+        return self.axes.test
 
 
 @dataclass(frozen=True)
@@ -130,17 +151,16 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Named):
     """What a program is compiled for, the device URI on which it runs, and the kind of cluster node
     (Matrix.nodes) that has such a device. `overrides` are in the order of the
     configuration. `remedies` are tried in this order where a compilation fails; `hangs` are not run.
     `tuned`: whether kept results of tuning are used; `choices` are those that apply, by model.
     `tuned_by`: the file of the one that has set opt level and flags.
-    `env`: the environment of its compiler and runtime. With a toolchain that changes it, the names of the
-    target and of the environment end with `@<toolchain>`.
+    `env`: the environment of its compiler and runtime. With a toolchain that changes it, the name of the environment ends
+    with `@<toolchain>` too.
     """
 
-    name: str
     backend: str
     arch: str
     opt_level: str
@@ -155,7 +175,6 @@ class Target:
     tuned: bool = False
     choices: dict[str, Choice] = field(default_factory=dict)
     tuned_by: str = ""
-    toolchain: str = PINNED
     env: str = IREE_ENV
 
     def for_model(self, model: Model) -> Target:
@@ -175,7 +194,7 @@ class Target:
     def by_path(self, model: Model, frontend: str) -> Target:
         """Return the target (with its overrides for a model) for the program of a frontend: with the overrides for
         training steps, if it is one, or the kept result of tuning, if that is for this frontend."""
-        if cell.frontend_test(frontend) == cell.TRAIN:
+        if EntryName.read(frontend).test == cell.TRAIN:
             return self._with(
                 override.train for override in self.overrides if override.is_for(model)
             )
@@ -189,7 +208,7 @@ class Target:
     def takes(self, model: Model, frontend: Frontend) -> bool:
         """Whether a program is compiled for this target, by the globs of its entry. The name of a model's
         family matches all of its variants."""
-        return cell.selects(self.frontends, cell.declared_frontend(frontend.name)) and cell.selects(
+        return cell.selects(self.frontends, frontend.axes.entry) and cell.selects(
             self.models, model.name, model.family
         )
 
@@ -218,8 +237,8 @@ def of_tests(
         # What is wrong with an exporter's file is said by the checks of entries.
         with contextlib.suppress(OSError, plugins.DeclarationError):
             if cell.TRAIN in plugins.exporter(frontend.exporter, root).tests:
-                name = frontend.name + cell.TRAIN_SUFFIX
-                with_tests[name] = dataclasses.replace(frontend, name=name, test=cell.TRAIN)
+                training = frontend.with_axes(test=cell.TRAIN)
+                with_tests[training.name] = training
     return with_tests
 
 
@@ -232,17 +251,15 @@ def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> di
     variants: dict[str, Varied] = {}
     for entry in entries.values():
         for other in chosen.values():
-            env = other.of_env(entry.env)
-            name = (
-                entry.name if env == entry.env else f"{entry.name}{TOOLCHAIN_SEPARATOR}{other.name}"
-            )
-            toolchain = PINNED if env == entry.env else other.name
-            variants[name] = dataclasses.replace(entry, name=name, env=env, toolchain=toolchain)
+            variant = dataclasses.replace(entry, env=other.of_env(entry.env))
+            if variant != entry:
+                variant = variant.with_axes(toolchain=other.name)
+            variants[variant.name] = variant
     return variants
 
 
 @dataclass(frozen=True)
-class Baseline:
+class Baseline(Named):
     """A runtime on a device, in a precision (choices.PRECISIONS), under
     XLA flags. It runs models of these sources; with `program`, what the first of these frontends that takes a model's source exports.
 
@@ -250,7 +267,6 @@ class Baseline:
     `rewrites`: "speed" for the captured graph of the model, rewritten for speed; "" for the model as it is.
     """
 
-    name: str
     runtime: str
     device: str
     env: str
@@ -297,8 +313,8 @@ def by_threads(entries: Mapping[str, Timed], numbers: Collection[int]) -> dict[s
     timed: dict[str, Timed] = {}
     for entry in entries.values():
         for number in numbers if numbers and entry.on_cpu else (None,):
-            name = cell.with_threads(entry.name, number)
-            timed[name] = dataclasses.replace(entry, name=name)
+            numbered = entry.with_axes(threads=number)
+            timed[numbered.name] = numbered
     return timed
 
 
@@ -327,9 +343,9 @@ def variants_of_sizes(model: Model) -> Iterator[Model]:
         return
     for values in itertools.product(*(sizes.values for sizes in model.dynamic.values())):
         sizes = dict(zip(model.dynamic, values, strict=True))
-        name = f"{model.name}{cell.SIZES}{'-'.join(map(str, values))}"
         options = source_of(model.file).with_sizes(model.options, sizes)
-        yield dataclasses.replace(model, name=name, options=options)
+        sized = model.with_axes(sizes="-".join(map(str, values)))
+        yield dataclasses.replace(sized, options=options)
 
 
 def size_problems(model: Model) -> Iterator[str]:
@@ -355,8 +371,8 @@ def with_dynamic_frontends(
         # What is wrong with an exporter's file is said by the checks of entries.
         with contextlib.suppress(OSError, plugins.DeclarationError):
             if frontend.test == "eval" and plugins.exporter(frontend.exporter, root).dynamic:
-                name = frontend.name + cell.DYNAMIC_SUFFIX
-                with_dynamic[name] = dataclasses.replace(frontend, name=name)
+                dynamic = frontend.with_axes(dynamic=True)
+                with_dynamic[dynamic.name] = dynamic
     return with_dynamic
 
 
@@ -369,16 +385,15 @@ def with_dynamic_baselines(
     for baseline in entries.values() if _any_dynamic(models) else ():
         with contextlib.suppress(OSError, plugins.DeclarationError):
             if "compile" in plugins.runtime(baseline.runtime, root).takes and not baseline.compile:
-                name = baseline.name + cell.DYNAMIC_SUFFIX
-                with_dynamic[name] = dataclasses.replace(
-                    baseline, name=name, compile={DYNAMIC: True}
-                )
+                dynamic = dataclasses.replace(baseline, compile={DYNAMIC: True})
+                dynamic = dynamic.with_axes(dynamic=True)
+                with_dynamic[dynamic.name] = dynamic
     return with_dynamic
 
 
 def is_for_sizes(entry: Frontend | Baseline, model: Model, test: str = "eval") -> bool:
     """Whether an entry is for a test of a model: one for all sizes is for forward passes of models that have them."""
-    return not cell.is_dynamic(entry.name) or (bool(model.dynamic) and test == "eval")
+    return not entry.axes.dynamic or (bool(model.dynamic) and test == "eval")
 
 
 def _any_dynamic(models: Iterable[Model]) -> bool:

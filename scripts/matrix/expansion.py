@@ -245,7 +245,7 @@ def _regex(pattern: str) -> re.Pattern:
 def _exported(draft: Draft) -> dict[str, Model]:
     """The models whose programs are those of selected sizes, and that are not selected themselves."""
     there = draft.chosen["models"]
-    named = dict.fromkeys(map(cell.without_sizes, there))
+    named = dict.fromkeys(str(model.axes.without("sizes")) for model in there.values())
     return {
         name: _with_size(draft.known["models"][name], draft.root, [])
         for name in named

@@ -16,7 +16,7 @@ import msgspec
 
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import cell, feature, stages, ways
-from scripts.matrix.cell import PINNED, Cell, Kind, Toolchain, pinned_toolchain
+from scripts.matrix.cell import PINNED, Cell, EntryName, Kind, Toolchain, pinned_toolchain
 from scripts.matrix.entries import NODE, Baseline, Frontend, Model, Override, Target, is_for_sizes
 from scripts.matrix.stage import Stage
 from scripts.matrix.ways import Attempt
@@ -166,7 +166,8 @@ class Matrix:
         """What is tried, in order, where the program of a frontend does not compile for a target (which
         has its overrides for the model). A remedy takes the program of the same test, and of the same toolchain
         where it has one."""
-        own = next(iter({target.toolchain, cell.toolchain_of(frontend)} - {PINNED}), PINNED)
+        path = EntryName.read(frontend)
+        own = next(iter({target.toolchain, path.toolchain} - {PINNED}), PINNED)
         known = self.frontends | self.programs  # those of kernels have fewer programs than remedies
         sources = {
             name: {*known[name].sources} for name in (frontend, *self.remedied_by) if name in known
@@ -176,10 +177,10 @@ class Matrix:
         tried = []
         for remedy in target.remedies:
             if remedy.frontend:
-                shared = cell.frontend_like(frontend, remedy.frontend, PINNED)
-                other = cell.frontend_like(frontend, remedy.frontend, own)
-                taken = other if other in alike else shared
-                remedy = msgspec.structs.replace(remedy, frontend=taken)
+                other = dataclasses.replace(path, entry=remedy.frontend, toolchain=own)
+                if str(other) not in alike:
+                    other = other.without("toolchain")
+                remedy = msgspec.structs.replace(remedy, frontend=str(other))
             tried.append(remedy)
         return list(ways.attempts(tried, target.asked(frontend), alike))
 
@@ -226,7 +227,7 @@ class Matrix:
             device = entry.device
         if entry.node != NODE:  # another machine
             device = f"{device}+{entry.node}"
-        device = cell.with_threads(device, row.threads)
+        device = str(EntryName(device, threads=row.threads))
         return Cell.of_kind(Kind.GROUP, model=row.model, device=device, test=row.test)
 
     def timed(self, row: Cell, stage: str = "time") -> tuple[Stage, Cell]:
@@ -254,7 +255,7 @@ class Matrix:
         """Return the target of that name; for the name that numbers of threads share, that of one of them."""
         if name in self.targets:
             return self.targets[name]
-        return {cell.without_threads(other): target for other, target in self.targets.items()}[name]
+        return {str(t.axes.without("threads")): t for t in self.targets.values()}[name]
 
     def all_frontends(self) -> dict[str, Frontend]:
         """The frontends of models, of baselines and of features, by name."""
@@ -314,11 +315,9 @@ def devices_of(
     """The kinds of devices that entries run on, each with the first of them."""
     devices: dict[str, Target | Baseline] = {}
     for baseline in baselines:
-        devices.setdefault(
-            cell.with_threads(baseline.device, cell.threads_of(baseline.name)), baseline
-        )
+        device = EntryName(baseline.device, threads=baseline.axes.threads)
+        devices.setdefault(str(device), baseline)
     for target in targets:
-        devices.setdefault(
-            cell.with_threads(target.device_kind, cell.threads_of(target.name)), target
-        )
+        device = EntryName(target.device_kind, threads=target.axes.threads)
+        devices.setdefault(str(device), target)
     return devices

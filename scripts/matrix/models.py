@@ -12,7 +12,7 @@ from typing import Any
 
 from scripts.core import checkout, python_source
 from scripts.core.dimensions import Sizes
-from scripts.matrix import cell, torchbench
+from scripts.matrix import torchbench
 from scripts.matrix.choices import DTYPES
 from scripts.matrix.entries import DYNAMIC, Model, variants_of_sizes
 from scripts.matrix.reading import ConfigError
@@ -93,7 +93,7 @@ def with_variants(wanted: str, models: Mapping[str, Model]) -> str:
         part: [
             model.name
             for model in models.values()
-            if part == cell.without_sizes(model.name)
+            if part == str(model.axes.without("sizes"))
             or (part == model.family and part not in models)
         ]
         for part in parts

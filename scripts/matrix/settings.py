@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol
 
-from scripts.matrix import cell, models, plugins, reading
+from scripts.matrix import models, plugins, reading
+from scripts.matrix.cell import EntryName
 from scripts.matrix.reading import ConfigError
 from scripts.matrix.sections import SELECTABLE, check
 from scripts.sources import registry
@@ -271,7 +272,7 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
 
 def _with_files(wanted: str, given: Sequence[str], entries: Mapping[str, Any]) -> str:
     """The selection `wanted` of models, "" for none: with the models of all given files, unless it names one of them."""
-    patterns = [cell.without_sizes(part.strip()) for part in wanted.split(",")]
+    patterns = [EntryName.read(part.strip()).entry for part in wanted.split(",")]
     variants = [v for name in given for v, *_ in models.variants(name, entries.get(name) or {})]
     if any(fnmatchcase(name, pattern) for name in (*given, *variants) for pattern in patterns):
         return wanted

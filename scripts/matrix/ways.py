@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from scripts.matrix.cell import EntryName
+
 
 class Variant(msgspec.Struct, frozen=True):
     """The frontend of a program, and the opt level and flags with which it is compiled."""
@@ -95,7 +97,7 @@ class Hang(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             iree in self.iree
             and backend in self.backends
             and variant.opt_level in self.opt_levels
-            and variant.frontend.partition("@")[0] in self.frontends
+            and str(EntryName.read(variant.frontend).without("toolchain")) in self.frontends
             and any(fnmatchcase(model, glob) for glob in self.models)
         )
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from scripts.matrix.cell import without_threads
 from scripts.records import fields, remedied
 from scripts.records.columns import COLUMNS
 from scripts.records.results_file import BadRecords, cell_of
@@ -61,9 +60,9 @@ def check(records: Iterable[Mapping[str, Any]], expect: dict[str, Any]) -> list[
     """Compare records with the last pattern of `expect` that matches each of them; those without one are left out."""
     checked = []
     for record in records:
-        name = str(cell_of(record))
+        row = cell_of(record)
         # An expectation may leave out the number of threads.
-        names = (name, without_threads(name))
+        name, *names = str(row), str(row), str(row.without("threads"))
         matching = (p for p in reversed(expect) if any(fnmatchcase(name, p) for name in names))
         pattern = next(matching, None)
         if pattern is not None:

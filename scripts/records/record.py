@@ -16,7 +16,7 @@ from typing import Any
 from scripts.core import atomic
 from scripts.core.version import VERSION
 from scripts.iree import tools
-from scripts.matrix import cell, plugins, stages
+from scripts.matrix import plugins, stages
 from scripts.matrix.cell import TRAIN, Cell, Kind
 from scripts.matrix.choices import DEFAULT_MATMUL_PRECISION
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
@@ -355,9 +355,9 @@ def add_dynamic_costs(records: Sequence[dict[str, Any]]) -> None:
     by_name = {(str(cell_of(record)), speedups.device_of(record)): record for record in timed}
     for record in timed:
         row = cell_of(record)
-        if not cell.is_dynamic(row.frontend or row.baseline):
+        if not row.dynamic:
             continue
-        base = by_name.get((cell.of_this_size(str(row)), speedups.device_of(record)))
+        base = by_name.get((str(row.without("dynamic")), speedups.device_of(record)))
         # How many times faster the program for one size is.
         own, other = record["latency"], base and base["latency"]
         record["latency"] |= speedups.ratio_values("dynamic_cost", own, other)

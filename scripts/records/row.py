@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.matrix.cell import EVAL, Cell, Kind, without_test
+from scripts.matrix.cell import EVAL, Cell, Kind
 from scripts.records import remedied, speedups
 from scripts.records.results_file import cell_of
 from scripts.records.speedups import Conditions, Latency
@@ -47,10 +47,9 @@ class Column:
 
     @classmethod
     def of_cell(cls, cell: Cell) -> Column:
-        _, first, *rest = cell.name.split("/")
         if cell.kind is Kind.IREE:
-            return cls(without_test(first), "/".join(rest))
-        return cls(first)
+            return cls(str(cell.names["frontend"].without("test")), cell.target)
+        return cls(cell.baseline)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, plugins, stages
+from scripts.matrix import plugins, stages
+from scripts.matrix.cell import EntryName
 from scripts.matrix.choices import BASES, BASES_OF
 from scripts.records import stage_files
 from scripts.records.columns import COLUMN
@@ -62,7 +63,7 @@ def add_speedups(records: Sequence[Record], key: Comparable | None = None) -> No
     names = dict.fromkeys(BASES)
     for record in records:
         if record["latency"] and record["experiment"]["runtime"] != "iree":
-            name = cell.without_threads(runtime_of(record))
+            name = str(EntryName.read(runtime_of(record)).without("threads"))
             bases.setdefault(key(record), {}).setdefault(name, record)
             names[name] = None
     for record in records:
@@ -250,7 +251,7 @@ def _no_limits(record: Record, limits: Sequence[MachineLimits]) -> str:
     if machine := machine_of(record):
         return f"measured on {machine}, whose limits are not known here"
     kind, run = record["experiment"]["device"], record["run"]
-    number = cell.threads_of(record["experiment"].get("target") or "")
+    number = EntryName.read(record["experiment"].get("target") or "").threads
     with_threads = f" with {run['threads']} threads" if run["threads"] else ""
     where = f"{run['device_name']}{with_threads}"
     measured = [
@@ -259,7 +260,7 @@ def _no_limits(record: Record, limits: Sequence[MachineLimits]) -> str:
         if device_limits.device == kind and number in (None, device_limits.threads)
     ]
     if not measured:
-        device = cell.with_threads(kind, number)
+        device = EntryName(kind, threads=number)
         status = stages.status_path("machine_limits", device)
         return (
             f"the limits of {where} were not measured (`snakemake machine_limits` does; {status})"

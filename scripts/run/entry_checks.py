@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.core import checkout
-from scripts.matrix import cell, plugins
+from scripts.matrix import plugins
+from scripts.matrix.cell import EntryName
 from scripts.matrix.entries import Baseline
 from scripts.matrix.matrix import Matrix
 from scripts.run import environments
@@ -39,12 +40,12 @@ def problems(matrix: Matrix) -> Iterator[str]:
 
 def _declared(name: str) -> str:
     """The name of the entry of the configuration from which one is."""
-    return cell.without_threads(cell.declared_frontend(name))
+    return EntryName.read(name).entry
 
 
 def _package_problems(where: str, env: str, needed: tuple[str, ...]) -> Iterator[str]:
     """An error message if an environment lacks a package that an entry needs."""
-    packages = _locked(cell.without_toolchain(env))
+    packages = _locked(EntryName.read(env).entry)
     if not packages:  # the stage that makes the environment says what is wrong with its lock
         return
     if missing := [name for name in needed if environments.package_name(name) not in packages]:

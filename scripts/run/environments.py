@@ -18,8 +18,8 @@ import yaml
 
 from scripts.core import checkout
 from scripts.core.checkout import ROOT
-from scripts.matrix import cell, feature
-from scripts.matrix.cell import Toolchain
+from scripts.matrix import feature
+from scripts.matrix.cell import EntryName, Toolchain
 from scripts.supervise.diagnose import ENVIRONMENT_MARK
 
 ENV_FOLDER = "envs"
@@ -185,7 +185,7 @@ def prefix(env: str) -> str:
     There its pins are in its path, so that a version of vmfbench with other pins does not replace it.
     """
     if shared := checkout.shared_environments():
-        return str(shared / pins_digest(cell.without_toolchain(env)) / env)
+        return str(shared / pins_digest(EntryName.read(env).entry) / env)
     return checkout.path(f".venvs/{env}")
 
 
@@ -241,12 +241,12 @@ class Environments:
 
     def file(self, env: str) -> str:
         """The file that pins an environment, as used in the working folder."""
-        return checkout.path(f"{ENV_FOLDER}/{cell.without_toolchain(env)}.yaml")
+        return checkout.path(f"{ENV_FOLDER}/{EntryName.read(env).entry}.yaml")
 
     def lock_files(self, env: str) -> list[str]:
         """The lock beside that file, as an input of the rule that makes the environment. The list is empty if there is
         no lock; scripts.stages.make_env reports that."""
-        path = lock_file(env_file(cell.without_toolchain(env)))
+        path = lock_file(env_file(EntryName.read(env).entry))
         return [checkout.path(str(path.relative_to(ROOT)))] if path.is_file() else []
 
     def option(self, env: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -21,10 +20,7 @@ from scripts.matrix.cell import (
     TRAIN,
     Cell,
     Kind,
-    is_dynamic,
-    of_this_size,
     thread_numbers,
-    without_threads,
 )
 from scripts.matrix.choices import BASES, BASES_OF, DEFAULT_MATMUL_PRECISION
 from scripts.matrix.entries import Baseline, Target
@@ -63,7 +59,7 @@ class Requests:
             "exporter_options": frontend.options,
             "ir_format": frontend.ir_format,
         }
-        if is_dynamic(cell.frontend):
+        if cell.dynamic:
             # The sizes by which the program is found: further ones to measure are no other program.
             declared = self.matrix.models[cell.model].dynamic.items()
             sizes = {name: replace(size, values=size.probes()) for name, size in declared}
@@ -104,7 +100,7 @@ class Requests:
         return compact(self._target(cell) | {"device": device, **self.threads(cell)})
 
     def machine_limits(self, cell: Cell) -> str:
-        return compact({"device": without_threads(cell.device), **self.threads(cell)})
+        return compact({"device": cell.names["device"].entry, **self.threads(cell)})
 
     def _dumps(self, *keys: str) -> dict[str, Any]:
         """The values that `dumps:` sets for these keys."""
@@ -152,7 +148,6 @@ class Requests:
         return dict(self.matrix.tolerance(self.matrix.models[cell.model], str(cell)))
 
 
-_OF_TOOLCHAIN = re.compile("@[^/]+")
 RULE_KEYS = tuple(field.name for field in dataclasses.fields(Rule))
 
 
@@ -181,7 +176,7 @@ class Groups:
             rule=dataclasses.asdict(self.rule_of(group)),
             anchor=plain.get(bases[0], "") if bases else "",
             bases=tuple(plain.values()),
-            pairs=_pairs([str(row) for row in rows]),
+            pairs=_pairs(rows),
             forked=tuple(str(row) for row in rows if self._forked(row)),
         )
         # Members have an order.
@@ -216,12 +211,12 @@ class Groups:
         return ""
 
 
-def _pairs(rows: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def _pairs(rows: Sequence[Cell]) -> tuple[tuple[str, str], ...]:
     """Each row of another toolchain with that of the pinned one, and each one for all sizes with that for this size."""
     return tuple(
-        (base, row)
+        (str(base), str(row))
         for row in rows
-        for base in (_OF_TOOLCHAIN.sub("", row), of_this_size(row))
+        for base in (row.without("toolchain"), row.without("dynamic"))
         if base != row and base in rows
     )
 

@@ -19,16 +19,7 @@ from typing import Any
 
 from scripts.core import checkout
 from scripts.matrix import feature, plugins, reading, stages
-from scripts.matrix.cell import (
-    REFERENCES,
-    TRAIN,
-    Cell,
-    Kind,
-    is_dynamic,
-    thread_numbers,
-    with_threads,
-    without_threads,
-)
+from scripts.matrix.cell import REFERENCES, TRAIN, Cell, EntryName, Kind, thread_numbers
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix, compact
 from scripts.matrix.stage import IREE_ENV, OUTCOMES, REPORT, STATUS, Stage
@@ -242,12 +233,12 @@ class Plan:
     def on_device(self, cell: Cell) -> Target | Baseline:
         """The first entry that runs on a device, which names the node that has it."""
         devices = self.matrix.devices()
-        return devices.get(cell.device) or devices[without_threads(cell.device)]
+        return devices.get(cell.device) or devices[cell.names["device"].entry]
 
     def cpus(self) -> list[str]:
         """The names of the CPU as a device: one for each number of threads."""
         listed = thread_numbers(self.matrix.measure)
-        return [with_threads("cpu", number) for number in listed or (None,)]
+        return [str(EntryName("cpu", threads=number)) for number in listed or (None,)]
 
     def is_after_cpu(self, rule: str, wildcards: Mapping[str, str]) -> bool:
         """Whether a job is of a row on another device than the CPU, or of what a device can do at most, for which the table
@@ -259,7 +250,7 @@ class Plan:
             return not self.matrix.target_of(target).on_cpu
         if baseline := wildcards.get("baseline"):
             return not self._baselines[baseline].on_cpu
-        return wildcards.get("device", "cpu").partition("+")[0] != "cpu"
+        return not wildcards.get("device", "cpu").startswith("cpu")
 
     def one_env(self, stage: str) -> str | None:
         """The environment of all cells of a stage; None if cells may have different ones."""
@@ -436,7 +427,7 @@ class Plan:
     def exported(self, cell: Cell) -> list[str]:
         """What is known of the program for all sizes that a cell runs: the report of its export, and the weights with which it
         was exported. Empty for a program for one size."""
-        if not is_dynamic(cell.frontend):
+        if not cell.dynamic:
             return []
         program = cell.to(Kind.PROGRAM)
         weights = STAGES["reference"].path(program.model, "weights.irpa")

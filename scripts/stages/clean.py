@@ -12,7 +12,7 @@ import psutil
 
 from scripts.core import checkout, commands, exits
 from scripts.features import registry
-from scripts.matrix.cell import TOOLCHAIN_SEPARATOR
+from scripts.matrix.cell import EntryName
 from scripts.matrix.stages import STAGES
 from scripts.run import environments, progress
 
@@ -71,7 +71,7 @@ def environment_folders() -> Iterator[Path]:
     """Yield the folders of the stages' environments, also those of toolchains, without the driver's environment."""
     for file in sorted((checkout.ROOT / "envs").glob("*.yaml")):
         folder = Path(environments.prefix(file.stem))
-        folders = [folder, *sorted(folder.parent.glob(f"{folder.name}{TOOLCHAIN_SEPARATOR}*"))]
+        folders = [folder, *sorted(folder.parent.glob(str(EntryName(folder.name, toolchain="*"))))]
         yield from (path for path in folders if path.is_dir())
 
 

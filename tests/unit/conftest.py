@@ -12,7 +12,7 @@ import pytest
 from scripts.core import checkout, process
 from scripts.core.tensors import Signature
 from scripts.matrix import stages
-from scripts.matrix.cell import Cell, Kind, without_threads
+from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import STATUS, Stage
@@ -121,7 +121,8 @@ class ResultsTree:
         last = {row: stages.STAGES[stages.LAST[row.kind]].path(row, STATUS) for row in rows}
         verified = [str(row) for row in rows if outcome.read(Path(last[row])).status == "ok"]
         eager = f"{group.model}/eager/{group.test}"
-        anchor = next((cell for cell in verified if without_threads(cell) == eager), "")
+        shared = {str(row): str(row.without("threads")) for row in rows}
+        anchor = next((cell for cell in verified if shared[cell] == eager), "")
         values = {
             cell: self.values_ms.get(cell)
             or next((ms for name, ms in LATENCY_MS.items() if name in cell.split("/")), OTHER_MS)

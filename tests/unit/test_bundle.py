@@ -268,7 +268,7 @@ def test_a_case_knows_its_flags(tree):
     [record] = [one for one in results_file.read(tree()) if one["cell"] == CELL]
     case = cases.case_of(Path(), record)
     assert case.flags[-1] == "--x"
-    assert case.exported == "conv/mlir"
+    assert str(case.exported) == "conv/mlir"
 
 
 def test_an_executable_that_hangs_is_in_the_bundle_by_itself(tree, run, ended):

@@ -4,12 +4,12 @@ import argparse
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scripts.core import commands
 from scripts.matrix import cell
-from scripts.matrix.cell import Cell, Kind, of_axes
+from scripts.matrix.cell import Cell, EntryName, Kind, of_axes
 from scripts.matrix.choices import TESTS
 
 # What the configuration's schema and the suites let a name be.
@@ -116,6 +116,49 @@ def test_a_cell_without_one_of_its_axes_is_refused():
         Cell.of_kind(Kind.BASELINE, model="m", baseline="b", test="eval").to(Kind.IREE)
 
 
+PARTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "sizes": st.from_regex(r"[1-9][0-9]*(-[1-9][0-9]*)?", fullmatch=True),
+        "test": st.sampled_from(TESTS),
+        "dynamic": st.booleans(),
+        "threads": st.integers(1, 4096),
+        "toolchain": NAMES,
+    },
+)
+
+
+@given(NAMES, PARTS)
+def test_a_name_of_an_entry_is_read_to_the_parts_of_which_it_is_made(entry, parts):
+    assume(EntryName.read(entry) == EntryName(entry))  # the configuration allows no other ones
+    name = EntryName(entry, **parts)
+    assert EntryName.read(str(name)) == name
+    assert name.without(*parts) == EntryName(entry)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_the_name_of_an_entry(text):
+    assert str(EntryName.read(text)) == text.removesuffix("@pinned")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("llvm-cpu", EntryName("llvm-cpu")),
+        ("bert~16-8", EntryName("bert", sizes="16-8")),
+        ("cpu+16-threads@iree-3.12", EntryName("cpu", threads=16, toolchain="iree-3.12")),
+        ("mlir+train+dynamic@new", EntryName("mlir", "", "train", True, None, "new")),
+        ("inductor+dynamic+2-threads", EntryName("inductor", dynamic=True, threads=2)),
+        ("cpu+2-threadsafe", EntryName("cpu+2-threadsafe")),
+        ("cpu+0-threads", EntryName("cpu+0-threads")),
+        ("bert*~*", EntryName("bert*", sizes="*")),
+    ],
+)
+def test_the_parts_of_a_name_are_these(text, name):
+    assert EntryName.read(text) == name
+    assert str(name) == text
+
+
 def test_test_threads_and_toolchain_are_axes_that_are_parts_of_names():
     one = of_axes(model="m", frontend="f+train@new", target="t+2-threads@old")
     assert (one.test, one.threads, one.toolchain) == ("train", 2, "old")
@@ -125,6 +168,7 @@ def test_test_threads_and_toolchain_are_axes_that_are_parts_of_names():
     assert (other.test, other.threads, other.toolchain) == ("eval", 4, "pinned")
     assert of_axes(env="iree@old").toolchain == "old"
     assert of_axes(model="m", device="cpu+3-threads", test="train").threads == 3
+    assert str(one.without("toolchain", "threads")) == "m/f+train/t"
 
 
 @pytest.mark.parametrize("kind", Kind)

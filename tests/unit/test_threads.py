@@ -23,9 +23,6 @@ from scripts.matrix.cell import (
     most_threads,
     of_axes,
     thread_numbers,
-    threads_of,
-    with_threads,
-    without_threads,
 )
 from scripts.matrix.entries import Model, Override, by_threads
 from scripts.matrix.feature import Draft
@@ -69,25 +66,6 @@ def baseline(name: str) -> Cell:
 
 
 # Names
-
-
-@pytest.mark.parametrize(
-    ("name", "number", "shared"),
-    [
-        ("llvm-cpu", None, "llvm-cpu"),
-        ("llvm-cpu+2-threads", 2, "llvm-cpu"),
-        ("llvm-cpu+16-threads@iree-3.12", 16, "llvm-cpu@iree-3.12"),
-        ("bert/eager+2-threads/eval", 2, "bert/eager/eval"),
-        ("bert/mlir+train/llvm-cpu+2-threads", 2, "bert/mlir+train/llvm-cpu"),
-        ("llvm-cpu+2-threadsafe", None, "llvm-cpu+2-threadsafe"),
-        ("llvm-cpu+0-threads", None, "llvm-cpu+0-threads"),
-    ],
-)
-def test_a_name_has_its_number_and_the_name_that_numbers_share(name, number, shared):
-    assert threads_of(name) == number
-    assert without_threads(name) == shared
-    if number and "/" not in name and "@" not in name:
-        assert with_threads(shared, number) == name
 
 
 # Cells
@@ -317,7 +295,7 @@ def test_numbers_that_cannot_be_measured_are_refused(root, numbers, said):
 )
 def test_an_entry_must_not_have_the_name_of_a_number_of_threads(root, kind, like):
     entry = CONFIG[kind][like] | ({"file": "models/b.py"} if kind == "models" else {})
-    with pytest.raises(ConfigError, match=rf"{kind}\.my\+2-threads: found the end of a name of a number of threads"):  # fmt: skip
+    with pytest.raises(ConfigError, match=rf"{kind}\.my\+2-threads: found the end of a name"):  # fmt: skip
         expanded(root, 2, {kind: {**CONFIG[kind], "my+2-threads": entry}})
 
 
@@ -362,7 +340,7 @@ def test_an_expectation_of_a_number_that_is_not_measured_matches_nothing(root):
 def rows(results: ResultsTree) -> list[dict[str, Any]]:
     """The records of a run with one and with two threads: eager takes 10 ms and 6 ms, IREE half of that."""
     results.matrix = of_numbers([1, 2])
-    numbers = {row: number for row in results.matrix.rows() if (number := threads_of(str(row)))}
+    numbers = {row: number for row in results.matrix.rows() if (number := row.threads)}
     for row, number in numbers.items():
         ms = (10.0 if number == 1 else 6.0) / (2 if row.kind is Kind.IREE else 1)
         results.values_ms[str(row)] = (ms,) * 5

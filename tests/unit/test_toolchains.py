@@ -11,7 +11,7 @@ import yaml
 from scripts.core import checkout, requests
 from scripts.features.toolchains import toolchain_environments as driver
 from scripts.features.toolchains.toolchain_environments import Definition, Environments
-from scripts.matrix import cell, expansion, settings, stages
+from scripts.matrix import expansion, settings, stages
 from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.settings import ConfigError
@@ -311,11 +311,6 @@ def test_an_environment_that_another_folder_has_made_differently_is_made_again(r
     assert not found.is_gone("iree@x")
     mark.write_text("of another definition")
     assert found.is_gone("iree@x")
-
-
-def test_a_name_is_taken_apart_at_its_toolchain():
-    assert (cell.without_toolchain("cpu@x"), cell.toolchain_of("cpu@x")) == ("cpu", "x")
-    assert (cell.without_toolchain("cpu"), cell.toolchain_of("cpu")) == ("cpu", "pinned")
 
 
 @pytest.mark.parametrize(

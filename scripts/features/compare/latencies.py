@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from scripts.features.compare import pairs
 from scripts.features.compare.pairs import Pair, Record
-from scripts.matrix.cell import without_toolchain
+from scripts.matrix.cell import EntryName
 from scripts.records import speedups
 from scripts.timing import ratios
 from scripts.timing.decisions import Decision, decide
@@ -189,9 +189,10 @@ def means(estimates: Sequence[Estimate]) -> list[MeanChange]:
 def groups_of(record: Record) -> list[tuple[str, str]]:
     """Return the groups in whose means a row is, each as what it is grouped by and its name."""
     experiment = record["experiment"]
-    target = without_toolchain(experiment["target"] or experiment["runtime"])
-    path = (
-        without_toolchain(experiment["frontend"] or "") if experiment["runtime"] == "iree" else ""
+    frontend = experiment["frontend"] if experiment["runtime"] == "iree" else None
+    path, target = (
+        str(EntryName.read(name).without("toolchain"))
+        for name in (frontend or "", experiment["target"] or experiment["runtime"])
     )
     names = zip(BY, (path, target, record["model"]["suite"]), strict=True)
     return [(by, name) for by, name in names if name]

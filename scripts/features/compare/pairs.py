@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.matrix.cell import PINNED, TOOLCHAIN_SEPARATOR, without_toolchain
+from scripts.matrix.cell import PINNED, EntryName
 from scripts.records import remedied, speedups
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import PACKAGES
@@ -50,10 +50,8 @@ def of_toolchains(records: Iterable[Record], before: str, after: str) -> list[Pa
     rows: dict[str, dict[str, Record]] = {}
     for row in records:
         if row["experiment"]["runtime"] == "iree":
-            toolchain = toolchain_of(row)
-            parts = str(cell_of(row)).split("/")
-            cell = "/".join(part.removesuffix(f"{TOOLCHAIN_SEPARATOR}{toolchain}") for part in parts)  # fmt: skip
-            rows.setdefault(toolchain, {})[cell] = row
+            shared = str(cell_of(row).without("toolchain"))
+            rows.setdefault(toolchain_of(row), {})[shared] = row
     for name in (before, after):
         if name not in rows:
             known = ", ".join(sorted(rows)) or "none"
@@ -130,7 +128,7 @@ def difference(before: Record, after: Record, but: Collection[str] = ()) -> str:
 def conditions_of(record: Record) -> dict[str, Any]:
     """Return what both rows of a pair must share, by its name."""
     experiment, reference = record["experiment"], record["reference"]
-    digests = _digests(record)
+    digests, used = _digests(record), remedied.frontend_used(record)
     return {
         "device": " ".join(map(str, speedups.device_of(record)[:2])),
         "threads": record["run"]["threads"],
@@ -147,5 +145,5 @@ def conditions_of(record: Record) -> dict[str, Any]:
         OF_CODE: digests.get("code"),
         "remedy": (record.get("remedy") or {}).get("name") or "none",
         # Without its toolchain.
-        "program compiled": without_toolchain(remedied.frontend_used(record) or "") or None,
+        "program compiled": str(EntryName.read(used).without("toolchain")) if used else None,
     }

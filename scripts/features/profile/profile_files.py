@@ -10,16 +10,7 @@ from typing import Any
 
 from scripts.core import atomic, checkout
 from scripts.matrix import stages
-from scripts.matrix.cell import (
-    PINNED,
-    TRAIN,
-    Cell,
-    Kind,
-    declared_frontend,
-    with_threads,
-    without_threads,
-    without_toolchain,
-)
+from scripts.matrix.cell import PINNED, TRAIN, Cell, EntryName, Kind
 from scripts.matrix.choices import MODULE_PROFILES
 from scripts.matrix.stage import STATUS, TIMING
 from scripts.supervise import outcome
@@ -72,7 +63,7 @@ def read(results: Path, name: str) -> Profiles:
             rows.setdefault(
                 profile["runtime"], f"{cell.model}/{path.parent.parent.name}/{cell.test}"
             )
-    cpu = with_threads("cpu", cell.threads)
+    cpu = str(EntryName("cpu", threads=cell.threads))
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
     return Profiles(
         cell,
@@ -111,8 +102,8 @@ def why_none(root: Path, cell: Cell, dump: Cell, stage: str, target: str) -> str
     if status.is_file():
         ended = outcome.read_or_damaged(status)
         return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
-    shared = without_threads(without_toolchain(cell.target))
-    chosen = f"models={cell.model} frontends={declared_frontend(cell.frontend)} targets={shared}"
+    frontend, device = cell.names["frontend"].entry, cell.names["target"].entry
+    chosen = f"models={cell.model} frontends={frontend} targets={device}"
     chosen += f" tests={TRAIN}" if cell.test == TRAIN else ""
     chosen += f" toolchains={cell.toolchain}" if cell.toolchain != PINNED else ""
     return f"{cell} has no profile; make it: {checkout.run_command(target, chosen)}"

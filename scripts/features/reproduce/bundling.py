@@ -22,7 +22,7 @@ from scripts.iree import compile_options, shell
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
 from scripts.matrix import cell, stages
-from scripts.matrix.cell import Cell, Kind, frontend_test, is_dynamic
+from scripts.matrix.cell import Cell, Kind
 from scripts.records import markdown
 from scripts.supervise import outcome
 
@@ -208,7 +208,7 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     if cases.is_stopped(case.ended):
         _add_hanging(root, case, folder, budget_s)
         return
-    if case.ended.reason == WRONG_RESULT and is_dynamic(case.exported):
+    if case.ended.reason == WRONG_RESULT and case.exported.dynamic:
         print(
             f"note: {case.cell}: wrong results of programs for all sizes are not reduced; that for one size may be wrong too"
         )
@@ -298,11 +298,11 @@ def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bo
     """Look for a wrong operator in the captured graph of a case, in the environment of its frontend; return whether one was
     found and written."""
     try:
-        if frontend_test(case.exported) == cell.TRAIN:
+        if case.exported.test == cell.TRAIN:
             raise NoCase(
                 "operators are looked for in graphs of forward passes, not of training steps"
             )
-        export = cases.recorded(root, "export", case.exported)
+        export = cases.recorded(root, "export", str(case.exported))
         fields = export.request.only(*cases.MODEL, "exporter", "exporter_options")
         fields["budget"] = budget_s
         return export.run("scripts.stages.find_wrong_operator", fields, folder.absolute()) == 0

@@ -80,9 +80,9 @@ class Case:
     owner: Owner | None = None
 
     @property
-    def exported(self) -> str:
+    def exported(self) -> Cell:
         """The cell of its program."""
-        return str(Cell.parse(self.cell, Kind.IREE).to(Kind.PROGRAM))
+        return Cell.parse(self.cell, Kind.IREE).to(Kind.PROGRAM)
 
     @property
     def module(self) -> str:

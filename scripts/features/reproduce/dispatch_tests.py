@@ -20,7 +20,6 @@ from scripts.features.reproduce.reduction import mismatch
 from scripts.features.reproduce.reduction.dispatches import PROGRAM, REPORT, RIGHT_DEVICE, TESTED
 from scripts.iree import compile_options, shell
 from scripts.iree.session import runtime_flags
-from scripts.matrix.cell import is_dynamic
 from scripts.records import markdown
 
 SCRIPT, README = "run.sh", "README.md"
@@ -32,7 +31,7 @@ def write(
 ) -> list[dict[str, Any]]:
     """Write the tests of a cell into a folder, which must not exist; return what the report says about each. `modules`: folder
     for the modules of the dispatches that are right. Raises NoCase."""
-    if is_dynamic(case.exported):
+    if case.exported.dynamic:
         raise NoCase(
             f"{case.cell} has a program for all sizes; its dispatches are written of the program for one size"
         )

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from scripts.core import atomic, checkout, private, python_source
 from scripts.features.reproduce.case import VERIFY, NoCase, recorded
-from scripts.matrix.cell import threads_of
 from scripts.matrix.stages import STAGES
 from scripts.records.results_file import Record, cell_of
 
@@ -37,7 +36,8 @@ REPORT = "exported.json"
 
 def write(root: Path, record: Record, folder: Path) -> None:
     """Write the bundle of a record's cell into a folder, which must not exist. Raises NoCase."""
-    cell = str(cell_of(record.data))
+    row = cell_of(record.data)
+    cell = str(row)
     if not record.is_iree:
         raise NoCase(f"{cell} is a baseline; only modules of IREE are measured elsewhere")
     fields = recorded(root, VERIFY, cell).request.fields
@@ -66,7 +66,7 @@ def write(root: Path, record: Record, folder: Path) -> None:
         "files": {name: asdict(atomic.digest_of(folder / name)) for name in data},
         "fingerprint": str(STAGES[VERIFY].version),
         "row": record.data,
-        "threads": threads_of(cell),
+        "threads": row.threads,
     }
     atomic.write_json(folder / BUNDLE, private.cleaned(bundle))
     script = folder / "run.sh"

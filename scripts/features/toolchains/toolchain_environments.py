@@ -24,7 +24,7 @@ from scripts.features.toolchains import build_trees
 from scripts.features.toolchains.build_trees import TreeError
 from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import cell, reading
-from scripts.matrix.cell import PINNED, Toolchain
+from scripts.matrix.cell import PINNED, EntryName, Toolchain
 from scripts.matrix.feature import Draft, Feature
 from scripts.matrix.stage import IREE_ENV
 from scripts.run import environments, installing
@@ -124,10 +124,10 @@ class Environments(environments.Environments):
 
     def definition(self, env: str) -> Definition | None:
         """What a toolchain changes in an environment; None for one of envs/."""
-        name = cell.toolchain_of(env)
-        if name == cell.PINNED:
+        name = EntryName.read(env)
+        if name.toolchain == cell.PINNED:
             return None
-        return Definition.of_toolchain(self._selected[name], cell.without_toolchain(env))
+        return Definition.of_toolchain(self._selected[name.toolchain], name.entry)
 
     def option(self, env: str) -> str:
         """The field of a request to scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""
@@ -144,7 +144,7 @@ class Environments(environments.Environments):
         if changed is None:
             return environments.pins_digest(env)
         if env not in self._digests:
-            file = environments.env_file(cell.without_toolchain(env))
+            file = environments.env_file(EntryName.read(env).entry)
             self._digests[env] = digest(file, changed)
         return self._digests[env]
 
@@ -153,7 +153,7 @@ class Environments(environments.Environments):
 
         Runs in other folders share `.venvs/`, and may define a toolchain of the same name differently.
         """
-        if cell.toolchain_of(env) == cell.PINNED:
+        if EntryName.read(env).toolchain == cell.PINNED:
             return super().is_gone(env)
         prefix = Path(environments.prefix(env))
         return environments.whole(prefix) != self.pins_digest(env)
@@ -172,7 +172,7 @@ class Environments(environments.Environments):
     def pins(self, env: str) -> dict[str, str]:
         """Package to version, for every exact pin of an environment. A wheel has the version in its name, and
         a package that a local build replaces has none."""
-        pins = environments.pins(cell.without_toolchain(env))
+        pins = environments.pins(EntryName.read(env).entry)
         changed = self.definition(env)
         if changed is None:
             return pins

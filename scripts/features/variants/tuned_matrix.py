@@ -116,7 +116,7 @@ def frontends(matrix: Matrix, model: Model) -> dict[str, Frontend]:
         if frontend.toolchain == PINNED
         and frontend.test == cell.EVAL
         and model.source in frontend.sources
-        and not cell.is_dynamic(name)
+        and not frontend.axes.dynamic
     }
 
 

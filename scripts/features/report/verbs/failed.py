@@ -16,7 +16,7 @@ import msgspec
 
 from scripts.core import atomic, commands, exits, requests
 from scripts.matrix import cell, feature, stages
-from scripts.matrix.cell import Cell, Kind, toolchain_of
+from scripts.matrix.cell import Cell, EntryName, Kind
 from scripts.matrix.matrix import Matrix
 from scripts.matrix.stage import OUTCOMES, REPORT
 from scripts.records import remedied
@@ -170,7 +170,7 @@ def _left(line: ProblemEnd) -> Iterator[Outcome]:
 def _is_env(ended: Outcome, matrix: Matrix | None) -> bool:
     """Whether a failure is that of an environment of the last run: one of envs/, or of its toolchains."""
     return ended.stage == "env" and (
-        matrix is None or toolchain_of(ended.cell) in matrix.toolchains
+        matrix is None or EntryName.read(ended.cell).toolchain in matrix.toolchains
     )
 
 

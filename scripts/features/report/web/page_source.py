@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.matrix import stages
-from scripts.matrix.cell import TRAIN, Cell, Kind, with_threads
+from scripts.matrix.cell import TRAIN, Cell, EntryName, Kind
 from scripts.matrix.stage import STATUS, Stage
 from scripts.matrix.stages import STAGES
 from scripts.records import page_sections, speedups, stage_files
@@ -77,7 +77,7 @@ class Source:
 def _stages(row: Row, record: Record) -> Iterator[tuple[Stage, Cell]]:
     """Yield the stages that a row may have had, each with its cell; last the one that times it."""
     yield from of_row(row.cell)
-    device = with_threads(speedups.device_of(record)[0], row.cell.threads)
+    device = str(EntryName(speedups.device_of(record)[0], threads=row.cell.threads))
     test = row.cell.test
     yield STAGES["time"], Cell.of_kind(Kind.GROUP, model=row.model, device=device, test=test)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scripts.features.report.web.page_source import FAILED_CHARS, Record, Run, Source, end_of
-from scripts.matrix import cell, compile_tables
+from scripts.matrix import compile_tables
 from scripts.matrix.cell import EVAL, TRAIN
 from scripts.matrix.stages import STAGES, status_path
 from scripts.records import page_sections, speedups, wording
@@ -68,13 +68,13 @@ def _scaling_lines(of_model: ModelRows) -> Iterator[ScalingLine]:
     """Yield the lines of a model. Each has the failures of its path, which may have been on any CPU."""
     timed: dict[Column, dict[str, Numbered]] = defaultdict(lambda: defaultdict(dict))
     failed: dict[Column, Numbered] = defaultdict(dict)
-    for column, row in of_model.entries.items():
-        shared = Column(cell.without_threads(column.name), cell.without_threads(column.target))
+    for row in of_model.entries.values():
+        shared = Column.of_cell(row.cell.without("threads"))
         if at := row.conditions:
             cpu = " of ".join(filter(None, (at.device_name, at.machine)))
             if at.threads:
                 timed[shared][cpu][at.threads] = row
-        elif count := cell.threads_of(column.label):
+        elif count := row.cell.threads:
             failed[shared][count] = row
     for column in dict.fromkeys((*timed, *failed)):
         several = len(timed[column]) > 1
