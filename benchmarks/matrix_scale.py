@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks import synthetic, timing
-from scripts.matrix import matrix
+from scripts.matrix.rows import Matrix
 
 SNAKEMAKE = (sys.executable, "-m", "snakemake")
 TARGET = "results/latency.csv"
@@ -73,7 +73,7 @@ def main() -> None:
         args.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
-def scale(folder: Path, whole: matrix.Matrix, repeats: int) -> dict:
+def scale(folder: Path, whole: Matrix, repeats: int) -> dict:
     """Dry run with nothing done, then with everything done, by turns with a plain Snakefile of the
     same jobs and files; seconds, CPU seconds and peak memory."""
     jobs = synthetic.jobs(whole)
@@ -127,7 +127,7 @@ def _record(folder: Path) -> timing.Run:
     return timing.run((sys.executable, "-c", _RECORD, *_RECORD_OPTIONS, "--", TARGET), folder)
 
 
-def execute(folder: Path, whole: matrix.Matrix) -> dict:
+def execute(folder: Path, whole: Matrix) -> dict:
     """A full run whose stages do nothing: what remains is overhead."""
     jobs = synthetic.jobs(whole)
     run = _snakemake(folder, *_NOT_FORKED, "--cores", "all")

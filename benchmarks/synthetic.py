@@ -20,7 +20,8 @@ import yaml
 
 from scripts.core.tensors import Signature, TensorType
 from scripts.features.compare.history import store
-from scripts.matrix import expansion, matrix, settings, stages
+from scripts.matrix import expansion, settings, stages
+from scripts.matrix.rows import Matrix
 from scripts.run import environments
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
@@ -68,7 +69,7 @@ for name in $made; do cp "${0%/*}/../../templates/$name" "$out/$name"; done
 """
 
 
-def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
+def make_checkout(folder: Path, cells: int) -> Matrix:
     """Fill `folder` with a checkout of at least `cells` cells, nothing of them done."""
     for name in ("workflow", "scripts", "envs"):
         shutil.copytree(ROOT / name, folder / name)
@@ -103,7 +104,7 @@ def make_plain(folder: Path) -> Path:
     return plain
 
 
-def fill_results(folder: Path, whole: matrix.Matrix) -> None:
+def fill_results(folder: Path, whole: Matrix) -> None:
     """Leave what a finished run leaves before its last job: every artifact, every status."""
     frontend = next(iter(whole.frontends))
     for model in whole.models:
@@ -165,7 +166,7 @@ def _measure_again(record: dict, place: int, number: int, release: int, noise: r
         latency["group"] += f" {number}"
 
 
-def jobs(whole: matrix.Matrix) -> int:
+def jobs(whole: Matrix) -> int:
     """Jobs of a full run: a stage each, the groups, the limits of each device, and the aggregate."""
     cells = sum(1 for _ in whole.cells())
     builds = len(whole.models) * (1 + len(whole.frontends))

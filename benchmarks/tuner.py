@@ -26,8 +26,7 @@ from scripts.core import atomic, exits
 from scripts.features.variants.search import report
 from scripts.features.variants.search.report import Report
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.stage import REPORT
-from scripts.matrix.stages import STAGES
+from scripts.matrix.stages import REPORT, STAGES
 
 ENOUGH = 0.9
 """The share of the gain that is to be reached."""

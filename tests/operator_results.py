@@ -11,9 +11,8 @@ from scripts.features.operators.problems.problem import Facts, Problem
 from scripts.features.operators.settings import Operators
 from scripts.matrix.cell import Cell
 from scripts.matrix.entries import Baseline, Frontend, Target
-from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import OUTCOMES, Stage
-from scripts.matrix.stages import STAGES, status_path
+from scripts.matrix.rows import Matrix
+from scripts.matrix.stages import OUTCOMES, STAGES, Stage, status_path
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming

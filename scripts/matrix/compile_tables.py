@@ -1,40 +1,148 @@
-"""The tables of other ways to compile: workflow/remedies.yaml and workflow/flag_sets.yaml."""
+"""Other ways to compile a program: the tables workflow/remedies.yaml and workflow/flag_sets.yaml, and what is tried where the
+requested way fails."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from scripts.core import checkout
 from scripts.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.matrix import reading
+from scripts.matrix.cell import EntryName
 from scripts.matrix.reading import ConfigError
-from scripts.matrix.ways import Hang, Remedy
+
+Backend = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(BACKENDS)})$")]
+OptLevel = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(OPT_LEVELS)})$")]
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """The frontend of a program, and the opt level and flags with which it is compiled."""
+
+    frontend: str
+    opt_level: str
+    flags: tuple[str, ...]
+
+
+class Way(msgspec.Struct, frozen=True):
+    """A variant with a name."""
+
+    name: str
+    frontend: str
+    opt_level: str
+    flags: tuple[str, ...]
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.frontend, self.opt_level, self.flags)
+
+
+class Attempt(Way, frozen=True):
+    """What a remedy tries for one cell, after a first failure with one of `reasons`.
+
+    What the plan of a run adds: `target`, the fields of a request to compile; the `program`, and the status file of its
+    `export`; `hang`: why it is not run ("": it is run).
+    """
+
+    name: str = msgspec.field(name="remedy")
+    reasons: tuple[str, ...] = ()
+    target: dict[str, Any] = msgspec.field(default_factory=dict)
+    program: str = ""
+    export: str = ""
+    hang: str = ""
+
+
+class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An entry of the table.
+
+    For people: `does`, `why` that helps, on which failures it was `seen` to help, with which `versions` of packages.
+    `reasons`: of the first failures for which it is tried. The other fields are what it changes: the frontend, the opt
+    level (to at most this one), and flags.
+    """
+
+    name: str
+    does: str
+    why: str
+    seen: str
+    versions: dict[str, str]
+    reasons: tuple[str, ...]
+    frontend: str | None = None
+    opt_level: OptLevel | None = None
+    add_flags: tuple[str, ...] = ()
+    drop_flags: tuple[str, ...] = ()
+
+    def applied(self, asked: Variant) -> Variant:
+        """Return the variant that it tries instead of what was requested."""
+        # A flag is dropped with any value: `--x` drops `--x=true` too.
+        kept = tuple(
+            flag for flag in asked.flags if not {flag, flag.partition("=")[0]} & {*self.drop_flags}
+        )
+        added = tuple(flag for flag in self.add_flags if flag not in kept)
+        return Variant(
+            self.frontend or asked.frontend,
+            min(asked.opt_level, self.opt_level or asked.opt_level),
+            kept + added,
+        )
+
+
+class Hang(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Compilations that do not end within minutes with these versions of IREE. `models` are globs. `why` is a part of the
+    row's detail."""
+
+    models: tuple[str, ...]
+    frontends: tuple[str, ...]
+    backends: tuple[Backend, ...]
+    opt_levels: tuple[OptLevel, ...]
+    iree: tuple[str, ...]
+    why: str
+
+    def covers(self, model: str, backend: str, variant: Variant, iree: str) -> bool:
+        """Return whether a compilation is one of them."""
+        return (
+            iree in self.iree
+            and backend in self.backends
+            and variant.opt_level in self.opt_levels
+            and str(EntryName.read(variant.frontend).without("toolchain")) in self.frontends
+            and any(fnmatchcase(model, glob) for glob in self.models)
+        )
+
+
+def attempts(
+    remedies: Iterable[Remedy], asked: Variant, frontends: Collection[str]
+) -> list[Attempt]:
+    """Return what is tried instead of `asked`, the requested way, in order.
+
+    A remedy that changes nothing, or needs a frontend that is not among `frontends`, is left out. One that
+    gives the variant of an earlier one is left out too: its reasons are added to those of the earlier one.
+    """
+    by_variant: dict[Variant, Attempt] = {}
+    for remedy in remedies:
+        tried = remedy.applied(asked)
+        if tried == asked or tried.frontend not in {asked.frontend, *frontends}:
+            continue
+        if before := by_variant.get(tried):
+            reasons = tuple(dict.fromkeys((*before.reasons, *remedy.reasons)))
+            by_variant[tried] = msgspec.structs.replace(before, reasons=reasons)
+        else:
+            by_variant[tried] = Attempt(
+                remedy.name, tried.frontend, tried.opt_level, tried.flags, remedy.reasons
+            )
+    return list(by_variant.values())
+
 
 WORKFLOW = checkout.ROOT / "workflow"
 
 
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole file."""
-
-    def __post_init__(self) -> None:
-        if problems := list(self._problems()):
-            raise ValueError("\n".join(problems))
-
-    def _problems(self) -> Iterator[str]:
-        """What is wrong with its values."""
-        return iter(())
-
-
-class RemedyTable(_Table, frozen=True):
+class RemedyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a target tries, in order, when the compilation of a program has failed: remedies by name, their order for each
     backend, and the known hangs."""
 
-    order: dict[str, tuple[str, ...]]
+    order: dict[Backend, tuple[str, ...]]
     remedies: dict[str, Remedy]
     hangs: tuple[Hang, ...] = ()
 
@@ -43,19 +151,13 @@ class RemedyTable(_Table, frozen=True):
         names = self.order.get(backend, ()) if wanted is None else wanted
         return tuple(self.remedies[name] for name in names)
 
-    def _problems(self) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
+        """What is wrong with its values."""
         for backend, names in self.order.items():
-            yield from reading.not_among(f"order.{backend}", [backend], BACKENDS)
             yield from reading.not_among(f"order.{backend}", names, self.remedies)
         for remedy in self.remedies.values():
-            where = f"remedies.{remedy.name}"
-            if remedy.opt_level is not None:
-                yield from reading.not_among(f"{where}.opt_level", [remedy.opt_level], OPT_LEVELS)
             if not (remedy.frontend or remedy.opt_level or remedy.add_flags or remedy.drop_flags):
-                yield f"{where}: changes nothing; set frontend, opt_level, add_flags or drop_flags"
-        for number, hang in enumerate(self.hangs):
-            yield from reading.not_among(f"hangs[{number}].backends", hang.backends, BACKENDS)
-            yield from reading.not_among(f"hangs[{number}].opt_levels", hang.opt_levels, OPT_LEVELS)
+                yield f"remedies.{remedy.name}: changes nothing; set frontend, opt_level, add_flags or drop_flags"
 
 
 class FlagSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -67,22 +169,22 @@ class FlagSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     name: str
     does: str
-    backends: tuple[str, ...]
+    backends: tuple[Backend, ...]
     iree: tuple[str, ...]
     flags: tuple[str, ...]
     why: str
     seen: str
     needs: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
-    opt_levels: tuple[str, ...] = ()
+    opt_levels: tuple[OptLevel, ...] = ()
 
 
-class FlagSetTable(_Table, frozen=True):
+class FlagSetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All flag sets. `properties`: regular expressions, of which one is found in a line of a program with that property.
     `opt_levels`: by backend. `preprocessing`: sets that run a pass before all others."""
 
     properties: dict[str, tuple[str, ...]]
-    opt_levels: dict[str, tuple[str, ...]]
+    opt_levels: dict[Backend, tuple[OptLevel, ...]]
     flag_sets: dict[str, FlagSet]
     preprocessing: dict[str, FlagSet]
 
@@ -109,24 +211,20 @@ class FlagSetTable(_Table, frozen=True):
                 flags += named[entry].flags
         return tuple(flags)
 
-    def _problems(self) -> Iterator[str]:
-        for backend, levels in self.opt_levels.items():
-            yield from reading.not_among("opt_levels", [backend], BACKENDS)
-            yield from reading.not_among(f"opt_levels.{backend}", levels, OPT_LEVELS)
+    def problems(self) -> Iterator[str]:
+        """What is wrong with its values."""
         for name in self.flag_sets.keys() & self.preprocessing.keys():
             yield f"preprocessing.{name}: found the name of a flag set, expected another one"
         for section in ("flag_sets", "preprocessing"):
             for entry in getattr(self, section).values():
                 where = f"{section}.{entry.name}"
-                yield from reading.not_among(f"{where}.backends", entry.backends, BACKENDS)
                 yield from reading.not_among(f"{where}.needs", entry.needs, self.properties)
                 yield from reading.not_among(f"{where}.avoid", entry.avoid, self.properties)
-                yield from reading.not_among(f"{where}.opt_levels", entry.opt_levels, OPT_LEVELS)
-                if entry.name.startswith("-"):
-                    yield f"{where}: found a name that begins with -, as flags do"
                 for flag in entry.flags:
                     if not flag.startswith("--"):
                         yield f"{where}.flags: found {flag!r}, expected a flag that begins with --"
+                if entry.name.startswith("-"):
+                    yield f"{where}: found a name that begins with -, as flags do"
 
 
 @functools.cache
@@ -141,7 +239,7 @@ def flag_sets(path: Path = WORKFLOW / "flag_sets.yaml") -> FlagSetTable:
     return _read(path, FlagSetTable, ("flag_sets", "preprocessing"))
 
 
-Table = TypeVar("Table", bound=_Table)
+Table = TypeVar("Table", RemedyTable, FlagSetTable)
 
 
 def _read(path: Path, form: type[Table], sections: Iterable[str]) -> Table:
@@ -154,7 +252,9 @@ def _read(path: Path, form: type[Table], sections: Iterable[str]) -> Table:
         for section in filter(content.__contains__, sections):
             entries = content[section].items()
             content[section] = {name: {"name": name} | entry for name, entry in entries}
-        return msgspec.convert(content, form)
+        table = msgspec.convert(content, form)
     except (AttributeError, TypeError, msgspec.ValidationError) as error:
-        problems = str(error).splitlines()
-        raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems)) from error
+        raise ConfigError(f"{path}: {error}") from error
+    if problems := list(table.problems()):
+        raise ConfigError("\n".join(f"{path}: {problem}" for problem in problems))
+    return table

@@ -9,7 +9,6 @@ entry `<baseline>+dynamic`, which compiles for any size.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -21,8 +20,8 @@ from scripts.core.dimensions import Sizes
 from scripts.iree.backends import BACKENDS, runs_on_cpu
 from scripts.matrix import cell, plugins
 from scripts.matrix.cell import EntryName, Toolchain
-from scripts.matrix.stage import IREE_ENV
-from scripts.matrix.ways import Hang, Remedy, Variant
+from scripts.matrix.compile_tables import Hang, Remedy, Variant
+from scripts.matrix.stages import IREE_ENV
 from scripts.sources.registry import source_of
 from scripts.sources.source import ModelKind
 
@@ -234,11 +233,10 @@ def of_tests(
     `train`. `root`: the folder of scripts/."""
     with_tests = dict(frontends) if cell.EVAL in tests else {}
     for frontend in frontends.values() if cell.TRAIN in tests else ():
-        # What is wrong with an exporter's file is said by the checks of entries.
-        with contextlib.suppress(OSError, plugins.DeclarationError):
-            if cell.TRAIN in plugins.exporter(frontend.exporter, root).tests:
-                training = frontend.with_axes(test=cell.TRAIN)
-                with_tests[training.name] = training
+        exporter = plugins.readable(plugins.exporter, frontend.exporter, root)
+        if exporter and cell.TRAIN in exporter.tests:
+            training = frontend.with_axes(test=cell.TRAIN)
+            with_tests[training.name] = training
     return with_tests
 
 
@@ -368,11 +366,10 @@ def with_dynamic_frontends(
     """Return the entries, and those for all sizes where a model has them. `root`: the folder of scripts/."""
     with_dynamic = dict(entries)
     for frontend in entries.values() if _any_dynamic(models) else ():
-        # What is wrong with an exporter's file is said by the checks of entries.
-        with contextlib.suppress(OSError, plugins.DeclarationError):
-            if frontend.test == "eval" and plugins.exporter(frontend.exporter, root).dynamic:
-                dynamic = frontend.with_axes(dynamic=True)
-                with_dynamic[dynamic.name] = dynamic
+        exporter = plugins.readable(plugins.exporter, frontend.exporter, root)
+        if exporter and exporter.dynamic and frontend.test == cell.EVAL:
+            dynamic = frontend.with_axes(dynamic=True)
+            with_dynamic[dynamic.name] = dynamic
     return with_dynamic
 
 
@@ -383,11 +380,11 @@ def with_dynamic_baselines(
     own ones. `root`: the folder of scripts/."""
     with_dynamic = dict(entries)
     for baseline in entries.values() if _any_dynamic(models) else ():
-        with contextlib.suppress(OSError, plugins.DeclarationError):
-            if "compile" in plugins.runtime(baseline.runtime, root).takes and not baseline.compile:
-                dynamic = dataclasses.replace(baseline, compile={DYNAMIC: True})
-                dynamic = dynamic.with_axes(dynamic=True)
-                with_dynamic[dynamic.name] = dynamic
+        runtime = plugins.readable(plugins.runtime, baseline.runtime, root)
+        if runtime and "compile" in runtime.takes and not baseline.compile:
+            dynamic = dataclasses.replace(baseline, compile={DYNAMIC: True})
+            dynamic = dynamic.with_axes(dynamic=True)
+            with_dynamic[dynamic.name] = dynamic
     return with_dynamic
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.stage import Stage
+from scripts.matrix.stages import Stage
 
 if TYPE_CHECKING:
     from scripts.matrix.entries import Model
-    from scripts.matrix.matrix import Matrix
+    from scripts.matrix.rows import Matrix
 
 
 @dataclass

@@ -7,17 +7,17 @@ listed in a second place.
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import functools
 import importlib.metadata
 import inspect
 import sys
-import typing
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_type_hints
+
+import msgspec
 
 from scripts.core import checkout, python_source
 from scripts.matrix.choices import Test
@@ -32,6 +32,9 @@ DEVICES = get_args(Device)
 Key = Literal["precision", "xla_flags", "program", "compile", "rewrites"]
 TAKES = get_args(Key)
 """Keys of a baseline's entry that only some runtimes support."""
+
+
+Factor = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class DeclarationError(Exception):
@@ -55,7 +58,7 @@ class Exporter:
     rewrites: dict[str, tuple[str, ...]]
     tests: tuple[Test, ...]
     versions: dict[str, str]
-    memory_factor: float
+    memory_factor: Factor
     forkable: bool
     sources: tuple[ModelKind, ...] = ("module",)
     dynamic: bool = False
@@ -74,7 +77,7 @@ class Runtime:
     devices: tuple[Device, ...]
     tests: tuple[Test, ...]
     versions: dict[str, str]
-    memory_factor: float
+    memory_factor: Factor
     forkable: bool
     takes: tuple[Key, ...] = ()
     lazy: bool = False
@@ -92,6 +95,14 @@ def exporter(name: str, root: Path = ROOT) -> Exporter:
 def runtime(name: str, root: Path = ROOT) -> Runtime:
     """What scripts/baselines/<name>.py declares. Raises DeclarationError; OSError without a file."""
     return _read(Runtime, root / RUNTIMES / f"{name}.py")
+
+
+def readable(read: Callable[[str, Path], Plugin], name: str, root: Path) -> Plugin | None:
+    """What a file declares; None if there is something wrong with it, which the checks of entries say."""
+    try:
+        return read(name, root)
+    except (OSError, DeclarationError):
+        return None
 
 
 def exporters() -> list[Exporter]:
@@ -136,7 +147,7 @@ def _read(kind: type[Plugin], path: Path) -> Plugin:
 @functools.cache
 def _values(kind: Hashable, path: Path, *_: int) -> dict[str, Any]:
     """The values of the fields of a plugin in its file, as it is now. A file may leave out those with a default."""
-    forms = get_type_hints(kind)
+    forms = get_type_hints(kind, include_extras=True)
     return {
         field.name: literal(path, field.name.upper(), forms[field.name], field.default)
         for field in dataclasses.fields(cast("Any", kind))
@@ -151,38 +162,15 @@ def literal(path: Path, name: str, form: Any, default: Any = dataclasses.MISSING
         value = python_source.literal(path, name, missing)
         if value is missing and default is not dataclasses.MISSING:
             return default
+        given = "nothing" if value is missing else repr(value)
+        return msgspec.convert(value, form)
     except SyntaxError as error:
         raise DeclarationError(f"{path}: {error.msg} in line {error.lineno}") from error
+    except msgspec.ValidationError:
+        pass
     except ValueError:
         given = "an expression"
-    else:
-        if value is not missing and _has(form, value):
-            return value
-        given = "nothing" if value is missing else repr(value)
-    expected = (
-        "a number above 0"
-        if form is float
-        else inspect.formatannotation(form).replace("typing.", "")
-    )
+    expected = inspect.formatannotation(form).replace("typing.", "")
     raise DeclarationError(
         f"{path}: {name}: found {given}, expected {expected}, as a plain literal"
     )
-
-
-def _has(form: Any, value: Any) -> bool:
-    """Whether a value is of a type. Numbers are factors, which are above 0."""
-    parts = get_args(form)
-    match get_origin(form) or form:
-        case typing.Any:
-            return True
-        case typing.Literal:
-            return value in parts
-        case builtins.tuple:
-            return isinstance(value, tuple) and all(_has(parts[0], item) for item in value)
-        case builtins.dict:
-            return isinstance(value, dict) and all(
-                _has(parts[0], key) and _has(parts[1], inner) for key, inner in value.items()
-            )
-        case builtins.float:
-            return isinstance(value, int | float) and value > 0
-    return isinstance(value, form)

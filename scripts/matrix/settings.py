@@ -345,14 +345,8 @@ def _first_of_each_kind(entries: Mapping[str, Mapping], root: Path) -> list[str]
     """Return the names of the first lowering path by default for each kind of models (sources/source.py)."""
     first: dict[str, str] = {}
     for name in _by_default(entries, {}):
-        try:
-            kinds = plugins.exporter(entries[name]["exporter"], root).sources
-        except (
-            plugins.DeclarationError,
-            OSError,
-        ):  # the expansion of the entries says what is wrong
-            continue
-        for kind in kinds:
+        exporter = plugins.readable(plugins.exporter, entries[name]["exporter"], root)
+        for kind in exporter.sources if exporter else ():
             first.setdefault(kind, name)
     return list(dict.fromkeys(first.values()))
 

@@ -8,7 +8,6 @@ may have any value, and a missing list names no model.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,16 +18,16 @@ from typing import Any
 import yaml
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import reading, suites
+from scripts.matrix import reading
 from scripts.matrix.cell import Kind
 from scripts.matrix.choices import (
     compute_dtype,
 )
 from scripts.matrix.entries import Model, Override
 from scripts.matrix.feature import Draft
-from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
+from scripts.matrix.models import TORCHBENCH, with_torchbench_options
 from scripts.matrix.reading import ConfigError
-from scripts.matrix.suites import TORCHBENCH
+from scripts.matrix.rows import Matrix, baseline_cell, iree_cell
 from scripts.torch_model import source
 from scripts.verify import torch_same
 
@@ -254,48 +253,10 @@ def extend(draft: Draft, matrix: Matrix) -> Matrix:
     if file := read_torchbench(draft.config.get(TORCHBENCH), draft.root, []):
         matrix = apply_torchbench(matrix, file, draft.root)
     sized = {
-        name: _with_options(model, model.options | {"batch_size": model.batch_size})
+        name: with_torchbench_options(model, batch_size=model.batch_size)
         for name, model in matrix.models.items()
     }
     return dataclasses.replace(matrix, models=sized)
-
-
-def _with_options(model: Model, options: dict[str, Any]) -> Model:
-    """A model of TorchBench with other options; another model as it is."""
-    return dataclasses.replace(model, options=options) if model.suite == TORCHBENCH else model
-
-
-def absolute(model: Model, root: Path) -> Model:
-    """The model for a run in another folder: with the absolute path of TorchBench's checkout."""
-    path = str(root / Path(model.options.get("path", "")).expanduser())
-    return _with_options(model, model.options | {"path": path})
-
-
-def batch_size(model: Model, root: Path) -> int | None:
-    """The batch size of a model of TorchBench for evaluation on a CPU, read without importing the model: that
-    of its metadata for the device `cpu`, else DEFAULT_EVAL_BSIZE of its class; None if neither is a
-    plain number, and for other models. Raises BrokenModelFile if one of its files cannot be read."""
-    if model.suite != TORCHBENCH:
-        return None
-    options = model.options
-    folder = root / Path(options["path"]).expanduser() / suites.MODELS / options["name"]
-    metadata = folder / "metadata.yaml"
-    try:
-        text = metadata.read_text(encoding="utf-8") if metadata.is_file() else ""
-        told = yaml.load(text, Loader=reading.BoundedLoader)
-        cpu = ((told or {}).get("devices") or {}).get("cpu") or {}
-        if isinstance(size := cpu.get("eval_batch_size"), int):
-            return size
-        code = ast.parse((folder / "__init__.py").read_bytes())
-    except (OSError, SyntaxError, ValueError, yaml.YAMLError) as error:
-        text = " ".join(str(error).split())
-        raise source.BrokenModelFile(f"{folder}: its batch size cannot be read ({text})") from error
-    for node in ast.walk(code):
-        match node:
-            case ast.Assign(targets=targets, value=ast.Constant(value=int(size))):
-                if any(isinstance(t, ast.Name) and t.id == "DEFAULT_EVAL_BSIZE" for t in targets):
-                    return size
-    return None
 
 
 def read_torchbench(

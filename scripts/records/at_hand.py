@@ -19,8 +19,8 @@ from typing import Any
 
 from scripts.core import atomic, checkout
 from scripts.matrix.entries import Model
-from scripts.matrix.matrix import Matrix, compact
 from scripts.matrix.reading import ConfigError
+from scripts.matrix.rows import Matrix, compact
 from scripts.records.results_file import BadRecords
 from scripts.run import environments, outputs
 from scripts.run.plan import Aggregation, Maker, digest_of, parts_of

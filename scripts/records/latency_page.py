@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.records import columns, imported, record, wording
 from scripts.records.page_sections import STRONG, Section, Styled, as_markdown
 from scripts.records.results_file import MODELS

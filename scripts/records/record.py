@@ -20,8 +20,8 @@ from scripts.matrix import plugins, stages
 from scripts.matrix.cell import TRAIN, Cell, Kind
 from scripts.matrix.choices import DEFAULT_MATMUL_PRECISION
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
-from scripts.matrix.matrix import Matrix, baseline_cell, iree_cell
-from scripts.matrix.stage import REPORT, STATUS, VERIFICATION, Stage
+from scripts.matrix.rows import Matrix, baseline_cell, iree_cell
+from scripts.matrix.stages import REPORT, STATUS, VERIFICATION, Stage
 from scripts.records import at_hand, latency_section, remedied, speedups, stage_files
 from scripts.records.columns import FIELDS
 from scripts.records.fields import names

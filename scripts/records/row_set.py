@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from scripts.core import atomic, commands, exits, private
 from scripts.matrix import feature
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.records import at_hand, columns, fields
 from scripts.records.fields import Field
 from scripts.records.results_file import Form, name_of

@@ -21,8 +21,7 @@ import msgspec
 
 from scripts.core import atomic
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.stage import STATUS, TIMING, VERIFICATION, Stage
-from scripts.matrix.stages import LAST, STAGES, status_path
+from scripts.matrix.stages import LAST, STAGES, STATUS, TIMING, VERIFICATION, Stage, status_path
 from scripts.records import fields, latency_section
 from scripts.records.columns import FIELDS
 from scripts.supervise import outcome

@@ -16,7 +16,7 @@ from scripts.core import checkout
 from scripts.matrix import plugins
 from scripts.matrix.cell import EntryName
 from scripts.matrix.entries import Baseline
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.run import environments
 
 _INDUCTOR = "torch/_inductor/config.py"

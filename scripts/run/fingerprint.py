@@ -22,7 +22,7 @@ from pathlib import Path
 from scripts.core import atomic, checkout, python_source
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import stages
-from scripts.matrix.stage import Stage
+from scripts.matrix.stages import Stage
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 

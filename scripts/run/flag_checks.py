@@ -13,9 +13,9 @@ from scripts.core import atomic, process
 from scripts.iree import compile_options, tools
 from scripts.iree.backends import renamed
 from scripts.matrix import stages
-from scripts.matrix.checks import flag_lists
 from scripts.matrix.entries import Target
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.expansion import flag_lists
+from scripts.matrix.rows import Matrix
 from scripts.run import environments
 
 KNOWN = "flags.json"

@@ -13,9 +13,9 @@ from scripts.core.machine import cpu_name, physical_cores
 from scripts.iree import compile_options
 from scripts.matrix import plugins, reading
 from scripts.matrix.entries import Choice, Model, Target
-from scripts.matrix.matrix import Matrix
 from scripts.matrix.reading import ConfigError
-from scripts.matrix.stage import IREE_ENV
+from scripts.matrix.rows import Matrix
+from scripts.matrix.stages import IREE_ENV
 from scripts.run import environments
 from scripts.run.environments import COMPILER
 

@@ -24,7 +24,7 @@ from scripts.matrix.cell import (
 )
 from scripts.matrix.choices import BASES, BASES_OF, DEFAULT_MATMUL_PRECISION
 from scripts.matrix.entries import Baseline, Target
-from scripts.matrix.matrix import Matrix, compact
+from scripts.matrix.rows import Matrix, compact
 from scripts.supervise.group import GroupRequest
 from scripts.timing.turns import Rule
 

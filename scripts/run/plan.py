@@ -21,9 +21,8 @@ from scripts.core import checkout
 from scripts.matrix import feature, plugins, reading, stages
 from scripts.matrix.cell import REFERENCES, TRAIN, Cell, EntryName, Kind, thread_numbers
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
-from scripts.matrix.matrix import Matrix, compact
-from scripts.matrix.stage import IREE_ENV, OUTCOMES, REPORT, STATUS, Stage
-from scripts.matrix.stages import STAGES
+from scripts.matrix.rows import Matrix, compact
+from scripts.matrix.stages import IREE_ENV, OUTCOMES, REPORT, STAGES, STATUS, Stage
 from scripts.run import environments, fingerprint, resources
 from scripts.run.params import Groups, Requests
 from scripts.sources.registry import source_of

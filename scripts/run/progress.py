@@ -29,8 +29,8 @@ from rich.text import Text
 from scripts.core import atomic, temporary
 from scripts.core.console import Console
 from scripts.matrix import stages
-from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import STATUS
+from scripts.matrix.rows import Matrix
+from scripts.matrix.stages import STATUS
 from scripts.run import outputs
 from scripts.run.time_left import TIMED, TimeLeft
 from scripts.supervise import journal, outcome

@@ -21,7 +21,7 @@ import psutil
 
 from scripts.core.machine import physical_cores
 from scripts.matrix import plugins
-from scripts.matrix.stage import Need
+from scripts.matrix.stages import Need
 
 MEMORY_SHARE = 0.8
 """Share of the machine's memory for a stage without a memory limit."""

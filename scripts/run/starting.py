@@ -17,8 +17,8 @@ from scripts.iree.backends import BACKENDS
 from scripts.matrix import cell, expansion, reading, settings, stages
 from scripts.matrix.cell import PINNED, Cell
 from scripts.matrix.entries import Baseline, Target
-from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import STATUS, VERIFICATION
+from scripts.matrix.rows import Matrix
+from scripts.matrix.stages import STATUS, VERIFICATION
 from scripts.run import entry_checks, flag_checks, kept_results, outputs
 from scripts.run.plan import Plan, parse_retry
 from scripts.sources import registry

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scripts.matrix import stages
-from scripts.matrix.stage import TIMING
+from scripts.matrix.stages import TIMING
 
 TYPICAL_S = {
     "env": 27.0,

@@ -16,7 +16,7 @@ from pathlib import Path
 from scripts.core import atomic, commands, exits
 from scripts.features import registry
 from scripts.matrix import cell
-from scripts.matrix.stage import OUTCOMES
+from scripts.matrix.stages import OUTCOMES
 from scripts.records import at_hand, ci_formats, expectations
 from scripts.records.ci_formats import BAD_INPUT, Case
 from scripts.records.expectations import Checked, Violation

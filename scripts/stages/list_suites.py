@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from scripts.core import checkout, exits
-from scripts.matrix.suites import NAMES, RENAMED
+from scripts.matrix.models import NAMES, RENAMED
 
 
 def main() -> None:

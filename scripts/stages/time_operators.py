@@ -11,7 +11,7 @@ from scripts.features.operators.batch import timing
 from scripts.features.operators.batch.batch_stage import Batch
 from scripts.features.operators.batch.timing import OperatorTimingRequest
 from scripts.features.operators.problems.problem import read_problems
-from scripts.matrix.stage import OUTCOMES
+from scripts.matrix.stages import OUTCOMES
 from scripts.run import by_hand
 
 

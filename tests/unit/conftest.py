@@ -14,9 +14,8 @@ from scripts.core.tensors import Signature
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Model, Target
-from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import STATUS, Stage
-from scripts.matrix.stages import status_path
+from scripts.matrix.rows import Matrix
+from scripts.matrix.stages import STATUS, Stage, status_path
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage

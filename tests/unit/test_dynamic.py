@@ -11,10 +11,10 @@ import pytest
 from scripts.core.dimensions import Sizes
 from scripts.matrix import entries, expansion
 from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.compile_tables import Remedy
 from scripts.matrix.entries import Baseline, Frontend, Model
-from scripts.matrix.matrix import Matrix
 from scripts.matrix.reading import ConfigError
-from scripts.matrix.ways import Remedy
+from scripts.matrix.rows import Matrix
 from scripts.records import record
 from scripts.run import params
 from scripts.run.plan import Plan

@@ -9,7 +9,7 @@ import pytest
 from scripts.matrix import expansion
 from scripts.matrix.cell import of_axes
 from scripts.matrix.entries import Baseline, Model
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.run import plan as plan_module
 from scripts.run.plan import Plan

@@ -7,7 +7,7 @@ import pytest
 
 from scripts.matrix import expansion, settings
 from scripts.matrix.cell import Kind
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 
 ROOT = Path(__file__).parents[2]
 OWN = ROOT / "config.yaml"

@@ -8,7 +8,7 @@ import pytest
 from scripts.features.kernels import kernel_matrix, kernels
 from scripts.features.kernels.kernels import KernelError
 from scripts.matrix import expansion, settings
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.run.plan import Plan
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from scripts.matrix import matrix
 from scripts.matrix.entries import (
     Baseline,
     Frontend,
@@ -14,7 +13,7 @@ from scripts.matrix.entries import (
     Target,
     TargetOverride,
 )
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix, compact
 
 CPU = Target("cpu", "llvm-cpu", "host", "O3", ("--a",), "local-task")
 FULL = Matrix(
@@ -63,7 +62,7 @@ def test_a_matrix_comes_back_from_json_as_it_was():
     again = Matrix.from_json(json.loads(json.dumps(FULL.to_json())))
     assert again == FULL
     assert names(again) == names(FULL)
-    assert matrix.compact(again.to_json()) == matrix.compact(FULL.to_json())
+    assert compact(again.to_json()) == compact(FULL.to_json())
     assert again.override("a/half/train") == FULL.overrides["a/half/train"]
     assert again.tests == ("eval", "train")
     assert again.targets["gpu"].frontends == ("g",)
@@ -83,5 +82,5 @@ def test_what_is_no_matrix_is_refused_with_the_key():
 
 
 def test_equal_values_make_equal_text_for_a_command_line():
-    assert matrix.compact({"b": 1, "a": (2,)}) == matrix.compact({"a": [2], "b": 1})
-    assert matrix.compact({"b": 1, "a": (2,)}) == '{"a":[2],"b":1}'
+    assert compact({"b": 1, "a": (2,)}) == compact({"a": [2], "b": 1})
+    assert compact({"b": 1, "a": (2,)}) == '{"a":[2],"b":1}'

@@ -12,7 +12,7 @@ from scripts.features.operators.problems.selection import Selection
 from scripts.features.operators.settings import OPERATOR_RULE, Operators
 from scripts.matrix import expansion, settings
 from scripts.matrix.cell import Kind, of_axes
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.run.plan import Plan
 

@@ -11,8 +11,7 @@ from scripts.core import atomic
 from scripts.features.report.verbs import failed
 from scripts.matrix import sections, settings, stages
 from scripts.matrix.cell import Kind, of_axes
-from scripts.matrix.stage import Need, Stage
-from scripts.matrix.stages import STAGES
+from scripts.matrix.stages import STAGES, Need, Stage
 from scripts.records import summary
 from scripts.run import fingerprint
 from scripts.run.plan import Plan

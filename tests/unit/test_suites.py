@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.core import checkout
-from scripts.matrix import expansion, settings, suites
-from scripts.matrix.suites import Entry, SuiteError
+from scripts.matrix import expansion, models, settings
+from scripts.matrix.models import Entry, SuiteError
 from tests import declarations
 from tests.declarations import CONFIG, MODEL
 
@@ -32,7 +32,7 @@ def root(tmp_path):
     """A folder of a Snakefile with the files of CONFIG, of the suites and of a checkout."""
     files = {
         **dict.fromkeys(("models/a.py", "models/b.py", "elsewhere/mine.py"), MODEL),
-        **{f"models/suites/{suite}.py": SUITE_FILE for suite in suites.SUITES},
+        **{f"models/suites/{suite}.py": SUITE_FILE for suite in models.SUITES},
         **{f"models/suites/names/{suite}.txt": text for suite, text in NAMES.items()},
         **{f"models/suites/{name}.txt": text for name, text in LISTS.items()},
         "envs/e.yaml": "",
@@ -51,7 +51,7 @@ def root(tmp_path):
 
 
 def named(root, *declared, **more) -> list[str]:
-    return [entry.where for entry in suites.entries(declared, root, **more)]
+    return [entry.where for entry in models.suite_entries(declared, root, **more)]
 
 
 def matrix(root, declared: list, selections: dict | None = None, **changes):
@@ -63,7 +63,7 @@ def matrix(root, declared: list, selections: dict | None = None, **changes):
 
 def problems_of(root, *declared, **more) -> list[str]:
     with pytest.raises(SuiteError) as problem:
-        suites.entries(declared, root, **more)
+        models.suite_entries(declared, root, **more)
     return str(problem.value).splitlines()
 
 
@@ -125,16 +125,16 @@ def test_a_later_mention_of_a_model_adds_to_its_options(root):
         {"timm/resnet*": {"size": "s", "batch_size": 2}},
         {"timm/resnet50": {"batch_size": 8}},
     ]
-    found = {e.name: e.options for e in suites.entries(declared, root)}
+    found = {e.name: e.options for e in models.suite_entries(declared, root)}
     assert list(found) == ["resnet18", "resnet18d", "resnet50"]
     assert found["resnet18"] == {"size": "s", "batch_size": 2}
     assert found["resnet50"] == {"size": "s", "batch_size": 8}
 
 
 def test_the_models_of_a_list_have_the_options_of_their_line_and_of_the_entry(root):
-    found = {e.name: e.options for e in suites.entries([{"few": {"batch_size": 2}}], root)}
+    found = {e.name: e.options for e in models.suite_entries([{"few": {"batch_size": 2}}], root)}
     assert found == {"resnet18": {"batch_size": 2}, "t5": {"seq_len": 16, "batch_size": 2}}
-    [_, t5] = suites.entries([{"few": {"seq_len": 32}}], root)
+    [_, t5] = models.suite_entries([{"few": {"seq_len": 32}}], root)
     assert t5.options == {"seq_len": 32}  # the entry's, over the line's
 
 
@@ -159,7 +159,7 @@ def test_a_model_is_named_after_its_suite_and_itself(where, cell):
     assert Entry(*where.split("/", 1)).cell == cell
 
 
-@given(st.sampled_from(suites.SUITES), st.text(min_size=1))
+@given(st.sampled_from(models.SUITES), st.text(min_size=1))
 def test_any_name_makes_one_component_of_a_path(suite, name):
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", Entry(suite, name).cell)
 
@@ -270,10 +270,10 @@ def test_the_lists_here_are_of_names_that_are_known_or_were():
     """The 67 and the 45 of PyTorch's runs, and a sample of thirty of all kinds."""
     here = checkout.ROOT
     sizes = {
-        name: len(suites.read_list(name, here)) for name in ("timm-dynamo", "hf-dynamo", "sample")
+        name: len(models.read_list(name, here)) for name in ("timm-dynamo", "hf-dynamo", "sample")
     }
     assert sizes == {"timm-dynamo": 67, "hf-dynamo": 45, "sample": 30}
-    for model, _ in suites.read_list("sample", here):
+    for model, _ in models.read_list("sample", here):
         suite, _, name = model.partition("/")
-        known = suites.names(suite, here)
+        known = models.suite_names(suite, here)
         assert name in {*known.globbed, *known.exact}

@@ -26,9 +26,9 @@ from scripts.matrix.cell import (
 )
 from scripts.matrix.entries import Model, Override, by_threads
 from scripts.matrix.feature import Draft
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.matrix.settings import ConfigError
-from scripts.matrix.stage import VERIFICATION
+from scripts.matrix.stages import VERIFICATION
 from scripts.matrix.torchbench import TorchbenchFile
 from scripts.records import expectations, record, speedups
 from scripts.records.results_file import cell_of

@@ -13,7 +13,7 @@ from scripts.features.toolchains import toolchain_environments as driver
 from scripts.features.toolchains.toolchain_environments import Definition, Environments
 from scripts.matrix import expansion, settings, stages
 from scripts.matrix.cell import Kind, of_axes
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.run import environments
 from scripts.run.plan import Plan

@@ -12,8 +12,8 @@ from scripts.core import tensors
 from scripts.core.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
 from scripts.features.report.web.page_source import of_row
 from scripts.matrix.cell import PINNED, Kind, Toolchain
+from scripts.matrix.compile_tables import Remedy
 from scripts.matrix.entries import Frontend, of_tests, varied
-from scripts.matrix.ways import Remedy
 from scripts.verify import scaling, train_results, verify
 from scripts.verify.verification import Verification
 from tests.unit.conftest import MATRIX

@@ -19,10 +19,10 @@ from scripts.features.variants.tuned_matrix import Tuning
 from scripts.iree import compile_options
 from scripts.matrix import compile_tables, expansion, settings
 from scripts.matrix.cell import Cell, Kind, of_axes
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.compile_tables import Variant
+from scripts.matrix.rows import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES
-from scripts.matrix.ways import Variant
 from scripts.run import flag_checks, kept_results, outputs
 from scripts.run.kept_results import Result
 from scripts.run.plan import Plan

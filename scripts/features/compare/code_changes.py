@@ -23,7 +23,7 @@ from scripts.features.profile import compile_page
 from scripts.features.profile.profile_files import NoProfile
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
-from scripts.matrix.stage import STATUS
+from scripts.matrix.stages import STATUS
 from scripts.records.results_file import cell_of
 from scripts.supervise import outcome
 from scripts.timing import ratios

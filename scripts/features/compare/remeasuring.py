@@ -29,7 +29,7 @@ from scripts.iree import benchmark
 from scripts.iree.backends import runs_on_cpu
 from scripts.iree.tools import program
 from scripts.matrix import stages
-from scripts.matrix.stage import REPORT
+from scripts.matrix.stages import REPORT
 from scripts.records import latency_section
 from scripts.records.results_file import cell_of
 from scripts.supervise.members import (

@@ -12,11 +12,11 @@ from typing import Any
 
 from scripts.features.kernels import kernels
 from scripts.features.kernels.kernels import Kernel, KernelError
-from scripts.matrix import cell, checks, entries, reading
+from scripts.matrix import cell, entries, expansion, reading
 from scripts.matrix.entries import Model, by_threads
 from scripts.matrix.feature import Draft
-from scripts.matrix.matrix import Matrix
-from scripts.matrix.suites import KERNELS
+from scripts.matrix.models import KERNELS
+from scripts.matrix.rows import Matrix
 from scripts.torch_model import source
 
 PREFIX = f"{KERNELS}/"
@@ -118,7 +118,7 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
         singular = kind.removesuffix("s")
         if kind in section:
             globs = section[kind]
-            draft.problems += checks.selection_problems(f"kernels.{kind}", singular, globs, known[kind])  # fmt: skip
+            draft.problems += expansion.selection_problems(f"kernels.{kind}", singular, globs, known[kind])  # fmt: skip
         else:
             globs = [name for name in default if name in known[kind]] or ["*"]
         names = [name for name in known[kind] if cell.selects(globs, name)]
@@ -126,7 +126,7 @@ def read(draft: Draft, matrix: Matrix) -> Matrix | None:
             names = reading.select(singular, list(known[kind]), selections[kind])
         chosen[kind] = {name: known[kind][name] for name in names}
     programs = entries.programs(chosen["baselines"].values(), declared.values(), known["frontends"])
-    draft.problems += checks.entry_problems(chosen, programs, draft.root, known["frontends"])
+    draft.problems += expansion.entry_problems(chosen, programs, draft.root, known["frontends"])
     numbers = cell.thread_numbers(matrix.measure)
     chosen |= {kind: by_threads(chosen[kind], numbers) for kind in ("targets", "baselines")}
     return dataclasses.replace(

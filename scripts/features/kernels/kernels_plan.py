@@ -8,7 +8,7 @@ from scripts.features.kernels import kernel_matrix
 from scripts.matrix import expansion
 from scripts.matrix.entries import Model
 from scripts.matrix.feature import Draft, Feature
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.run.plan import Aggregation, Plan
 
 PLOTS = ("svg", "png")

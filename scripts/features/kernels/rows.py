@@ -12,7 +12,7 @@ from scripts.core.tensors import DTYPES, Signature, TensorType
 from scripts.features.kernels import kernel_plots, kernels, page
 from scripts.features.kernels.kernels import BITS, Kernel
 from scripts.matrix import stages
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.records import columns, record, speedups
 from scripts.records.columns import FROM_1, POSITIVE
 from scripts.records.fields import INTEGER, NUMBER, OBJECT, TEXT, Field, names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.matrix.cell import Kind
-from scripts.matrix.stage import Need, Stage
+from scripts.matrix.stages import Need, Stage
 
 STAGES = (
     Stage(

@@ -13,8 +13,8 @@ from scripts.matrix import stages
 from scripts.matrix.cell import OF_BATCHES, Cell, Kind, stands_on
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.feature import Feature, Rows
-from scripts.matrix.matrix import Matrix, compact
-from scripts.matrix.stage import OUTCOMES, STATUS, Stage
+from scripts.matrix.rows import Matrix, compact
+from scripts.matrix.stages import OUTCOMES, STATUS, Stage
 from scripts.run import params
 from scripts.run.jobs import artifact
 from scripts.run.params import Groups

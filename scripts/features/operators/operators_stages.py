@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from scripts.matrix.cell import Kind
-from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Need, Stage
+from scripts.matrix.stages import IREE_ENV, OUTCOMES, STATUS, Need, Stage
 
 _of_batch = functools.partial(
     Stage,

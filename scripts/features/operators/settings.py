@@ -20,7 +20,7 @@ from scripts.matrix import reading
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.entries import Baseline, Frontend, Target
 from scripts.matrix.feature import Draft
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.timing.ratios import LEAST
 from scripts.timing.turns import Rule
 

@@ -12,7 +12,7 @@ from scripts.core import atomic, checkout
 from scripts.matrix import stages
 from scripts.matrix.cell import PINNED, TRAIN, Cell, EntryName, Kind
 from scripts.matrix.choices import MODULE_PROFILES
-from scripts.matrix.stage import STATUS, TIMING
+from scripts.matrix.stages import STATUS, TIMING
 from scripts.supervise import outcome
 from scripts.timing import machine_limits, ratios
 from scripts.timing.machine_limits import MachineLimits

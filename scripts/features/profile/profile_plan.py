@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.choices import IREE_DUMPS, MODULE_PROFILES, MODULES
 from scripts.matrix.feature import Feature
-from scripts.matrix.matrix import baseline_cell, iree_cell
+from scripts.matrix.rows import baseline_cell, iree_cell
 from scripts.matrix.stages import STAGES
 from scripts.run.plan import Plan
 

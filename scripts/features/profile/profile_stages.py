@@ -6,7 +6,7 @@ import dataclasses
 import functools
 
 from scripts.matrix.cell import Kind
-from scripts.matrix.stage import IREE_ENV, Need, Stage
+from scripts.matrix.stages import IREE_ENV, Need, Stage
 
 _stage = functools.partial(
     Stage, limits="baseline", skipped="cell", need=Need(4000, 300, 60, "runtime"), wants_device=True

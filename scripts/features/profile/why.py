@@ -19,7 +19,7 @@ from scripts.features.profile.account import account
 from scripts.features.profile.page import page, worth_looking_at
 from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.stage import STATUS
+from scripts.matrix.stages import STATUS
 from scripts.records import at_hand
 from scripts.records.results_file import BadRecords, read
 from scripts.run import outputs

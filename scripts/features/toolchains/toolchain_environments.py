@@ -26,7 +26,7 @@ from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import cell, reading
 from scripts.matrix.cell import PINNED, EntryName, Toolchain
 from scripts.matrix.feature import Draft, Feature
-from scripts.matrix.stage import IREE_ENV
+from scripts.matrix.stages import IREE_ENV
 from scripts.run import environments, installing
 from scripts.run.environments import COMPILER, PACKAGES, Declared
 

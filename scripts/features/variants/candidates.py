@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from scripts.core.requests import StageRequest
-from scripts.matrix.ways import Attempt, Way
+from scripts.matrix.compile_tables import Attempt, Way
 from scripts.supervise import outcome
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from scripts.core import checkout
 from scripts.matrix import compile_tables, reading
-from scripts.matrix.compile_tables import FlagSet, FlagSetTable, RemedyTable
-from scripts.matrix.ways import Hang, Remedy
+from scripts.matrix.compile_tables import FlagSet, FlagSetTable, Hang, Remedy, RemedyTable
 from scripts.records import markdown
 
 END = "<!-- End of what it makes. -->\n"

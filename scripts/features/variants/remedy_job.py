@@ -22,7 +22,7 @@ from scripts.core import atomic
 from scripts.core.requests import StageRequest
 from scripts.features.variants import candidates
 from scripts.features.variants.candidates import TriedWay, step
-from scripts.matrix.ways import Attempt
+from scripts.matrix.compile_tables import Attempt
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage

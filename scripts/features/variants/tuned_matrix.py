@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 
 from scripts.features.variants.candidates import Candidate
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, checks, compile_tables, stages
+from scripts.matrix import cell, compile_tables, expansion, stages
 from scripts.matrix.cell import PINNED, Cell, Kind
 from scripts.matrix.choices import BASES_OF
-from scripts.matrix.compile_tables import FlagSet, FlagSetTable
+from scripts.matrix.compile_tables import FlagSet, FlagSetTable, Variant
 from scripts.matrix.entries import TUNED_FRONTENDS, Baseline, Frontend, Model, Target
 from scripts.matrix.feature import Draft
-from scripts.matrix.matrix import Matrix, baseline_cell, devices_of
-from scripts.matrix.stage import Stage
-from scripts.matrix.ways import Variant
+from scripts.matrix.rows import Matrix, baseline_cell, devices_of
+from scripts.matrix.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def read(draft: Draft, matrix: Matrix) -> Tuning:
     if "targets" not in draft.selections:
         known = draft.known["targets"].items()
         if declared is not None:
-            draft.problems += checks.selection_problems("tune.targets", "target", declared, dict(known))  # fmt: skip
+            draft.problems += expansion.selection_problems("tune.targets", "target", declared, dict(known))  # fmt: skip
         globs = declared or [name for name in DEFAULT_TARGETS if name in dict(known)] or ["*"]
         targets = {name: target for name, target in known if cell.selects(globs, name)}
     return Tuning(targets=targets, **section)

@@ -9,7 +9,7 @@ import yaml
 
 from scripts.core import atomic
 from scripts.features.variants import tuned_matrix, tuned_page, tuned_rows
-from scripts.matrix.matrix import Matrix
+from scripts.matrix.rows import Matrix
 from scripts.records import columns
 from scripts.records.columns import FROM_0, FROM_1, POSITIVE
 from scripts.records.fields import FLAG, INTEGER, NUMBER, OBJECT, TEXT, Field

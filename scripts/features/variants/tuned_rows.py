@@ -13,8 +13,8 @@ from scripts.features.variants.search.report import Line, Report
 from scripts.matrix import stages
 from scripts.matrix.cell import PINNED, Cell, Kind
 from scripts.matrix.entries import AS_CONFIGURED, TUNED
-from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import REPORT
+from scripts.matrix.rows import Matrix
+from scripts.matrix.stages import REPORT
 from scripts.records import record, speedups, stage_files
 from scripts.records.record import VERSIONS_OF_EVERY_RECORD, iree_versions
 from scripts.run.kept_results import Result

@@ -17,12 +17,11 @@ from scripts.features.variants.candidates import AnyWay, Search
 from scripts.iree import compile_options
 from scripts.matrix import compile_tables, reading
 from scripts.matrix.cell import Cell, Kind, thread_numbers
+from scripts.matrix.compile_tables import Attempt, Variant
 from scripts.matrix.entries import AS_CONFIGURED, TUNED, TUNED_FRONTENDS, Target
 from scripts.matrix.feature import Feature, Rows
-from scripts.matrix.matrix import compact
-from scripts.matrix.stage import REPORT, STATUS, Stage
-from scripts.matrix.stages import STAGES
-from scripts.matrix.ways import Attempt, Variant
+from scripts.matrix.rows import compact
+from scripts.matrix.stages import REPORT, STAGES, STATUS, Stage
 from scripts.run import fingerprint
 from scripts.run.environments import COMPILER
 from scripts.run.fingerprint import Recorded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.matrix.cell import Kind
-from scripts.matrix.stage import IREE_ENV, REPORT, STATUS, TIMING, Need, Stage
+from scripts.matrix.stages import IREE_ENV, REPORT, STATUS, TIMING, Need, Stage
 
 STAGES = (
     Stage(

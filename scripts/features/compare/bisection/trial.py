@@ -17,8 +17,7 @@ from scripts.core.requests import StageRequest
 from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import COMPILE, VERIFY, Case
 from scripts.iree import tools
-from scripts.matrix.stage import VERIFICATION
-from scripts.matrix.stages import IREE_ENV
+from scripts.matrix.stages import IREE_ENV, VERIFICATION
 from scripts.records import at_hand, results_file
 from scripts.run import environments, installing, resources
 from scripts.run.environments import COMPILER, RUNTIME

@@ -30,7 +30,7 @@ from scripts.core.checkout import commit
 from scripts.features.compare.pairs import toolchain_of, versions_of
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
-from scripts.matrix.stage import STATUS
+from scripts.matrix.stages import STATUS
 from scripts.records import at_hand, results_file
 from scripts.records.results_file import BadRecords, cell_of
 from scripts.supervise import outcome

@@ -24,9 +24,8 @@ from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
 from scripts.matrix import plugins
 from scripts.matrix.cell import EVAL, Cell, Kind
-from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import IREE_ENV, OUTCOMES, STATUS, Stage
-from scripts.matrix.stages import STAGES
+from scripts.matrix.rows import Matrix
+from scripts.matrix.stages import IREE_ENV, OUTCOMES, STAGES, STATUS, Stage
 from scripts.records import latency_section, speedups, stage_files
 from scripts.records import record as of_model
 from scripts.records.fields import names

@@ -17,8 +17,8 @@ import msgspec
 from scripts.core import atomic, commands, exits, requests
 from scripts.matrix import cell, feature, stages
 from scripts.matrix.cell import Cell, EntryName, Kind
-from scripts.matrix.matrix import Matrix
-from scripts.matrix.stage import OUTCOMES, REPORT
+from scripts.matrix.rows import Matrix
+from scripts.matrix.stages import OUTCOMES, REPORT
 from scripts.records import remedied
 from scripts.supervise import group, outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd

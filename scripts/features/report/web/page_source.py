@@ -12,8 +12,7 @@ from typing import Any
 
 from scripts.matrix import stages
 from scripts.matrix.cell import TRAIN, Cell, EntryName, Kind
-from scripts.matrix.stage import STATUS, Stage
-from scripts.matrix.stages import STAGES
+from scripts.matrix.stages import STAGES, STATUS, Stage
 from scripts.records import page_sections, speedups, stage_files
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import TEXT, Field

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, feature, stages, ways
+from scripts.matrix import cell, compile_tables, feature, stages
 from scripts.matrix.cell import PINNED, Cell, EntryName, Kind, Toolchain, pinned_toolchain
+from scripts.matrix.compile_tables import Attempt
 from scripts.matrix.entries import NODE, Baseline, Frontend, Model, Override, Target, is_for_sizes
-from scripts.matrix.stage import Stage
-from scripts.matrix.ways import Attempt
+from scripts.matrix.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Matrix:
                     other = other.without("toolchain")
                 remedy = msgspec.structs.replace(remedy, frontend=str(other))
             tried.append(remedy)
-        return list(ways.attempts(tried, target.asked(frontend), alike))
+        return list(compile_tables.attempts(tried, target.asked(frontend), alike))
 
     def runs_program(self, row: Cell) -> bool:
         """Whether a row belongs to a baseline that runs the exported program of a frontend."""
