@@ -1,5 +1,8 @@
 """What the files of models, exporters and runtimes declare, and a config.yaml that names such files."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import yaml
 
 EXPORTER = {
@@ -50,6 +53,22 @@ def exporter(**changes) -> str:
 def runtime(**changes) -> str:
     """The text of a runtime's file."""
     return _text(RUNTIME | changes)
+
+
+def write_project(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write what CONFIG names and some more files into the folder of a Snakefile, and return the folder."""
+    named = {
+        "models/b.py": MODEL,
+        "elsewhere/mine.py": MODEL,
+        "envs/e.yaml": "",
+        "scripts/exporters/x.py": exporter(OPTIONS={"dialect": ("torch", "linalg")}),
+        "scripts/exporters/plain.py": exporter(),
+        "scripts/baselines/eager.py": runtime(),
+    }
+    for file, text in {**named, **files}.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)
+    return folder
 
 
 def _text(declared: dict) -> str:

@@ -4,13 +4,12 @@ import dataclasses
 import json
 import re
 from collections import Counter
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 import yaml
 
-from scripts.matrix import expansion, plugins, sections, settings, stages
+from scripts.matrix import expansion, sections, settings, stages
 from scripts.matrix.cell import Kind, of_axes
 from scripts.run.plan import Plan
 from scripts.timing.turns import Rule
@@ -26,22 +25,13 @@ def config() -> dict:
 
 def test_the_shipped_configuration_and_every_file_it_names_are_sound(config):
     declared, selections = settings.load(config, [ROOT / "config.yaml"])
+    everything = dict.fromkeys(("frontends", "targets", "baselines"), "*")
+    expansion.expand(declared, selections | everything, ROOT)
     found = expansion.expand(declared, selections, ROOT)
     assert {path.stem for path in (ROOT / "models").glob("[!_]*.py")} == {
         model.family for model in found.models.values()
     }
     assert {model.suite for model in found.models.values()} == {"vmfbench"}
-
-
-def test_every_expectation_matches_some_cell(config):
-    found = expansion.expand(config, {"baselines": "*"}, ROOT)
-    cells = list(map(str, found.rows()))
-    assert [p for p in config["expect"] if not any(fnmatchcase(c, p) for c in cells)] == []
-
-
-def test_every_baseline_is_of_a_runtime_on_a_device_that_it_runs_on(config):
-    for name, entry in config["baselines"].items():
-        assert entry["device"] in plugins.runtime(entry["runtime"]).devices, name
 
 
 @pytest.mark.parametrize("tests", ["eval", "train", "eval,train"])
@@ -57,12 +47,6 @@ def test_every_cell_of_any_tests_has_results_dumps_and_a_command_of_its_own(conf
         cell = of_axes(model=model.name, baseline=baseline.name, test=test)
         assert json.loads(plan.requests.baseline(cell))["runtime"] == baseline.runtime
     assert all(plan.within_limits(stage).timeout_s > 0 for stage in stages.STAGES)
-
-
-def test_what_is_shipped_trains_in_ways_that_torch_knows_and_starts_with_eval(config):
-    assert config["tests"] == ["eval"]
-    assert config["train"].keys() == {"name", "lr"}
-    assert "torchbench" not in config
 
 
 def test_the_default_run_is_the_one_that_its_time_is_given_for(config):

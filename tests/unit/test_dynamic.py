@@ -201,21 +201,14 @@ def test_a_verification_reads_the_sizes_of_its_program_and_the_weights_of_its_ex
 
 @pytest.fixture
 def root(tmp_path):
+    exporter = declarations.exporter(OPTIONS={"dialect": ("torch",)}, DYNAMIC=True)
+    runtime = declarations.runtime(TAKES=("precision", "compile"))
     files = {
         "models/a.py": MODEL,
-        "models/b.py": MODEL,
-        "elsewhere/mine.py": MODEL,
-        "envs/e.yaml": "",
-        "scripts/exporters/x.py": declarations.exporter(
-            OPTIONS={"dialect": ("torch",)}, DYNAMIC=True
-        ),
-        "scripts/exporters/plain.py": declarations.exporter(),
-        "scripts/baselines/eager.py": declarations.runtime(TAKES=("precision", "compile")),
+        "scripts/exporters/x.py": exporter,
+        "scripts/baselines/eager.py": runtime,
     }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    return tmp_path
+    return declarations.write_project(tmp_path, files)
 
 
 def expanded(root, selections=None, **sizes) -> Matrix:
@@ -275,13 +268,6 @@ def test_an_option_that_the_file_does_not_take_is_one_error(root):
     assert said.startswith("models.a: ")
     assert "takes no option 'batch'" in said
     assert "did you mean 'batch_size'?" in said
-
-
-def test_entries_may_not_have_the_names_of_those_for_all_sizes(root):
-    config = copy.deepcopy(CONFIG)
-    config["frontends"]["f+dynamic"] = config["frontends"]["g"]
-    with pytest.raises(ConfigError, match=r"frontends\.f\+dynamic: found the end of a name"):  # fmt: skip
-        expansion.expand(config, {}, root)
 
 
 # What it costs

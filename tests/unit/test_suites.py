@@ -31,23 +31,16 @@ BENCH = "class Model:\n    DEFAULT_TRAIN_BSIZE = 16\n    DEFAULT_EVAL_BSIZE = 4\
 def root(tmp_path):
     """A folder of a Snakefile with the files of CONFIG, of the suites and of a checkout."""
     files = {
-        **dict.fromkeys(("models/a.py", "models/b.py", "elsewhere/mine.py"), MODEL),
+        "models/a.py": MODEL,
         **{f"models/suites/{suite}.py": SUITE_FILE for suite in models.SUITES},
         **{f"models/suites/names/{suite}.txt": text for suite, text in NAMES.items()},
         **{f"models/suites/{name}.txt": text for name, text in LISTS.items()},
-        "envs/e.yaml": "",
-        "scripts/exporters/x.py": declarations.exporter(OPTIONS={"dialect": ("torch", "linalg")}),
-        "scripts/exporters/plain.py": declarations.exporter(),
-        "scripts/baselines/eager.py": declarations.runtime(),
         "bench/torchbenchmark/models/dcgan/__init__.py": BENCH,
         "bench/torchbenchmark/models/dcgan/metadata.yaml": "devices: {cpu: {eval_batch_size: 2}}\n",
         "bench/torchbenchmark/models/dlrm/__init__.py": BENCH,
         "bench/torchbenchmark/models/odd/__init__.py": "DEFAULT_EVAL_BSIZE = 1 << 3\n",
     }
-    for file, text in files.items():
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text(text)
-    return tmp_path
+    return declarations.write_project(tmp_path, files)
 
 
 def named(root, *declared, **more) -> list[str]:
@@ -214,12 +207,6 @@ def test_a_wrong_entry_is_a_problem_of_the_configuration(root, declared, problem
     with pytest.raises(settings.ConfigError) as found:
         matrix(root, declared)
     assert any(line.startswith(problem) for line in str(found.value).splitlines())
-
-
-@pytest.mark.parametrize("declared", [[3], [{"timm/x": {"batch_size": 0}}], ["timm/x", {}], "x", {"timm/x": None}])  # fmt: skip
-def test_the_schema_refuses_what_is_no_list_of_entries(declared):
-    with pytest.raises(settings.ConfigError, match="suites"):
-        settings.check(CONFIG | {"suites": declared})
 
 
 def test_the_command_line_adds_to_the_suites_that_are_declared(tmp_path):

@@ -65,28 +65,15 @@ def baseline(name: str) -> Cell:
     return of_axes(model="conv", baseline=name, test="eval")
 
 
-# Names
-
-
 # Cells
 
 
 @pytest.fixture
 def root(tmp_path) -> Path:
     """A folder of a Snakefile with what CONFIG names."""
-    files = {
-        "models/b.py": declarations.MODEL,
-        "elsewhere/mine.py": declarations.MODEL,
-        "envs/e.yaml": PINS.format("torch==2.15.0"),
-        "envs/iree.yaml": PINS.format("iree-base-compiler==3.13.0', 'iree-base-runtime==3.13.0"),
-        "scripts/exporters/x.py": declarations.exporter(OPTIONS={"dialect": ("torch",)}),
-        "scripts/exporters/plain.py": declarations.exporter(),
-        "scripts/baselines/eager.py": declarations.runtime(),
-    }
-    for file, text in files.items():
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text(text)
-    return tmp_path
+    pins = {"e": "torch==2.15.0", "iree": "iree-base-compiler==3.13.0', 'iree-base-runtime==3.13.0"}
+    files = {f"envs/{env}.yaml": PINS.format(pinned) for env, pinned in pins.items()}
+    return declarations.write_project(tmp_path, files)
 
 
 def expanded(root: Path, numbers: Any, changes: dict | None = None, **selections: str) -> Matrix:
@@ -263,42 +250,6 @@ def test_a_cluster_is_asked_for_the_cores_of_the_largest_number():
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        ([1, 0], r"measure\.threads\.1: found 0, which should be greater than or equal to 1"),
-        ([-1], r"measure\.threads\.0: found -1, which should be greater than or equal to 1"),
-        (
-            [2, 1, 2],
-            r"measure\.threads: found \[2, 1, 2\], which should be a valid integer, or have each item once",
-        ),
-        (
-            [],
-            r"measure\.threads: found \[\], which should be a valid integer, or have at least 1 item",
-        ),
-        (["all"], r'measure\.threads\.0: found "all", which should be a valid integer'),
-        ([1, 5000], r"measure\.threads\.1: found 5000, which should be less than or equal to 4096"),
-        (
-            0,
-            r"measure\.threads: found 0, which should be greater than or equal to 1, or be a valid list",
-        ),
-    ],
-)
-def test_numbers_that_cannot_be_measured_are_refused(root, numbers, said):
-    with pytest.raises(ConfigError, match=f"^{said}$"):
-        expanded(root, numbers)
-
-
-@pytest.mark.parametrize(
-    ("kind", "like"),
-    [("models", "b"), ("frontends", "g"), ("targets", "cpu"), ("baselines", "eager")],
-)
-def test_an_entry_must_not_have_the_name_of_a_number_of_threads(root, kind, like):
-    entry = CONFIG[kind][like] | ({"file": "models/b.py"} if kind == "models" else {})
-    with pytest.raises(ConfigError, match=rf"{kind}\.my\+2-threads: found the end of a name"):  # fmt: skip
-        expanded(root, 2, {kind: {**CONFIG[kind], "my+2-threads": entry}})
-
-
 def test_kept_results_of_tuning_are_not_used_with_several_numbers(root):
     tuned = {"targets": {"cpu": {"backend": "llvm-cpu", "tuned": "auto"}}}
     with pytest.raises(ConfigError, match=r"targets\.cpu\.tuned: auto needs a single number in measure\.threads, found the list \[1, 2\]"):  # fmt: skip
@@ -428,9 +379,3 @@ def test_why_shows_the_baselines_that_were_profiled_with_as_many_threads(tmp_pat
     assert found.torch["eager"]["threads"] == 2
     with pytest.raises(profile_files.NoProfile, match=r"targets=llvm-cpu$"):
         profile_files.read(tmp_path / "results", "conv/mlir/llvm-cpu+4-threads")
-
-
-def test_a_module_is_no_cell_of_a_number_of_threads():
-    row = Cell.of_kind(Kind.IREE, model="m", frontend="f", target="cpu+2-threads@old")
-    assert str(row.to(Kind.MODULE)) == "m/f/cpu@old"
-    assert str(row.to(Kind.IREE_DUMP)) == "m/iree/f/cpu+2-threads@old"

@@ -35,20 +35,11 @@ LOCK = (
 @pytest.fixture
 def root(tmp_path, monkeypatch) -> Path:
     """A folder of a Snakefile, in which the test works: two frontends of the environment e, one of other."""
+    files = {"envs/iree.lock": LOCK.format("a" * 64)}
     for name, pins in PINS.items():
-        file = tmp_path / "envs" / f"{name}.yaml"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(yaml.safe_dump({"dependencies": ["python=3.11", "pip", {"pip": [*pins]}]}))
-    (tmp_path / "envs/iree.lock").write_text(LOCK.format("a" * 64))
-    for file, text in {
-        "models/b.py": declarations.MODEL,
-        "elsewhere/mine.py": declarations.MODEL,
-        "scripts/exporters/x.py": declarations.exporter(OPTIONS={"dialect": ("torch",)}),
-        "scripts/exporters/plain.py": declarations.exporter(),
-        "scripts/baselines/eager.py": declarations.runtime(),
-    }.items():
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text(text)
+        declared = {"dependencies": ["python=3.11", "pip", {"pip": [*pins]}]}
+        files[f"envs/{name}.yaml"] = yaml.safe_dump(declared)
+    declarations.write_project(tmp_path, files)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(checkout, "ROOT", tmp_path)
     monkeypatch.setattr(environments, "ROOT", tmp_path)

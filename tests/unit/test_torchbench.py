@@ -118,11 +118,6 @@ def test_a_model_whose_results_cannot_be_held_to_eagers_is_named(bench, model, k
     assert bench.skip_verify_reason(model) == (f"{key} of {bench.path}" if key else "")
 
 
-def test_a_model_that_is_not_deterministic_is_not_verified(write):
-    found = TorchbenchFile.read(write("non_deterministic: [a]"))
-    assert found.skip_verify_reason("a") == f"non_deterministic of {found.path}"
-
-
 @pytest.mark.parametrize(
     ("model", "test", "size"),
     [

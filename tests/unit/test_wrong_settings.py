@@ -143,6 +143,7 @@ def test_a_value_of_another_form_is_refused_with_its_key(tmp_path, place, value)
         ("targets.llvm-cpu.frontends", ["zzz"], "targets.llvm-cpu.frontends: unknown frontend 'zzz'"),
         ("frontends.torchmlir-torch.exporter", "zzz", "frontends.torchmlir-torch.exporter: unknown exporter 'zzz'"),
         ("baselines.inductor.runtime", "zzz", "baselines.inductor.runtime: unknown runtime 'zzz'"),
+        ("reference.env", "zzz", "reference.env: unknown env 'zzz'"),
         ("baselines.inductor.env", "zzz", "baselines.inductor.env: unknown env 'zzz'"),
         ("expect", {"zzz/*": "ok"}, "expect.zzz/*: matches no cell"),
         ("retry", "zzz", "unknown retry status 'zzz'"),
