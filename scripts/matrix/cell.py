@@ -196,15 +196,15 @@ class Cell:
     def of_kind(cls, kind: Kind, **values: str) -> Cell:
         """The cell with these values. Raises ValueError for an axis that is missing."""
         try:
-            own = {axis: values[axis] for axis in AXES[kind]}
+            chosen = {axis: values[axis] for axis in AXES[kind]}
         except KeyError as missing:
             raise ValueError(f"a cell of kind {kind} needs a {missing}, found {values}") from None
-        if "frontend" in own:
-            frontend = EntryName.read(own["frontend"])
-            own["test"] = frontend.test
+        if "frontend" in chosen:
+            frontend = EntryName.read(chosen["frontend"])
+            chosen["test"] = frontend.test
             if kind in OF_ALL_SIZES and frontend.dynamic:
-                own["model"] = str(EntryName.read(own["model"]).without("sizes"))
-        return cls(kind, **own)
+                chosen["model"] = str(EntryName.read(chosen["model"]).without("sizes"))
+        return cls(kind, **chosen)
 
     @classmethod
     def parse(cls, text: str, *kinds: Kind) -> Cell:
@@ -279,12 +279,6 @@ class Cell:
     def columns(self) -> dict[str, str]:
         """The values of the axes that rows have, by column."""
         return {COLUMNS[axis]: value for axis, value in self.by_axis().items() if axis in COLUMNS}
-
-
-def of_columns(kind: Kind, model: str, columns: Mapping[str, Any]) -> Cell:
-    """The cell of a row, from its columns."""
-    values = {axis: columns.get(COLUMNS[axis]) for axis in AXES[kind] if axis in COLUMNS}
-    return Cell.of_kind(kind, model=model, **{k: v for k, v in values.items() if v is not None})
 
 
 _KINDS = {

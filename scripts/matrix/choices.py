@@ -52,9 +52,6 @@ MODULES = "modules"
 MODULE_PROFILES = ("eager", "inductor")
 """Runtimes of baselines that have a profile by module (scripts.stages.profile_baseline)."""
 
-IR_FORMATS = ("text", "hlo", "stablehlo")
-"""Forms in which PyTorch/XLA can save its IR: `dumps.save_ir` is one of them, or a list."""
-
 COMPILE_MODES = (
     "default",
     "reduce-overhead",
@@ -63,8 +60,6 @@ COMPILE_MODES = (
 )
 """Values of `compile.mode` of a baseline: the modes of torch.compile (torch.compiler.list_mode_options)."""
 
-PROFILES = ("profiler", "operators", "dynamo_counters")
-"""Possible values of `measure.collect`: profiles of a baseline, taken by one more call after the timing."""
 BASES = ("eager", "inductor")
 """The runtimes with which every latency is compared; each has a column."""
 BASES_OF: dict[ModelKind, tuple[str, ...]] = {"module": BASES, "onnx": ("onnxruntime",), "mlir": ("xla-stablehlo",)}  # fmt: skip

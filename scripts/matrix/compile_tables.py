@@ -199,14 +199,14 @@ class FlagSetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if entry.startswith("--"):
                 flags.append(entry)
             elif entry not in named:
-                there = [name for name, listed in named.items() if backend in listed.backends]
+                fitting = [name for name, listed in named.items() if backend in listed.backends]
                 raise ConfigError(
-                    f"unknown flag set {entry!r}; for {backend} there are: {', '.join(there) or 'none'} "
+                    f"unknown flag set {entry!r}; for {backend} there are: {', '.join(fitting) or 'none'} "
                     "(a flag begins with --)"
                 )
             elif backend not in named[entry].backends:
-                known = ", ".join(named[entry].backends)
-                raise ConfigError(f"flag set {entry!r} is for {known}, the backend is {backend}")
+                backends = ", ".join(named[entry].backends)
+                raise ConfigError(f"flag set {entry!r} is for {backends}, the backend is {backend}")
             else:
                 flags += named[entry].flags
         return tuple(flags)

@@ -226,18 +226,25 @@ class Target(Named):
         return runs_on_cpu(self.device)
 
 
-def of_tests(
-    frontends: Mapping[str, Frontend], tests: Collection[str], root: Path = plugins.ROOT
+def variants_of_frontends(
+    frontends: Mapping[str, Frontend],
+    tests: Collection[str],
+    models: Iterable[Model] = (),
+    root: Path = plugins.ROOT,
 ) -> dict[str, Frontend]:
-    """Return the frontends of each test by name. An exporter that does not export training steps has none of
-    `train`. `root`: the folder of scripts/."""
-    with_tests = dict(frontends) if cell.EVAL in tests else {}
-    for frontend in frontends.values() if cell.TRAIN in tests else ():
-        exporter = plugins.readable(plugins.exporter, frontend.exporter, root)
-        if exporter and cell.TRAIN in exporter.tests:
-            training = frontend.with_axes(test=cell.TRAIN)
-            with_tests[training.name] = training
-    return with_tests
+    """Return the frontends of each test by name, and those for all sizes where a model has them. An exporter that does not
+    declare training steps or such programs has none of these. `root`: the folder of scripts/."""
+    declared = [
+        (frontend, exporter)
+        for frontend in frontends.values()
+        if (exporter := plugins.readable(plugins.exporter, frontend.exporter, root))
+    ]
+    variants = [*frontends.values()] if cell.EVAL in tests else []
+    if cell.TRAIN in tests:
+        variants += [f.with_axes(test=cell.TRAIN) for f, exporter in declared if cell.TRAIN in exporter.tests]  # fmt: skip
+    if cell.EVAL in tests and _any_dynamic(models):
+        variants += [f.with_axes(dynamic=True) for f, exporter in declared if exporter.dynamic]
+    return {variant.name: variant for variant in variants}
 
 
 Varied = TypeVar("Varied", Frontend, Target)
@@ -353,24 +360,11 @@ def size_problems(model: Model) -> Iterator[str]:
         for value in sizes.values:
             if not sizes.allows(value):
                 yield f"{place}.values: found {value}, expected {sizes}"
-        own = source_of(model.file).sizes(model.options).get(option)
-        if isinstance(own, int) and not sizes.allows(own):
-            yield f"{model.where}.{option}: found {own}, expected {sizes}, as {place} says"
+        default = source_of(model.file).sizes(model.options).get(option)
+        if isinstance(default, int) and not sizes.allows(default):
+            yield f"{model.where}.{option}: found {default}, expected {sizes}, as {place} says"
         if len(sizes.probes()) < 2:
             yield f"{place}: found {sizes}, expected two sizes or more; set the option itself to a single one"
-
-
-def with_dynamic_frontends(
-    entries: Mapping[str, Frontend], models: Iterable[Model], root: Path = plugins.ROOT
-) -> dict[str, Frontend]:
-    """Return the entries, and those for all sizes where a model has them. `root`: the folder of scripts/."""
-    with_dynamic = dict(entries)
-    for frontend in entries.values() if _any_dynamic(models) else ():
-        exporter = plugins.readable(plugins.exporter, frontend.exporter, root)
-        if exporter and exporter.dynamic and frontend.test == cell.EVAL:
-            dynamic = frontend.with_axes(dynamic=True)
-            with_dynamic[dynamic.name] = dynamic
-    return with_dynamic
 
 
 def with_dynamic_baselines(

@@ -33,11 +33,10 @@ from scripts.matrix.entries import (
     Model,
     Target,
     by_threads,
-    of_tests,
     size_problems,
+    variants_of_frontends,
     varied,
     with_dynamic_baselines,
-    with_dynamic_frontends,
 )
 from scripts.matrix.feature import Draft
 from scripts.matrix.models import TORCHBENCH
@@ -63,9 +62,9 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     for named in feature.hooks("named"):
         draft.named |= named(draft)
     named_by_remedies = _remedied_by(draft)
-    there = known["frontends"]
-    programs = entries.programs(chosen["baselines"].values(), chosen["models"].values(), there)
-    programs |= {name: there[name] for name in named_by_remedies if name in there}
+    frontends = known["frontends"]
+    programs = entries.programs(chosen["baselines"].values(), chosen["models"].values(), frontends)
+    programs |= {name: frontends[name] for name in named_by_remedies if name in frontends}
     problems += [*_problems(draft, programs)]
     toolchains = cell.pinned_toolchain()
     for read in feature.hooks("toolchains"):
@@ -79,9 +78,7 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
 
     def of_paths(frontends: Mapping[str, Frontend], tests: Collection[str]) -> dict[str, Frontend]:
         """The frontends of each test and toolchain, and those for all sizes."""
-        return varied(
-            with_dynamic_frontends(of_tests(frontends, tests, root), sized, root), toolchains
-        )
+        return varied(variants_of_frontends(frontends, tests, sized, root), toolchains)
 
     by_remedy = for_remedies | of_paths(for_remedies, {EVAL, *tests})
     matrix = Matrix(
@@ -246,12 +243,12 @@ def _regex(pattern: str) -> re.Pattern:
 
 def _exported(draft: Draft) -> dict[str, Model]:
     """The models whose programs are those of selected sizes, and that are not selected themselves."""
-    there = draft.chosen["models"]
-    named = dict.fromkeys(str(model.axes.without("sizes")) for model in there.values())
+    selected = draft.chosen["models"]
+    named = dict.fromkeys(str(model.axes.without("sizes")) for model in selected.values())
     return {
         name: _with_size(draft.known["models"][name], draft.root, [])
         for name in named
-        if name not in there
+        if name not in selected
     }
 
 
@@ -262,8 +259,8 @@ def _with_size(model: Model, root: Path, problems: list[str]) -> Model:
     except BrokenModelFile as error:  # a separate row, once its reference has failed
         return dataclasses.replace(model, broken=str(error))
     except ModelFileError as error:
-        said = f"{model.where}: {error}"
-        problems += [said] if said not in problems else []  # which its sizes have too
+        problem = f"{model.where}: {error}"
+        problems += [problem] if problem not in problems else []  # which its sizes have too
         return model
 
 
@@ -323,9 +320,9 @@ def _remedied_by(draft: Draft) -> tuple[str, ...]:
     targets: Iterable[Target] = draft.chosen["targets"].values()
     remedies = (remedy for target in targets for remedy in target.remedies)
     named = dict.fromkeys(remedy.frontend for remedy in remedies if remedy.frontend)
-    there = draft.config["frontends"]
+    declared = draft.config["frontends"]
     return tuple(
-        name for name in named if name in there and (there[name] or {}).get("default", True)
+        name for name in named if name in declared and (declared[name] or {}).get("default", True)
     )
 
 
@@ -333,16 +330,16 @@ def _baseline(
     name: str, entry: Mapping[str, Any], draft: Draft, frontends: Mapping[str, Frontend]
 ) -> Baseline:
     """The baseline of an entry. One that runs programs takes the models that their frontends take."""
-    given = entry.get("program", ())
-    program = (given,) if isinstance(given, str) else tuple(given)
+    program = entry.get("program", ())
+    frontends_run = (program,) if isinstance(program, str) else tuple(program)
     runtime = plugins.readable(plugins.runtime, entry["runtime"], draft.root)
     sources = runtime.sources if runtime else ("module",)
     of_frontends = {
-        kind for path in program if path in frontends for kind in frontends[path].sources
+        kind for path in frontends_run if path in frontends for kind in frontends[path].sources
     }
     if of_frontends and runtime and "program" in runtime.takes:
         sources = tuple(kind for kind in MODEL_KINDS if kind in of_frontends)
-    return Baseline(name=name, sources=sources, **_own(entry) | {"program": program})
+    return Baseline(name=name, sources=sources, **_own(entry) | {"program": frontends_run})
 
 
 def _own(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -487,28 +484,28 @@ def _file_problems(where: str, key: str, name: str, root: Path) -> Iterator[str]
     """An error message if there is no such environment, exporter or runtime."""
     folder, suffix = _FOLDERS[key]
     if not (root / folder / f"{name}{suffix}").is_file():
-        there = [p.stem for p in (root / folder).glob(f"*{suffix}") if p.stem[0] != "_"]
-        yield f"{where}.{key}: {reading.unknown(key, name, there)}"
+        names = [p.stem for p in (root / folder).glob(f"*{suffix}") if p.stem[0] != "_"]
+        yield f"{where}.{key}: {reading.unknown(key, name, names)}"
 
 
 def _option_problems(frontend: Frontend, root: Path) -> Iterator[str]:
     """Error messages about a frontend's options that its exporter does not declare (name: choices)."""
     try:
-        known = plugins.exporter(frontend.exporter, root).options
+        options = plugins.exporter(frontend.exporter, root).options
     except OSError:
         return  # one of the file problems
     except plugins.DeclarationError as error:
         yield str(error)
         return
     where = f"frontends.{frontend.name}.options"
-    for name, choices in known.items():
+    for name, choices in options.items():
         if name not in frontend.options:
             yield f"{where}.{name}: missing, allowed is one of {', '.join(choices)}"
     for name, value in frontend.options.items():
-        if name not in known:
-            yield f"{where}.{name}: {reading.unknown('option', name, known)}"
-        elif value not in known[name]:
-            yield f"{where}.{name}: found {value!r}, allowed is one of {', '.join(known[name])}"
+        if name not in options:
+            yield f"{where}.{name}: {reading.unknown('option', name, options)}"
+        elif value not in options[name]:
+            yield f"{where}.{name}: found {value!r}, allowed is one of {', '.join(options[name])}"
 
 
 def _baseline_problems(baseline: Baseline, root: Path, frontends: Collection[str]) -> Iterator[str]:
@@ -572,8 +569,8 @@ def _axis_problems(config: Mapping[str, Any]) -> Iterator[str]:
         entries += [(f"suites.{name}", entry) for name, entry in item.items()] if isinstance(item, Mapping) else []  # fmt: skip
     for where, entry in entries:
         for option in (entry or {}).get(DYNAMIC) or ():
-            if isinstance(given := entry.get(option), list):
-                yield f"{where}.{option}: found the list {given}, and sizes of {option} in {DYNAMIC}; expected one of the two"
+            if isinstance(values := entry.get(option), list):
+                yield f"{where}.{option}: found the list {values}, and sizes of {option} in {DYNAMIC}; expected one of the two"
 
 
 def _cache_problems(model: Model) -> Iterator[str]:
@@ -596,12 +593,11 @@ def _expect_problems(draft: Draft) -> Iterator[str]:
         name: dataclasses.replace(baseline, sources=MODEL_KINDS)
         for name, baseline in known["baselines"].items()
     }
-    baselines = with_dynamic_baselines(declared_ones, known["models"].values(), draft.root)
+    sized = known["models"].values()
+    baselines = with_dynamic_baselines(declared_ones, sized, draft.root)
     everything = Matrix(
         models=known["models"],
-        frontends=with_dynamic_frontends(
-            of_tests(known["frontends"], TESTS, draft.root), known["models"].values(), draft.root
-        ),
+        frontends=variants_of_frontends(known["frontends"], TESTS, sized, draft.root),
         targets=known["targets"] | by_threads(known["targets"], numbers),
         baselines=baselines | by_threads(baselines, numbers),
         measure={},

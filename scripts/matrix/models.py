@@ -191,12 +191,12 @@ def model_of(
 def could_be_variant(name: str, declared: Iterable[Model]) -> bool:
     """Whether `name` is that of a variant that a declared model could have: `llama-decode` where this configuration sets
     another phase of `llama`. Only options that the configuration sets count."""
-    known = {"dtype": DTYPES, "phase": PHASES}
+    choices = {"dtype": DTYPES, "phase": PHASES}
     for model in declared:
         pattern = re.escape(model.family)
         for axis, prefix in AXES.items():
             if axis in model.options:
-                allowed = map(re.escape, known[axis]) if axis in known else ("[0-9]+",)
+                allowed = map(re.escape, choices[axis]) if axis in choices else ("[0-9]+",)
                 pattern += f"(?:-{prefix}(?:{'|'.join(allowed)}))?"
         if re.fullmatch(pattern, name):
             return True
@@ -287,8 +287,8 @@ def suite_entries(
         for pattern, options in ({item: None} if isinstance(item, str) else item).items():
             try:
                 for entry in _expanded(str(pattern), options or {}, root, checkout):
-                    known = entries.setdefault(entry.where, entry)
-                    known.options |= entry.options
+                    first = entries.setdefault(entry.where, entry)
+                    first.options |= entry.options
             except SuiteError as error:
                 problems.append(f"suites.{pattern}: {error}")
     cells: dict[str, str] = {}
@@ -314,40 +314,42 @@ def _expanded(
         raise SuiteError("a model of a suite has no `default`; leave its name out of `suites`")
     suite, slash, name = pattern.partition("/")
     if not slash:
-        chosen = [(model, own | options) for model, own in read_list(pattern, root)]
+        chosen = [
+            (model, line_options | options) for model, line_options in read_list(pattern, root)
+        ]
     elif suite not in SUITES:
         raise SuiteError(_unknown("suite", suite, SUITES, "config.yaml takes"))
     else:
-        known = suite_names(suite, root, checkout)
-        chosen = [(f"{suite}/{match}", options) for match in _matches(suite, name, known, root)]
-    for model, given in chosen:
+        names = suite_names(suite, root, checkout)
+        chosen = [(f"{suite}/{match}", options) for match in _matches(suite, name, names, root)]
+    for model, model_options in chosen:
         suite, _, name = model.partition("/")
         path = {"path": checkout} if suite == TORCHBENCH else {}
-        yield Entry(suite, name, path | given)
+        yield Entry(suite, name, path | model_options)
 
 
-def _matches(suite: str, name: str, known: Names, root: Path) -> list[str]:
+def _matches(suite: str, name: str, names: Names, root: Path) -> list[str]:
     """The names that a pattern matches. An exact name that no list can contain is returned unchanged."""
     if any(c in name for c in "*?["):
-        matches = [n for n in known.globbed if fnmatch.fnmatchcase(n, name)]
+        matches = [n for n in names.globbed if fnmatch.fnmatchcase(n, name)]
         if not matches:
-            raise SuiteError(f"matches none of the {len(known.globbed)} names in {known.source}")
+            raise SuiteError(f"matches none of the {len(names.globbed)} names in {names.source}")
         # Tasks have to be named: `hf/bert*` matches only types.
         return matches if ":" in name else [n for n in matches if ":" not in n]
-    if name in known.globbed or name in known.exact or _is_elsewhere(suite, name, known):
+    if name in names.globbed or name in names.exact or _is_elsewhere(suite, name, names):
         return [name]
     # A model of a list was in the package at some time.
     lists = (path.stem for path in (root / FOLDER).glob("*.txt"))
-    if any(model == f"{suite}/{name}" for each in lists for model, _ in read_list(each, root)):
+    if any(model == f"{suite}/{name}" for listed in lists for model, _ in read_list(listed, root)):
         return [name]
-    raise SuiteError(_unknown("model", name, {*known.globbed, *known.exact}, known.source))
+    raise SuiteError(_unknown("model", name, {*names.globbed, *names.exact}, names.source))
 
 
-def _is_elsewhere(suite: str, name: str, known: Names) -> bool:
+def _is_elsewhere(suite: str, name: str, names: Names) -> bool:
     """Whether only the package or a hub can know a name."""
     if suite == "timm":
         base = name.partition(".")[0]
-        return ":" in name or ("." in name and (base in known.globbed or base in known.exact))
+        return ":" in name or ("." in name and (base in names.globbed or base in names.exact))
     return suite == "hf" and "/" in name
 
 
@@ -394,8 +396,8 @@ def read_list(name: str, root: Path) -> list[tuple[str, dict[str, Any]]]:
     """
     path = root / FOLDER / f"{name}.txt"
     if not os.path.isfile(path):
-        there = sorted(p.stem for p in (root / FOLDER).glob("*.txt"))
-        raise SuiteError(_unknown("list", name, there, f"{FOLDER} (a model is <suite>/<name>)"))
+        lists = sorted(p.stem for p in (root / FOLDER).glob("*.txt"))
+        raise SuiteError(_unknown("list", name, lists, f"{FOLDER} (a model is <suite>/<name>)"))
     listed = []
     for line in _lines(path):
         model, _, text = line.partition(" ")
@@ -414,11 +416,11 @@ def _lines(path: Path) -> list[str]:
     return [line for line in lines if line]
 
 
-def _unknown(kind: str, name: str, known: Iterable[str], source: str) -> str:
+def _unknown(kind: str, name: str, names: Iterable[str], source: str) -> str:
     """Like reading.unknown, for sets of names that are too large to print."""
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=3)
+    names = sorted(names)
+    near = difflib.get_close_matches(name, names, n=3)
     if near:
         return f"unknown {kind} {name!r}; did you mean {' or '.join(map(repr, near))}?"
-    shown = ", ".join(known) if len(known) <= 10 else f"{len(known)} names"
+    shown = ", ".join(names) if len(names) <= 10 else f"{len(names)} names"
     return f"unknown {kind} {name!r}; there are: {shown or 'none'} ({source})"

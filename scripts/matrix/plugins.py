@@ -41,47 +41,44 @@ class DeclarationError(Exception):
     """A declaration is missing or wrong. Names the file, what was found and what was expected."""
 
 
-@dataclass(frozen=True)
-class Exporter:
-    """A file of scripts/exporters.
-
-    `options`: what a frontend must set, and the possible values. `rewrites`: those of fx_rewrites that
-    its programs need, and for which dialects. `versions`: distributions to report.
-    `tests`: what it exports; `train` needs capture.functional. `sources`: the kinds of models that it takes. `memory_factor`: peak resident memory as a
-    multiple of the size of the weights, in addition to 1 GB for torch. `forkable`: whether its process may be forked from one that has imported the
-    packages of its environment, has computed nothing and has one thread. `dynamic`: whether it exports programs for all sizes of
-    some dimensions (capture.capture).
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What the files of both folders declare. `tests`: those that it exports or runs; `train` of an exporter needs
+    capture.functional, and another test of a runtime is `unsupported`. `versions`: distributions to report. `memory_factor`:
+    peak resident memory as a multiple of the size of the weights, in addition to 1 GB for torch. `forkable`: whether its
+    process may be forked from one that has imported the packages of its environment, has computed nothing and has one thread.
+    `sources`: the kinds of models that it takes.
     """
 
     name: str
-    options: dict[str, tuple[str, ...]]
-    rewrites: dict[str, tuple[str, ...]]
     tests: tuple[Test, ...]
     versions: dict[str, str]
     memory_factor: Factor
     forkable: bool
     sources: tuple[ModelKind, ...] = ("module",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exporter(Declaration):
+    """A file of scripts/exporters. `options`: what a frontend must set, and the possible values. `rewrites`: those of
+    fx_rewrites that its programs need, and for which dialects. `dynamic`: whether it exports programs for all sizes of some
+    dimensions (capture.capture).
+    """
+
+    options: dict[str, tuple[str, ...]]
+    rewrites: dict[str, tuple[str, ...]]
     dynamic: bool = False
 
 
-@dataclass(frozen=True)
-class Runtime:
-    """A file of scripts/baselines. `versions`, `memory_factor`, `forkable` and `sources` are as for an exporter.
-
-    `devices`, `tests`: those that it supports; another test is `unsupported`. `takes`: optional keys of
-    a baseline's entry that it supports. `lazy`: whether a call only traces, and execution happens when
-    a value is read or the call is finished.
+@dataclass(frozen=True, kw_only=True)
+class Runtime(Declaration):
+    """A file of scripts/baselines. `devices`: those that it supports. `takes`: optional keys of a baseline's entry that it
+    supports. `lazy`: whether a call only traces, and execution happens when a value is read or the call is finished.
     """
 
-    name: str
     devices: tuple[Device, ...]
-    tests: tuple[Test, ...]
-    versions: dict[str, str]
-    memory_factor: Factor
-    forkable: bool
     takes: tuple[Key, ...] = ()
     lazy: bool = False
-    sources: tuple[ModelKind, ...] = ("module",)
 
 
 Plugin = TypeVar("Plugin", Exporter, Runtime)
@@ -162,15 +159,15 @@ def literal(path: Path, name: str, form: Any, default: Any = dataclasses.MISSING
         value = python_source.literal(path, name, missing)
         if value is missing and default is not dataclasses.MISSING:
             return default
-        given = "nothing" if value is missing else repr(value)
+        shown = "nothing" if value is missing else repr(value)
         return msgspec.convert(value, form)
     except SyntaxError as error:
         raise DeclarationError(f"{path}: {error.msg} in line {error.lineno}") from error
     except msgspec.ValidationError:
         pass
     except ValueError:
-        given = "an expression"
+        shown = "an expression"
     expected = inspect.formatannotation(form).replace("typing.", "")
     raise DeclarationError(
-        f"{path}: {name}: found {given}, expected {expected}, as a plain literal"
+        f"{path}: {name}: found {shown}, expected {expected}, as a plain literal"
     )

@@ -98,11 +98,11 @@ class Loader(BoundedLoader):
                 continue
             line = key.start_mark.line + 1
             if before := first.get((key.tag, key.value)):
-                said = (
+                problem = (
                     f"line {line}: found the key {''.join(self._place)}{key.value} again, it is in line "
                     f"{before} already; expected each key once: merge the two, or remove one"
                 )
-                self.repeated.append((line, said))
+                self.repeated.append((line, problem))
             first.setdefault((key.tag, key.value), line)
         return node
 
@@ -150,8 +150,8 @@ def require_for_snakemake(path: str | Path) -> None:
     try:
         BoundedLoader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
-        said = f"{_marked(error, path)}; Snakemake reads it as YAML 1.1: put the value in quotes"
-        raise ConfigError(said) from error
+        problem = f"{_marked(error, path)}; Snakemake reads it as YAML 1.1: put the value in quotes"
+        raise ConfigError(problem) from error
 
 
 def parsed(data: bytes, name: str | Path) -> Any:
@@ -184,7 +184,9 @@ def _load(text: str, path: str | Path) -> Any:
     try:
         root = loader.get_single_node()
         if loader.repeated:
-            raise ConfigError("\n".join(f"{path}: {said}" for _, said in sorted(loader.repeated)))
+            raise ConfigError(
+                "\n".join(f"{path}: {problem}" for _, problem in sorted(loader.repeated))
+            )
         return None if root is None else loader.construct_document(root)
     finally:
         loader.dispose()
@@ -194,8 +196,8 @@ def _marked(error: yaml.MarkedYAMLError, path: str | Path) -> str:
     """PyYAML's message with the file and the line to which it refers."""
     mark = error.problem_mark or error.context_mark
     where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    said = "; ".join(part for part in (error.problem, error.context, error.note) if part)
-    return f"{path}{where}: no YAML: {said}"
+    message = "; ".join(part for part in (error.problem, error.context, error.note) if part)
+    return f"{path}{where}: no YAML: {message}"
 
 
 def not_among(where: str, names: Iterable[str], known: Iterable[str]) -> Iterator[str]:

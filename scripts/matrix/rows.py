@@ -167,22 +167,21 @@ class Matrix:
         has its overrides for the model). A remedy takes the program of the same test, and of the same toolchain
         where it has one."""
         path = EntryName.read(frontend)
-        own = next(iter({target.toolchain, path.toolchain} - {PINNED}), PINNED)
-        known = self.frontends | self.programs  # those of kernels have fewer programs than remedies
-        sources = {
-            name: {*known[name].sources} for name in (frontend, *self.remedied_by) if name in known
-        }
+        toolchain = next(iter({target.toolchain, path.toolchain} - {PINNED}), PINNED)
+        # Kernels have fewer programs than remedies.
+        frontends = self.frontends | self.programs
+        sources = {name: {*entry.sources} for name, entry in frontends.items()}
         kinds = sources.get(frontend, set())
         alike = [n for n in self.remedied_by if not kinds or kinds & sources.get(n, kinds)]
         tried = []
         for remedy in target.remedies:
             if remedy.frontend:
-                other = dataclasses.replace(path, entry=remedy.frontend, toolchain=own)
+                other = dataclasses.replace(path, entry=remedy.frontend, toolchain=toolchain)
                 if str(other) not in alike:
                     other = other.without("toolchain")
                 remedy = msgspec.structs.replace(remedy, frontend=str(other))
             tried.append(remedy)
-        return list(compile_tables.attempts(tried, target.asked(frontend), alike))
+        return compile_tables.attempts(tried, target.asked(frontend), alike)
 
     def runs_program(self, row: Cell) -> bool:
         """Whether a row belongs to a baseline that runs the exported program of a frontend."""
@@ -248,8 +247,8 @@ class Matrix:
     def target(self, model: str, frontend: str, name: str) -> Target:
         """Return the target of that name, with its overrides for a model and what tuning has found for the
         program of a frontend."""
-        known = self.models[model]
-        return self.target_of(name).for_model(known).by_path(known, frontend)
+        entry = self.models[model]
+        return self.target_of(name).for_model(entry).by_path(entry, frontend)
 
     def target_of(self, name: str) -> Target:
         """Return the target of that name; for the name that numbers of threads share, that of one of them."""

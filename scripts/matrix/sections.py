@@ -264,13 +264,13 @@ class Dumps(TypedDict, total=False):
     repeat: Annotated[Int, Field(ge=1, le=10_000)]
     iterations: Annotated[Int, Field(ge=1, le=1_000_000)]
     kinds: Unique[Dump]
-    save_ir: OneOrMore[Annotated[str, _one_of(choices.IR_FORMATS)]]
+    save_ir: OneOrMore[Literal["text", "hlo", "stablehlo"]]
 
 
 class Measure(Rule, total=False):
     threads: OneOrMore[Annotated[Int, Field(ge=1, le=4096)]]
     matmul_precision: Annotated[str, _one_of(MATMUL_PRECISIONS)]
-    collect: Unique[Annotated[str, _one_of(choices.PROFILES)]]
+    collect: Unique[Literal["profiler", "operators", "dynamo_counters"]]
     until_decided: Bool
 
 

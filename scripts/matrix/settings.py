@@ -129,8 +129,8 @@ def load(
         declared["suites"] = [*(declared.get("suites") or []), *named]
     declared = check(declared)
     if paths := declared.get("file"):
-        given = _add_files(declared, paths, root, typed_in or root)
-        selections["models"] = _with_files(selections.get("models", ""), given, declared["models"])
+        names = _add_files(declared, paths, root, typed_in or root)
+        selections["models"] = _with_files(selections.get("models", ""), names, declared["models"])
     if declared.get("quick"):
         selections = _quick_selections(declared, root) | selections
     return declared, selections
@@ -165,8 +165,8 @@ def merge(into: dict[str, Any], new: Mapping[str, Any], shipped: Iterable[str] =
     expanded = dict(new)
     for kind in ENTRIES:
         if isinstance(new.get(kind), Mapping):
-            known = [*(into.get(kind) or ()), *(shipped if kind == "models" else ())]
-            expanded[kind] = _with_defaults(kind, new[kind], known)
+            entries = [*(into.get(kind) or ()), *(shipped if kind == "models" else ())]
+            expanded[kind] = _with_defaults(kind, new[kind], entries)
     if isinstance(expect := new.get("expect"), Mapping):
         expanded["expect"] = {p: wanted for p, wanted in expect.items() if wanted is not None}
         if isinstance(before := into.get("expect"), dict):
@@ -183,17 +183,17 @@ def _name(train: Any) -> Any:
     return name if isinstance(name, str) else None
 
 
-def _with_defaults(kind: str, entries: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+def _with_defaults(kind: str, entries: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Replace null by `default: false`, under each of the `known` names that its key matches."""
-    known = list(dict.fromkeys(map(str, known)))
+    names = list(dict.fromkeys(map(str, names)))
     set_here = {name: entry for name, entry in entries.items() if entry is not None}
     left_out: dict[str, Any] = {}
     for pattern in (str(name) for name, entry in entries.items() if entry is None):
-        matching = [name for name in known if fnmatchcase(name, pattern)]
+        matching = [name for name in names if fnmatchcase(name, pattern)]
         if not matching:
             raise ConfigError(
                 f"{kind}.{pattern}: found null, which leaves out what an earlier file has; there are: "
-                f"{', '.join(sorted(known)) or 'none'}"
+                f"{', '.join(sorted(names)) or 'none'}"
             )
         left_out |= {name: {"default": False} for name in matching}
     return left_out | set_here
@@ -246,7 +246,7 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
     file_of = _files_of_models(entries, root)
     names: dict[str, Path] = {}
     problems: list[str] = []
-    given_files: list[tuple[str, str]] = []
+    matches: list[tuple[str, str]] = []
     for path in filter(None, (part.strip() for part in paths.split(","))):
         if glob.has_magic(path) and not os.path.exists(typed_in / path):
             matching = sorted(glob.glob(str(typed_in / Path(path).expanduser()), recursive=True))
@@ -254,12 +254,12 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
                 problems.append(f"file={path}: matches no file")
         else:
             matching = [path]
-        given_files += [(path, match) for match in matching]
-    for path, match in given_files:
-        given = Path(os.path.abspath(typed_in / Path(match).expanduser()))
-        file, name = registry.model_file(given), registry.model_name(given)
+        matches += [(path, match) for match in matching]
+    for path, match in matches:
+        file_path = Path(os.path.abspath(typed_in / Path(match).expanduser()))
+        file, name = registry.model_file(file_path), registry.model_name(file_path)
         if not _same(file_of.get(name, file), file):
-            name = registry.name_with_kind(given)
+            name = registry.name_with_kind(file_path)
         if problem := _problem(file, name, names.get(name) or file_of.get(name, file)):
             problems.append(f"file={path}: {problem}")
         names[name] = file
@@ -270,13 +270,13 @@ def _add_files(declared: dict[str, Any], paths: str, root: Path, typed_in: Path)
     return [*names]
 
 
-def _with_files(wanted: str, given: Sequence[str], entries: Mapping[str, Any]) -> str:
+def _with_files(wanted: str, names: Sequence[str], entries: Mapping[str, Any]) -> str:
     """The selection `wanted` of models, "" for none: with the models of all given files, unless it names one of them."""
     patterns = [EntryName.read(part.strip()).entry for part in wanted.split(",")]
-    variants = [v for name in given for v, *_ in models.variants(name, entries.get(name) or {})]
-    if any(fnmatchcase(name, pattern) for name in (*given, *variants) for pattern in patterns):
+    variants = [v for name in names for v, *_ in models.variants(name, entries.get(name) or {})]
+    if any(fnmatchcase(name, pattern) for name in (*names, *variants) for pattern in patterns):
         return wanted
-    return ",".join(filter(None, (*given, wanted)))
+    return ",".join(filter(None, (*names, wanted)))
 
 
 def _files_of_models(entries: Mapping[str, Any], root: Path) -> dict[str, Path]:
@@ -286,8 +286,10 @@ def _files_of_models(entries: Mapping[str, Any], root: Path) -> dict[str, Path]:
     for name in dict.fromkeys((*shipped, *entries)):
         entry = dict(entries.get(name) or {})
         if file := entry.get("file", shipped.get(name)):
-            own = registry.model_file(root / Path(file).expanduser())
-            files |= {variant: own for variant, *_ in models.variants(name, entry)} | {name: own}
+            model_file = registry.model_file(root / Path(file).expanduser())
+            files |= {variant: model_file for variant, *_ in models.variants(name, entry)} | {
+                name: model_file
+            }
     return files
 
 

@@ -81,7 +81,7 @@ class TorchbenchFile:
         is expected there.
         """
         reader = _Reader(path)
-        in_groups = [f"{group}.{name}" for group in GROUPS for name in reader.mapping(group)]
+        in_groups = [f"{group}.{name}" for group in GROUPS for name in reader.at(group, dict)]
         lists = {key: reader.names(key) for key in (*LISTS, *in_groups)}
         sizes = {key: reader.sizes(key) for key in SIZES}
         if reader.problems:
@@ -117,8 +117,8 @@ class TorchbenchFile:
         applies it to runs that are checked and not timed. batch_size.divisors is in huggingface.yaml and
         timm_models.yaml, whose models' own sizes are recorded elsewhere as those that fill a GPU of 40 GB.
         """
-        own = max(default // self.sizes["batch_size.divisors"].get(model, 1), 1)
-        return self.sizes[f"batch_size.{_TEST_NAMES[test]}"].get(model, own)
+        divided = max(default // self.sizes["batch_size.divisors"].get(model, 1), 1)
+        return self.sizes[f"batch_size.{_TEST_NAMES[test]}"].get(model, divided)
 
     def tolerance(
         self, model: str, device: str, test: str, precision: str
@@ -169,6 +169,9 @@ class TorchbenchFile:
         return next((f"{key} of {self.path}" for key in keys if self._names(key, model)), "")
 
 
+_FORMS: dict[type[Any], str] = {dict: "a mapping", list: "a list of models"}
+
+
 class _Reader:
     """The values of a file by dotted key. Errors are collected in `problems`, each once: `skip: 3` is met for each
     key below it."""
@@ -180,49 +183,40 @@ class _Reader:
             text = Path(path).read_text(encoding="utf-8")
             self.document = yaml.load(text, Loader=reading.BoundedLoader)
         except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, no such date
-            said = " ".join(str(error).split())
-            raise reading.ConfigError(f"{path}: cannot be read as YAML: {said}") from error
+            message = " ".join(str(error).split())
+            raise reading.ConfigError(f"{path}: cannot be read as YAML: {message}") from error
         if not isinstance(self.document, dict):
             short = _short(self.document)
             raise reading.ConfigError(f"{path}: found {short}, expected a mapping")
 
-    def at(self, key: str) -> Any:
-        """The value of a dotted key; None if the file does not have it."""
+    def at(self, key: str, form: type[Any]) -> Any:
+        """The value of a dotted key, of the form dict or list. An empty one where the file has none, null or, which is a
+        problem, another value."""
         above, _, last = key.rpartition(".")
-        return (self.mapping(above) if above else self.document).get(last)
-
-    def mapping(self, key: str) -> Mapping[Any, Any]:
-        """A mapping; {} for a missing key."""
-        value = self.at(key)
-        return (
-            (value or {})
-            if self._is(value is None or isinstance(value, dict), key, value, "a mapping")
-            else {}
-        )
+        value = (self.at(above, dict) if above else self.document).get(last)
+        is_right = value is None or self._expect(isinstance(value, form), key, value, _FORMS[form])
+        return (value or form()) if is_right else form()
 
     def names(self, key: str) -> frozenset[str]:
         """The models of a list and of the lists in it."""
-        value = self.at(key)
-        if value is None or not self._is(isinstance(value, list), key, value, "a list of models"):
-            return frozenset()
         # timm_models.yaml has lists of nothing but `~`.
-        items = [item for item in _flat(value) if item is not None]
-        return frozenset(item for item in items if self._is_name(key, item))
+        items = (item for item in _flat(self.at(key, list)) if item is not None)
+        return frozenset(item for item in items if self._expect_name(key, item))
 
     def sizes(self, key: str) -> dict[str, int]:
         """A mapping from models to positive whole numbers."""
-        sizes = dict(self.mapping(key))
+        sizes = dict(self.at(key, dict))
         for model, size in sizes.items():
-            self._is_name(key, model)
+            self._expect_name(key, model)
             # True is an int to Python; YAML reads `yes` as True.
             is_size = isinstance(size, int) and not isinstance(size, bool) and size > 0
-            self._is(is_size, f"{key}.{model}", size, "a positive whole number")
+            self._expect(is_size, f"{key}.{model}", size, "a positive whole number")
         return sizes
 
-    def _is_name(self, key: str, item: Any) -> bool:
-        return self._is(isinstance(item, str), key, item, "the name of a model")
+    def _expect_name(self, key: str, item: Any) -> bool:
+        return self._expect(isinstance(item, str), key, item, "the name of a model")
 
-    def _is(self, holds: bool, key: str, value: Any, expected: str) -> bool:
+    def _expect(self, holds: bool, key: str, value: Any, expected: str) -> bool:
         """Whether a value is as expected; if not, this is a problem."""
         if not holds:
             self.problems[f"{self.path}: {key}: found {_short(value)}, expected {expected}"] = None
@@ -298,16 +292,16 @@ def _model(model: Model, file: TorchbenchFile, tests: tuple[str, ...]) -> Model:
     skip it. Raises ConfigError if the file has different sizes for `tests`."""
     options = dict(model.options)
     if "batch_size" not in options:
-        own = model.default_batch_size
-        sizes = {test: file.batch_size(model.torchbench, test, own) for test in tests}
+        default = model.default_batch_size
+        sizes = {test: file.batch_size(model.torchbench, test, default) for test in tests}
         if len(set(sizes.values())) > 1:
             shown = ", ".join(f"{test} {size}" for test, size in sizes.items())
             raise ConfigError(
                 f"{file.path} gives it batch sizes by test ({shown}), and its weights, "
                 "inputs and rows have one: set batch_size, or run the tests one by one"
             )
-        size = next(iter(sizes.values()), own)
-        if size != own:
+        size = next(iter(sizes.values()), default)
+        if size != default:
             options["batch_size"] = size
     everywhere = ("skip.all", "skip.multiprocess", *VERIFY_LISTS)
     skip = file.first(everywhere, model.torchbench)

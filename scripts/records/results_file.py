@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from scripts.core import checkout
-from scripts.matrix import cell
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.choices import TESTS
 from scripts.records import fields
@@ -56,7 +55,14 @@ def name_of(record: Mapping[str, Any]) -> Cell | str:
 
 @functools.lru_cache(1 << 16)  # rows of many runs have the same cells
 def _cell(kind: Kind, model: str, frontend: str | None, target: str, test: str | None) -> Cell:
-    return cell.of_columns(kind, model, {"frontend": frontend, "target": target, "test": test})
+    values = {
+        "model": model,
+        "frontend": frontend,
+        "target": target,
+        "baseline": target,
+        "test": test,
+    }
+    return Cell.of_kind(kind, **{axis: value for axis, value in values.items() if value})
 
 
 _Name = Annotated[str, msgspec.Meta(pattern=NAME)]

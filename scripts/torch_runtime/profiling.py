@@ -12,7 +12,7 @@ US = 1e-6
 
 
 def collect(kinds: Collection[str], step: Callable[[], Any], device: Any) -> dict[str, Any]:
-    """Make one more call of the step for each requested kind (choices.PROFILES).
+    """Make one more call of the step for each requested kind (`measure.collect`).
 
     `profiler`: CPU and device seconds of the call. `operators`: the same by operator; on an XLA device
     only for operators that ran on the CPU instead, on others for every aten operator.

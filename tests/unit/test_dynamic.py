@@ -35,7 +35,7 @@ def of_sizes(matrix: Matrix = MATRIX, **sizes: Sizes) -> Matrix:
     return dataclasses.replace(
         matrix,
         models=models,
-        frontends=entries.with_dynamic_frontends(matrix.frontends, models.values()),
+        frontends=entries.variants_of_frontends(matrix.frontends, ["eval"], models.values()),
     )
 
 
@@ -126,12 +126,12 @@ def test_only_exporters_that_declare_it_have_frontends_for_all_sizes(tmp_path):
     own = {
         "sizes": Frontend("sizes", "sizes", "e"),
         "plain": Frontend("plain", "plain", "e"),
-        "sizes+train": Frontend("sizes+train", "sizes", "e"),
     }
     models = of_sizes().models.values()
-    found = entries.with_dynamic_frontends(own, models, tmp_path)
+    found = entries.variants_of_frontends(own, ["eval"], models, tmp_path)
     assert [name for name in found if name not in own] == ["sizes+dynamic"]
-    assert list(entries.with_dynamic_frontends(own, MATRIX.models.values(), tmp_path)) == list(own)
+    assert entries.variants_of_frontends(own, ["train"], models, tmp_path) == {}
+    assert entries.variants_of_frontends(own, ["eval"], MATRIX.models.values(), tmp_path) == own
 
 
 def test_a_runtime_that_compiles_has_a_baseline_for_any_size():

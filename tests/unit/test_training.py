@@ -13,7 +13,7 @@ from scripts.core.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
 from scripts.features.report.web.page_source import of_row
 from scripts.matrix.cell import PINNED, Kind, Toolchain
 from scripts.matrix.compile_tables import Remedy
-from scripts.matrix.entries import Frontend, of_tests, varied
+from scripts.matrix.entries import Frontend, variants_of_frontends, varied
 from scripts.verify import scaling, train_results, verify
 from scripts.verify.verification import Verification
 from tests.unit.conftest import MATRIX
@@ -36,11 +36,11 @@ OTHER = {PINNED: Toolchain(PINNED), "new": Toolchain("new", envs=("torch-mlir",)
     ],
 )
 def test_each_test_has_frontends_of_its_own(tests, names):
-    assert list(of_tests(BOTH, tests)) == names
+    assert list(variants_of_frontends(BOTH, tests)) == names
 
 
 def test_each_test_and_toolchain_has_a_frontend():
-    found = varied(of_tests({"mlir": MLIR}, ["eval", "train"]), OTHER)
+    found = varied(variants_of_frontends({"mlir": MLIR}, ["eval", "train"]), OTHER)
     assert list(found) == ["mlir", "mlir@new", "mlir+train", "mlir+train@new"]
     assert [frontend.test for frontend in found.values()] == ["eval", "eval", "train", "train"]
 
@@ -48,7 +48,7 @@ def test_each_test_and_toolchain_has_a_frontend():
 def of_training(**changes):
     """A matrix of training steps by two frontends."""
     return dataclasses.replace(
-        MATRIX, frontends=of_tests(BOTH, ["train"]), tests=("train",), **changes
+        MATRIX, frontends=variants_of_frontends(BOTH, ["train"]), tests=("train",), **changes
     )
 
 
