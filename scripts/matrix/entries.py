@@ -226,43 +226,6 @@ class Target(Named):
         return runs_on_cpu(self.device)
 
 
-def variants_of_frontends(
-    frontends: Mapping[str, Frontend],
-    tests: Collection[str],
-    models: Iterable[Model] = (),
-    root: Path = plugins.ROOT,
-) -> dict[str, Frontend]:
-    """Return the frontends of each test by name, and those for all sizes where a model has them. An exporter that does not
-    declare training steps or such programs has none of these. `root`: the folder of scripts/."""
-    declared = [
-        (frontend, exporter)
-        for frontend in frontends.values()
-        if (exporter := plugins.readable(plugins.exporter, frontend.exporter, root))
-    ]
-    variants = [*frontends.values()] if cell.EVAL in tests else []
-    if cell.TRAIN in tests:
-        variants += [f.with_axes(test=cell.TRAIN) for f, exporter in declared if cell.TRAIN in exporter.tests]  # fmt: skip
-    if cell.EVAL in tests and _any_dynamic(models):
-        variants += [f.with_axes(dynamic=True) for f, exporter in declared if exporter.dynamic]
-    return {variant.name: variant for variant in variants}
-
-
-Varied = TypeVar("Varied", Frontend, Target)
-
-
-def varied(entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]) -> dict[str, Varied]:
-    """Return the entries of each toolchain by name: an entry as it is, where the toolchain does not change
-    its environment, else one with a separate environment."""
-    variants: dict[str, Varied] = {}
-    for entry in entries.values():
-        for other in chosen.values():
-            variant = dataclasses.replace(entry, env=other.of_env(entry.env))
-            if variant != entry:
-                variant = variant.with_axes(toolchain=other.name)
-            variants[variant.name] = variant
-    return variants
-
-
 @dataclass(frozen=True)
 class Baseline(Named):
     """A runtime on a device, in a precision (choices.PRECISIONS), under
@@ -299,6 +262,56 @@ class Baseline(Named):
         return self.precision == "none" and not self.compile and not self.rewrites
 
 
+@dataclass(frozen=True)
+class Override:
+    """What a TorchBench file sets for one cell.
+
+    `skip`: the reason why it does not run. `tolerance`: replaces that of the entries.
+    """
+
+    skip: str = ""
+    tolerance: dict[str, Any] = field(default_factory=dict)
+
+
+def variants_of_frontends(
+    frontends: Mapping[str, Frontend],
+    tests: Collection[str],
+    models: Iterable[Model] = (),
+    root: Path = plugins.ROOT,
+) -> dict[str, Frontend]:
+    """Return the frontends of each test by name, and those for all sizes where a model has them. An exporter that does not
+    declare training steps or such programs has none of these. `root`: the folder of scripts/."""
+    declared = [
+        (frontend, exporter)
+        for frontend in frontends.values()
+        if (exporter := plugins.readable(plugins.exporter, frontend.exporter, root))
+    ]
+    variants = [*frontends.values()] if cell.EVAL in tests else []
+    if cell.TRAIN in tests:
+        variants += [f.with_axes(test=cell.TRAIN) for f, exporter in declared if cell.TRAIN in exporter.tests]  # fmt: skip
+    if cell.EVAL in tests and _any_dynamic(models):
+        variants += [f.with_axes(dynamic=True) for f, exporter in declared if exporter.dynamic]
+    return {variant.name: variant for variant in variants}
+
+
+Varied = TypeVar("Varied", Frontend, Target)
+
+
+def by_toolchain(
+    entries: Mapping[str, Varied], chosen: Mapping[str, Toolchain]
+) -> dict[str, Varied]:
+    """Return the entries of each toolchain by name: an entry as it is, where the toolchain does not change
+    its environment, else one with a separate environment."""
+    variants = [
+        entry
+        if (env := toolchain.of_env(entry.env)) == entry.env
+        else dataclasses.replace(entry.with_axes(toolchain=toolchain.name), env=env)
+        for entry in entries.values()
+        for toolchain in chosen.values()
+    ]
+    return {variant.name: variant for variant in variants}
+
+
 def programs(
     baselines: Iterable[Baseline], models: Iterable[Model], frontends: Mapping[str, Frontend]
 ) -> dict[str, Frontend]:
@@ -315,23 +328,12 @@ Timed = TypeVar("Timed", Target, Baseline)
 
 def by_threads(entries: Mapping[str, Timed], numbers: Collection[int]) -> dict[str, Timed]:
     """Return the entries by name: those of a CPU once for each of these numbers of threads."""
-    timed: dict[str, Timed] = {}
-    for entry in entries.values():
-        for number in numbers if numbers and entry.on_cpu else (None,):
-            numbered = entry.with_axes(threads=number)
-            timed[numbered.name] = numbered
-    return timed
-
-
-@dataclass(frozen=True)
-class Override:
-    """What a TorchBench file sets for one cell.
-
-    `skip`: the reason why it does not run. `tolerance`: replaces that of the entries.
-    """
-
-    skip: str = ""
-    tolerance: dict[str, Any] = field(default_factory=dict)
+    variants = [
+        entry.with_axes(threads=number)
+        for entry in entries.values()
+        for number in (numbers if numbers and entry.on_cpu else (None,))
+    ]
+    return {variant.name: variant for variant in variants}
 
 
 TUNED, AS_CONFIGURED = "tuned", "default"

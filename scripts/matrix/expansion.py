@@ -33,9 +33,9 @@ from scripts.matrix.entries import (
     Model,
     Target,
     by_threads,
+    by_toolchain,
     size_problems,
     variants_of_frontends,
-    varied,
     with_dynamic_baselines,
 )
 from scripts.matrix.feature import Draft
@@ -78,13 +78,13 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
 
     def of_paths(frontends: Mapping[str, Frontend], tests: Collection[str]) -> dict[str, Frontend]:
         """The frontends of each test and toolchain, and those for all sizes."""
-        return varied(variants_of_frontends(frontends, tests, sized, root), toolchains)
+        return by_toolchain(variants_of_frontends(frontends, tests, sized, root), toolchains)
 
     by_remedy = for_remedies | of_paths(for_remedies, {EVAL, *tests})
     matrix = Matrix(
         models=chosen["models"],
         frontends=of_paths(chosen["frontends"], tests),
-        targets=varied(by_threads(chosen["targets"], numbers), toolchains),
+        targets=by_toolchain(by_threads(chosen["targets"], numbers), toolchains),
         baselines=by_threads(with_dynamic_baselines(chosen["baselines"], sized, root), numbers),
         exported=_exported(draft),
         programs=programs | by_remedy,

@@ -13,7 +13,7 @@ from scripts.core.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
 from scripts.features.report.web.page_source import of_row
 from scripts.matrix.cell import PINNED, Kind, Toolchain
 from scripts.matrix.compile_tables import Remedy
-from scripts.matrix.entries import Frontend, variants_of_frontends, varied
+from scripts.matrix.entries import Frontend, by_toolchain, variants_of_frontends
 from scripts.verify import scaling, train_results, verify
 from scripts.verify.verification import Verification
 from tests.unit.conftest import MATRIX
@@ -40,7 +40,7 @@ def test_each_test_has_frontends_of_its_own(tests, names):
 
 
 def test_each_test_and_toolchain_has_a_frontend():
-    found = varied(variants_of_frontends({"mlir": MLIR}, ["eval", "train"]), OTHER)
+    found = by_toolchain(variants_of_frontends({"mlir": MLIR}, ["eval", "train"]), OTHER)
     assert list(found) == ["mlir", "mlir@new", "mlir+train", "mlir+train@new"]
     assert [frontend.test for frontend in found.values()] == ["eval", "eval", "train", "train"]
 
