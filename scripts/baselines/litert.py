@@ -14,8 +14,8 @@ from ai_edge_litert.interpreter import Interpreter
 
 from scripts.torch_model.loading import FlatModel, LoadedModel
 from scripts.torch_runtime import converted
-from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.converted import Call, compile_seconds
+from scripts.torch_runtime.runtime import Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
 from scripts.torch_runtime.torch_session import TorchSession
 

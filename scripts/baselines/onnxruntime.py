@@ -19,8 +19,8 @@ from scripts.sources.registry import source_of
 from scripts.torch_model.errors import cause
 from scripts.torch_model.loading import FlatModel, LoadedModel
 from scripts.torch_runtime import converted
-from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.converted import compile_seconds
+from scripts.torch_runtime.runtime import Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
 from scripts.torch_runtime.torch_session import TorchSession
 

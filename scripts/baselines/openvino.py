@@ -17,8 +17,8 @@ import torch
 from scripts.torch_model import errors
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime import converted
-from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.converted import Call, compile_seconds
+from scripts.torch_runtime.runtime import Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
 from scripts.torch_runtime.torch_session import TorchSession
 

@@ -15,7 +15,7 @@ import numpy as np
 from scripts.core import exits, tensors
 from scripts.core.machine import cpu_name
 from scripts.torch_model import footprint
-from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.runtime import Work
 from scripts.xla.client import Client, UnlinkError, call, unlink
 
 DEVICES = ("cpu",)

@@ -20,8 +20,7 @@ from scripts.sources.source import TRUST, given_arrays
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import BrokenModelFile, Fault, ModelError, cause, with_reason
-from scripts.torch_model.inputs import check_inputs, check_weights
-from scripts.torch_model.loading import LoadedModel, with_arrays
+from scripts.torch_model.loading import LoadedModel, check_inputs, check_weights, with_arrays
 
 
 def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:

@@ -14,7 +14,7 @@ import torch
 
 from scripts.core import tensors
 from scripts.core.tensors import OPEN, TensorType
-from scripts.sources import onnx_graph, onnx_sizes
+from scripts.sources import onnx_graph
 from scripts.sources.source import given_arrays, given_dims
 from scripts.torch_model import footprint
 from scripts.torch_model.arguments import ModelChoice
@@ -125,7 +125,7 @@ def _advice(path: Path, choice: ModelChoice, module: OnnxModule) -> str:
             return False
         return True
 
-    sizes = onnx_sizes.proposed(names, onnx_sizes.candidates(path, module.model), runs)
+    sizes = onnx_graph.proposed(names, onnx_graph.candidates(path, module.model), runs)
     assumed = f"the size 1 was taken for {', '.join(names)}"
     wanted: Mapping[str, object] = sizes or dict.fromkeys(names, "<size>")
     shown = {**given, **wanted}

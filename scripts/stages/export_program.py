@@ -17,8 +17,7 @@ from scripts.core.tensors import Signature
 from scripts.lowering import capture, link, locations
 from scripts.matrix import plugins
 from scripts.matrix.choices import TESTS
-from scripts.sources.load_dynamic import load_for_all_sizes
-from scripts.sources.load_model import load_model
+from scripts.sources.load_model import load_for_all_sizes, load_model
 from scripts.torch_model import errors, step
 from scripts.torch_model.arguments import ModelChoice, Optimizer
 

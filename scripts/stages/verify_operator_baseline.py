@@ -27,8 +27,7 @@ from scripts.matrix import plugins
 from scripts.timing import calls
 from scripts.timing.worker import Program
 from scripts.torch_model import convert, loading
-from scripts.torch_runtime.arguments import has_cuda_driver
-from scripts.torch_runtime.runtime import NoDevice, compile_count
+from scripts.torch_runtime.runtime import NoDevice, compile_count, has_cuda_driver
 from scripts.verify import verification
 from scripts.verify.verification import Verified
 from scripts.verify.verify import Check, verify

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from scripts.core import extra, tensors
-from scripts.torch_model import convert, errors, footprint, inputs, work
+from scripts.torch_model import convert, errors, footprint, loading, work
 from scripts.torch_model.errors import changes_buffer
 from scripts.torch_model.loading import LoadedModel, named_weights
 from scripts.torch_model.step import EvalStep, TrainStep
@@ -104,7 +104,7 @@ def calling(loaded: LoadedModel, file: Path) -> Iterator[None]:
     except Exception as error:
         unbound = ""
         if isinstance(error, TypeError):
-            unbound = inputs.not_a_call(loaded.module, loaded.args, loaded.kwargs)
+            unbound = loading.not_a_call(loaded.module, loaded.args, loaded.kwargs)
         if unbound:
             raise errors.ModelError(f"{file}: {unbound}", errors.Fault.INPUTS) from error
         is_missing = isinstance(error, ModuleNotFoundError)

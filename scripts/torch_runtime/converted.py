@@ -23,7 +23,7 @@ from scripts.lowering import capture
 from scripts.torch_model.convert import flat_tensors
 from scripts.torch_model.errors import cause
 from scripts.torch_model.loading import LoadedModel
-from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.runtime import Work
 from scripts.torch_runtime.torch_session import TorchSession
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"

@@ -1,15 +1,97 @@
-"""The interface of a baseline's runtime (scripts/baselines) for the commands that run it."""
+"""The request of every stage that runs a baseline, and the interface of its runtime (scripts/baselines). Nothing here imports torch."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from scripts.core import exits
-from scripts.torch_runtime.arguments import Work
+from scripts.core import exits, machine
+from scripts.core.commands import option
+from scripts.matrix import plugins
+from scripts.matrix.choices import DEFAULT_MATMUL_PRECISION, MATMUL_PRECISIONS, PRECISIONS, TESTS
+from scripts.torch_model.arguments import ModelChoice, Optimizer
+from scripts.verify.verify import Check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a baseline's cell runs: a model with the archive's weights and the reference's inputs, or
+    the `program` that a frontend exported from it; and what its results are compared with.
+
+    `rewrites`: "speed" for the captured graph, rewritten for speed; "" for the model as it is.
+    """
+
+    model: ModelChoice
+    check: Check
+    weights: Path
+    inputs: Path
+    runtime: str = option(help="a module of scripts/baselines")
+    device: str = option("cpu", choices=plugins.DEVICES)
+    threads: int = machine.threads_option()
+    test: str = option("eval", choices=TESTS)
+    precision: str = option("none", choices=PRECISIONS)
+    matmul_precision: str = option(DEFAULT_MATMUL_PRECISION, choices=MATMUL_PRECISIONS)
+    xla_flags: str = option("", help="XLA_FLAGS of the runtime")
+    compile: Mapping[str, Any] = option(
+        factory=dict, help='JSON, arguments of torch.compile: {"mode": "max-autotune"}'
+    )
+    rewrites: str = option("", choices=("", "speed"), help="of the captured graph")
+    optimizer: Optimizer = Optimizer.option()
+    program: Path | None = option(None, help="for a runtime that runs a frontend's program")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineRequest:
+    """`collect`: the profiles to take after a verification, such as `profiler`."""
+
+    work: Work
+    collect: Sequence[str] = ()
+
+
+def use_cache(folder: Path) -> Path:
+    """Make inductor keep what it compiles in a folder of its own in `folder`, where the timing finds it again. Returns that."""
+    cache = folder / "cache"
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache.absolute())
+    return cache
+
+
+def prepare_process(work: Work) -> None:
+    """Set what the runtime reads on import. Exits if the runtime cannot run this work."""
+    declared = plugins.runtime(work.runtime)
+    refused = ""
+    if work.test not in declared.tests:
+        refused = f"{work.runtime} runs {', '.join(declared.tests)}, not {work.test}"
+    elif work.rewrites and work.test != "eval":
+        refused = f"a graph is captured and rewritten for eval, not for {work.test}"
+    elif work.rewrites and work.precision != "none":
+        refused = (
+            f"a graph is rewritten for the model's own dtype, not for precision {work.precision}"
+        )
+    if refused:
+        exits.fail(refused, exits.UNSUPPORTED)
+    if ("program" in declared.takes) != (work.program is not None):
+        needs = "needs a" if "program" in declared.takes else "takes no"
+        exits.fail(f"{work.runtime} {needs} program")
+    if work.device == "cuda" and not has_cuda_driver():
+        exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
+    if work.xla_flags:
+        os.environ["XLA_FLAGS"] = work.xla_flags
+
+
+def has_cuda_driver() -> bool:
+    """Whether the CUDA driver library can be loaded, as torch and IREE load it."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 class NoDevice(Exception):

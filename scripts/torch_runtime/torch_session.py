@@ -5,13 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import mmap
+import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from scripts.core import exits, tensors
@@ -26,9 +30,7 @@ from scripts.torch_model.loading import (
     with_inputs,
 )
 from scripts.torch_model.step import EvalStep, TrainStep, placed, to_training
-from scripts.torch_runtime import profiling
-from scripts.torch_runtime.arguments import Work
-from scripts.torch_runtime.runtime import open_runtime
+from scripts.torch_runtime.runtime import Work, open_runtime
 from scripts.verify.verify import Expected
 
 Prepare = Callable[[LoadedModel], Callable]
@@ -92,8 +94,8 @@ class TorchSession:
                 )
 
     def profile(self, kinds: Collection[str]) -> dict[str, Any]:
-        """Profiles by PyTorch's profiler and dynamo (profiling.collect)."""
-        return profiling.collect(kinds, self.step, self._device)
+        """Profiles by PyTorch's profiler and dynamo (collect)."""
+        return collect(kinds, self.step, self._device)
 
 
 def _plain(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -240,3 +242,102 @@ def _eager_step(
         torch.from_numpy(stored[f"{tensors.COTANGENT}{i}"]).to(device) for i in range(len(stored))
     ]
     return TrainStep(loaded, kept, **options)
+
+
+US = 1e-6
+
+
+def collect(kinds: Collection[str], step: Callable[[], Any], device: Any) -> dict[str, Any]:
+    """Make one more call of the step for each requested kind (choices.PROFILES).
+
+    `profiler`: CPU and device seconds of the call. `operators`: the same by operator; on an XLA device
+    only for operators that ran on the CPU instead, on others for every aten operator.
+    `dynamo_counters`: dynamo's counters in this process.
+    """
+    profiles: dict[str, Any] = {}
+    if {"profiler", "operators"} & set(kinds):
+        recording = profiled(step, device)
+        if "profiler" in kinds:
+            profiles["profiler"] = totals(recording)
+        if "operators" in kinds:
+            profiles["operators"] = operators(recording, device.fallback_operators())
+    if "dynamo_counters" in kinds:
+        profiles["dynamo_counters"] = dynamo_counters()
+    return profiles
+
+
+def profiled(step: Callable[[], Any], device: Any, iterations: int = 1) -> profile:
+    """PyTorch's profile of a number of calls, including the device's work."""
+    activities = [ProfilerActivity.CPU]
+    if device.kind == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities) as recording:
+        for _ in range(iterations):
+            held = step()  # a lazy result that nobody holds is never computed
+            device.finish()
+            del held
+    return recording
+
+
+def totals(recording: profile) -> dict[str, float]:
+    """CPU and device seconds from a profile."""
+    events = recording.key_averages()
+    cpu = sum(e.self_cpu_time_total for e in events if e.device_type == DeviceType.CPU) * US
+    cuda = sum(e.self_device_time_total for e in events if e.device_type == DeviceType.CUDA) * US
+    return {"total_cpu_time_s": cpu, "total_cuda_time_s": cuda}
+
+
+def operators(recording: profile, only: Collection[str] | None) -> dict[str, dict[str, float]]:
+    """Seconds and calls by aten operator; only those in `only`, if that is given."""
+    return {
+        event.key: {
+            "self_cpu_time_s": event.self_cpu_time_total * US,
+            "self_cuda_time_s": event.self_device_time_total * US,
+            "total_cpu_time_s": event.cpu_time_total * US,
+            "total_cuda_time_s": event.device_time_total * US,
+            "num_of_calls": event.count,
+        }
+        for event in recording.key_averages()
+        if (event.key in only if only is not None else event.key.startswith("aten::"))
+    }
+
+
+def dynamo_counters() -> dict[str, dict[str, int]]:
+    """torch._dynamo's counters as plain values: frames, graph breaks, inductor's fusions, …"""
+    from torch._dynamo.utils import counters
+
+    return {group: dict(counted) for group, counted in counters.items() if counted}
+
+
+KernelFunctions = Mapping[str, Callable]
+"""The library's functions by the names of kernels."""
+
+EPS = 1e-5
+"""The epsilon of the norms in models/kernels/."""
+
+
+def open_kernel_session(
+    work: Work, device: Any, package: str, functions: Callable[[], KernelFunctions]
+) -> TorchSession:
+    """The session of a kernel, by the function of a library.
+
+    `functions` imports the library. Exits as unavailable if the package is not installed, and as
+    unsupported if it has no such kernel.
+    """
+    file = work.model.model_file
+    name = file.stem if file.parent.parts[-2:] == ("models", "kernels") else ""
+    try:
+        known = functions()
+    except ImportError as error:
+        env = Path(sys.prefix).name
+        exits.fail(
+            f"no package {package} in this environment ({error}); add it to envs/{env}.yaml and run "
+            f"`vmfbench lock {env}`",
+            exits.UNAVAILABLE,
+        )
+    if name not in known:
+        exits.fail(
+            f"{work.runtime} has no kernel {name or work.model.name}; it has {', '.join(known)}",
+            exits.UNSUPPORTED,
+        )
+    return TorchSession(work, device, lambda _: known[name])
