@@ -15,6 +15,7 @@ import numpy as np
 from scripts.core import exits, tensors
 from scripts.core.machine import cpu_name
 from scripts.torch_model import footprint
+from scripts.torch_runtime import runtime
 from scripts.torch_runtime.runtime import Work
 from scripts.xla.client import Client, UnlinkError, call, unlink
 
@@ -29,25 +30,14 @@ _compilations: list[float] = []
 """Seconds of each compilation in this process."""
 
 
-class Device:
-    """XLA's CPU client, with `threads` threads."""
+class Device(runtime.Device):
+    """XLA's CPU client, with `threads` threads. It multiplies in the types of the program, and a call of the session returns when its
+    results exist."""
 
     def __init__(self, kind: str, threads: int) -> None:
         self.kind = kind
         self.name = cpu_name()
         self.client = Client(threads)
-
-    def set_matmul_precision(self, precision: str) -> None:
-        """Has no effect: XLA's CPU backend multiplies in the types of the program."""
-
-    def finish(self) -> None:
-        """Returns at once: a call of the session returns only when its results exist."""
-
-    def counters(self) -> None:
-        """None: there are no counters."""
-
-    def peak_memory_mb(self) -> None:
-        """None: the device has no memory other than the host's."""
 
 
 class ProgramSession:
@@ -57,7 +47,9 @@ class ProgramSession:
         signature = work.check.read_signature()
         stage = f"baseline {work.runtime}"
         footprint.require(footprint.of_archive(signature), stage, MEMORY_FACTOR)
-        assert work.program is not None  # refused by arguments.py, as TAKES says "program"
+        assert (
+            work.program is not None
+        )  # else refused by runtime.prepare_process, as TAKES says "program"
         try:
             program = unlink(work.program.read_bytes())
         except UnlinkError as error:
@@ -68,10 +60,8 @@ class ProgramSession:
         start = time.perf_counter()
         self._executable = self._client.compile(program.text)
         _compilations.append(time.perf_counter() - start)
-        stored, kinds = (
-            tensors.read_archive(work.weights),
-            {p.name: p for p in signature.parameters},
-        )
+        stored = tensors.read_archive(work.weights)
+        kinds = {kind.name: kind for kind in signature.parameters}
         weights = [
             stored[key].view(_passed(kinds[key].dtype)).reshape(kinds[key].shape)
             for key in program.weights

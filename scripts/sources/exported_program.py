@@ -23,7 +23,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import re
 import struct
 import zipfile
@@ -40,7 +39,9 @@ from scripts.sources.source import (
     Source,
     file_digest,
     given_dims,
+    json_object,
     listed,
+    option_file,
     require,
 )
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
@@ -290,16 +291,8 @@ class Archive:
 def check(path: Path, options: Options) -> None:
     """Raise BrokenModelFile for a file that is no exported program, is damaged, or would be executed; ModelFileError for a
     missing file and a wrong option."""
-    require(
-        path,
-        options,
-        OPTIONS,
-        "an exported program",
-        "; an exported program has its shapes and dtypes",
-    )
-    given = options.get("inputs")
-    if given is not None and not os.path.isfile(Path(str(given))):
-        raise ModelFileError(f"{path}: inputs: no file {given}; expected an .npz with the program's inputs")  # fmt: skip
+    note = "; an exported program has its shapes and dtypes"
+    require(path, options, OPTIONS, "an exported program", note, files=("inputs",))
     archive = read(path)
     if not options.get("trust"):
         refuse_code(path, archive)
@@ -310,7 +303,7 @@ def check(path: Path, options: Options) -> None:
             raise ModelFileError(f"{path}: dims: it has no open dimension {name!r}; {listed(declared)}")  # fmt: skip
         if not declared[name].allows(size):
             raise ModelFileError(f"{path}: dims: found {name} {size}, but the file is for {declared[name]}")  # fmt: skip
-    if sizes and given is not None:
+    if sizes and options.get("inputs"):
         raise ModelFileError(f"{path}: found both dims and inputs; the sizes are those of the inputs, so leave dims out")  # fmt: skip
 
 
@@ -347,10 +340,10 @@ def _archive(path: Path, file: zipfile.ZipFile) -> Archive:
         if sizes[name] > _LARGEST_TEXT:
             raise BrokenModelFile(f"{path}: {name} has {sizes[name]} bytes; at most {_LARGEST_TEXT} are read")  # fmt: skip
     texts = {name: file.read(f"{root}/{name}") for name in (MODEL, *_CONFIGS.values())}
-    graph = _json(path, MODEL, texts[MODEL])
+    graph = json_object(f"{path}: {MODEL}", texts[MODEL])
     payloads = []
     for kind, config in _CONFIGS.items():
-        entries = _json(path, config, texts[config]).get("config")
+        entries = json_object(f"{path}: {config}", texts[config]).get("config")
         if not isinstance(entries, dict):
             raise BrokenModelFile(f"{path}: {config}: found no config, expected the list of {kind}")
         for name, entry in entries.items():
@@ -387,16 +380,6 @@ def _other(names: Mapping[str, Any], models: list[str]) -> str:
     if any(name.startswith("data/aotinductor/") for name in names):
         return "it is a package of AOTInductor, which has compiled code and no program"
     return f"it has no models/model.json among its {len(names)} entries"
-
-
-def _json(path: Path, name: str, text: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(text.decode())
-    except (ValueError, RecursionError) as error:
-        raise BrokenModelFile(f"{path}: {name} is damaged: {error}") from error
-    if not isinstance(value, dict):
-        raise BrokenModelFile(f"{path}: {name}: found {type(value).__name__}, expected an object")
-    return value
 
 
 def _check_payload(path: Path, sizes: Mapping[str, int], kind: str, name: str, entry: Any) -> None:
@@ -513,9 +496,7 @@ SOURCE = Source(
     takes=lambda path: path.suffix == ".pt2",
     check=check,
     facts=_facts,
-    parts=lambda _, options: (
-        [Path(options["inputs"]).expanduser()] if options.get("inputs") else []
-    ),
+    parts=lambda _, options: [*filter(None, [option_file(options, "inputs")])],
     digest=file_digest,
     path_options=("inputs",),
     open_dims=lambda path: _open_dims(path, read(path)),

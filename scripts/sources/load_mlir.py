@@ -23,12 +23,19 @@ from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
 from scripts.sources import registry
-from scripts.sources.source import MOST_ELEMENTS, TRUST, given_arrays, given_dims
+from scripts.sources.source import (
+    MOST_ELEMENTS,
+    TRUST,
+    given_arrays,
+    given_dims,
+    option_file,
+    require_types,
+)
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
 from scripts.torch_model.loading import LoadedModel
-from scripts.xla.client import Client, UnlinkError, call, unlink
+from scripts.xla.client import Client, UnlinkError, call, unlink, within
 
 # What a program may consist of: operations that compute with tensors, and values of attributes that describe these. Other dialects run
 # code of the file: llvm.inline_asm has machine instructions, hal.executable may have object code or name a file that has some,
@@ -63,16 +70,10 @@ _OTHER_DIALECT = re.compile(rf"[#!](?!(?:{_DIALECTS}|mhlo)[.<])(\w+)[.<]")
 
 def refused(module: ir.Module) -> str:
     """The first part of a program that is not allowed, and where it is; "" if there is none."""
-    problems: list[str] = []
-
-    def look(operation: Any) -> ir.WalkResult:
-        if problem := _problem(operation.operation):
-            problems.append(f"{problem}{_place(operation.operation)}")
-            return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look, ir.WalkOrder.PRE_ORDER)
-    return problems[0] if problems else ""
+    for operation in within(ir, module.operation):
+        if problem := _problem(operation):
+            return f"{problem}{_place(operation)}"
+    return ""
 
 
 def _problem(operation: ir.Operation) -> str:
@@ -218,21 +219,22 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
         else:
             seeded.append(kind.name)
             weights[kind.name] = _of_type(_values(random, kind) * np.asarray(0.05, _numpy(kind)), kind)  # fmt: skip
-    given = options.get("inputs")
-    stored_inputs = list(given_arrays(Path(str(given)).expanduser()).values()) if given else None  # fmt: skip
+    file = option_file(options, "inputs")
+    given = given_arrays(file) if file else {}
+    stored_inputs = list(given.values()) if file else None
     kinds, defaults = _with_sizes(path, program, given_dims(path, options), stored_inputs)
     arrays = [_values(random, kind) for kind in kinds] if stored_inputs is None else stored_inputs
-    if given:
-        _require_types(Path(str(given)), arrays, kinds)
-    about = [f"inputs of {given}" if given else "seeded inputs"]
+    if file:
+        require_types(file, given, kinds)
+    about = [f"inputs of {options['inputs']}" if file else "seeded inputs"]
     if defaults:
         about.append(f"dimensions without a size in `dims` are 1: {', '.join(defaults)}")
     if seeded:
         about.append(f"{len(seeded)} of {len(weights)} parameters are in no file and have seeded values")  # fmt: skip
     results = None
-    if golden := options.get("golden"):
-        results = [torch.from_numpy(array) for array in given_arrays(Path(str(golden))).values()]
-    module = MlirModule(program, weights, results, str(golden or ""))
+    if golden := option_file(options, "golden"):
+        results = [torch.from_numpy(array) for array in given_arrays(golden).values()]
+    module = MlirModule(program, weights, results, str(options.get("golden") or ""))
     inputs = tuple(_of_type(array, kind) for array, kind in zip(arrays, kinds, strict=True))
     return LoadedModel(choice.name, module.eval(), inputs, {}, None, about="; ".join(about), opaque=True)  # fmt: skip
 
@@ -282,14 +284,7 @@ def _for_one_device(path: Path, data: bytes) -> str:
             module = stablehlo.deserialize_portable_artifact(context, data)
         else:
             module = jaxlib_ir.Module.parse(data)
-        inside: list[Any] = []
-
-        def note(operation: Any) -> Any:
-            inside.append(operation.operation)
-            return jaxlib_ir.WalkResult.ADVANCE
-
-        module.operation.walk(note, jaxlib_ir.WalkOrder.PRE_ORDER)
-        for operation in inside:
+        for operation in within(jaxlib_ir, module.operation):
             _strip_sharding(path, operation, jaxlib_ir)
         return str(module)
 
@@ -391,19 +386,13 @@ def _type(path: Path, name: str, kind: Any, may_be_open: bool = False) -> Tensor
 def _externalised(module: ir.Module) -> dict[str, np.ndarray]:
     """Make large literals parameters, in place; return their values by key."""
     values: dict[str, np.ndarray] = {}
-    large: list[ir.Operation] = []
-
-    def note(operation: Any) -> ir.WalkResult:
-        if operation.operation.name in _LITERALS:
-            value = operation.operation.attributes["value"]
-            if isinstance(value, ir.DenseElementsAttr) and not value.is_splat:
-                large.append(operation.operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(note)
     top = ir.InsertionPoint.at_block_begin(module.body)
-    for operation in large:
+    for operation in within(ir, module.operation):
+        if operation.name not in _LITERALS:
+            continue
         value = operation.attributes["value"]
+        if not isinstance(value, ir.DenseElementsAttr) or value.is_splat:
+            continue
         try:
             array = np.array(value)
         except (ValueError, TypeError, RuntimeError):
@@ -575,11 +564,3 @@ def _values(random: np.random.Generator, kind: TensorType) -> np.ndarray:
         limits = np.iinfo(dtype)
         return random.integers(limits.min, limits.max, kind.shape, dtype, endpoint=True)
     return np.asarray(random.integers(0, 2, kind.shape)).astype(dtype)
-
-
-def _require_types(path: Path, arrays: list[np.ndarray], kinds: tuple[TensorType, ...]) -> None:
-    """Raise ModelError if the arrays of a file have other types than the inputs."""
-    shown = [f"{array.dtype}{list(array.shape)}" for array in arrays]
-    expected = [f"{DTYPES[kind.dtype][1]}{list(kind.shape)}" for kind in kinds]
-    if shown != expected:
-        raise ModelError(f"{path}: found {shown}, expected {expected}, in this order", Fault.INPUTS)

@@ -15,7 +15,7 @@ import torch
 from scripts.core import tensors
 from scripts.core.tensors import OPEN, TensorType
 from scripts.sources import onnx_graph
-from scripts.sources.source import given_arrays, given_dims
+from scripts.sources.source import given_arrays, given_dims, option_file, require_types
 from scripts.torch_model import footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
@@ -221,8 +221,10 @@ def _inputs(
 ) -> tuple[list[np.ndarray], str]:
     """The inputs of a call, and where they are from: those of the entry, else those of onnx's test data beside the file if they
     are of the types of this call and not all zero, for which results may be too, else seeded ones."""
-    if given := choice.options.get("inputs"):
-        return _given(Path(str(given)).expanduser(), types), f"inputs of {given}"
+    if file := option_file(choice.options, "inputs"):
+        given = given_arrays(file)
+        require_types(file, given, types, by_name=True)
+        return [given[kind.name] for kind in types], f"inputs of {choice.options['inputs']}"
     files = onnx_graph.test_inputs(path)
     try:
         arrays = [onnx.numpy_helper.to_array(onnx.load_tensor(str(file))) for file in files]
@@ -236,15 +238,6 @@ def _inputs(
     if arrays:
         about = f"{about}, because those of {onnx_graph.TEST_DATA} {'are zero' if fit else 'have others'}"
     return _seeded(model, types, choice.seed), about
-
-
-def _given(path: Path, types: list[TensorType]) -> list[np.ndarray]:
-    arrays = given_arrays(path)
-    shown = {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
-    expected = {kind.name: f"{tensors.DTYPES[kind.dtype][1]}{list(kind.shape)}" for kind in types}
-    if shown != expected:
-        raise ModelError(f"{path}: found {shown}, expected {expected}", Fault.INPUTS)
-    return [arrays[kind.name] for kind in types]
 
 
 def _seeded(model: onnx.ModelProto, types: list[TensorType], seed: int) -> list[np.ndarray]:

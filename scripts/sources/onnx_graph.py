@@ -6,7 +6,6 @@ import functools
 import hashlib
 import itertools
 import math
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from scripts.sources.source import (
     given_dims,
     has_braces,
     listed,
+    option_file,
     require,
 )
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError, first_line
@@ -44,10 +44,7 @@ TYPES = {
 def check(path: Path, options: Options) -> None:
     """Raise BrokenModelFile for a file that is not valid ONNX, or whose external data is not there; ModelFileError for a wrong
     option."""
-    require(path, options, OPTIONS, "an ONNX file")
-    given = options.get("inputs")
-    if given is not None and not os.path.isfile(Path(str(given)).expanduser()):
-        raise ModelFileError(f"{path}: inputs: no file {given}; expected an .npz with the inputs by name")  # fmt: skip
+    require(path, options, OPTIONS, "an ONNX file", files=("inputs",))
     model = read(path)
     check_external(path, model)
     try:
@@ -253,8 +250,8 @@ def facts(path: Path, options: Options) -> Facts:
 
 
 def parts(path: Path, options: Options) -> list[Path]:
-    given = [Path(options["inputs"])] if options.get("inputs") else test_inputs(path)
-    return [*external_files(path, read(path)), *given]
+    given = option_file(options, "inputs")
+    return [*external_files(path, read(path)), *([given] if given else test_inputs(path))]
 
 
 def test_inputs(path: Path) -> list[Path]:

@@ -11,7 +11,16 @@ from typing import BinaryIO
 
 from scripts.core.dimensions import Sizes
 from scripts.sources import exported_program, hugging_face
-from scripts.sources.source import DIMS, Facts, Options, Source, file_digest, given_dims, require
+from scripts.sources.source import (
+    DIMS,
+    Facts,
+    Options,
+    Source,
+    file_digest,
+    given_dims,
+    option_file,
+    require,
+)
 from scripts.torch_model import source as python_file
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
@@ -71,12 +80,12 @@ _PLACE = re.compile(r"arg(?P<input>[0-9]{1,9})\.(?P<axis>[0-9]{1,9})")
 def _check_mlir(path: Path, options: Options) -> None:
     """Raise BrokenModelFile for a file that is no MLIR by its first bytes, ModelFileError for a wrong option. The driver has no compiler: a
     file that cannot be parsed ends in the reference of its model."""
-    require(path, options, MLIR_OPTIONS, "a program of MLIR")
+    require(path, options, MLIR_OPTIONS, "a program of MLIR", files=("inputs", "golden"))
+    for file in parameter_files(options):
+        if not os.path.isfile(file):
+            raise ModelFileError(f"{path}: parameters: no file {file}")
     for name in given_dims(path, options):
         places(path, name)
-    for given in _mlir_files(options):
-        if not os.path.isfile(given):
-            raise ModelFileError(f"{path}: no file {given}")
     try:
         with path.open("rb") as file:
             start = file.read(1 << 20)
@@ -110,15 +119,14 @@ def places(path: Path, name: str) -> list[tuple[int, int]]:
 
 
 def parameter_files(options: Options) -> list[Path]:
-    """The files with the parameters of the program."""
+    """The files with the parameters of a program of MLIR."""
     given = options.get("parameters") or []
-    return [Path(str(file)) for file in (given if isinstance(given, list) else [given])]  # fmt: skip
+    return [Path(str(file)) for file in (given if isinstance(given, list) else [given])]
 
 
-def _mlir_files(options: Options) -> list[Path]:
-    """All files that the entry names."""
-    named = (options[name] for name in ("inputs", "golden") if options.get(name))
-    return [*(Path(str(file)) for file in named), *parameter_files(options)]
+def _mlir_parts(_: Path, options: Options) -> list[Path]:
+    files = (option_file(options, name) for name in ("inputs", "golden"))
+    return [*filter(None, files), *parameter_files(options)]
 
 
 MLIR = Source(
@@ -128,7 +136,7 @@ MLIR = Source(
     takes=lambda path: path.suffix in MLIR_SUFFIXES,
     check=_check_mlir,
     facts=lambda _, options: Facts(int(options.get("batch_size", 1))),
-    parts=lambda _, options: _mlir_files(options),
+    parts=_mlir_parts,
     digest=file_digest,
     path_options=("inputs", "golden", "parameters"),
     # The driver cannot parse it: the reference of the model says whether it has the dimensions that an entry names.

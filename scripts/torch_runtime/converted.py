@@ -49,7 +49,8 @@ def open_session(
     load: Load,
     warm_up: Callable[[], object] = capture.warm_up,
 ) -> TorchSession:
-    """The model, converted unless an earlier process has done so. `warm_up`: imports what the first conversion imports."""
+    """The model, converted unless an earlier process has done so. `warm_up`: imports what the first conversion imports. Exits as
+    unsupported if it cannot be converted."""
 
     def prepare(loaded: LoadedModel) -> Callable:
         folder = Path(os.environ[CACHE], FOLDER)

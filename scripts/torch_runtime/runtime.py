@@ -16,6 +16,7 @@ from scripts.core import exits, machine
 from scripts.core.commands import option
 from scripts.matrix import plugins
 from scripts.matrix.choices import DEFAULT_MATMUL_PRECISION, MATMUL_PRECISIONS, PRECISIONS, TESTS
+from scripts.timing.calls import Counters
 from scripts.torch_model.arguments import ModelChoice, Optimizer
 from scripts.verify.verify import Check
 
@@ -96,6 +97,39 @@ def has_cuda_driver() -> bool:
 
 class NoDevice(Exception):
     """The runtime does not have this device. Says what was looked for."""
+
+
+class Device:
+    """A device on which a baseline runs. `kind` is cpu or cuda, `name` that of the hardware. A runtime overrides what it has: here
+    the device computes at once, in the memory of the host, and counts nothing."""
+
+    kind: str
+    name: str
+
+    def set_matmul_precision(self, precision: str) -> None:
+        """`highest`, `high` or `medium`, as torch.set_float32_matmul_precision."""
+
+    def finish(self) -> None:
+        """Return when the device has finished all work."""
+
+    def counters(self) -> Counters | None:
+        """Compilations and executions so far."""
+        return None
+
+    def peak_memory_mb(self) -> float | None:
+        """Peak memory of tensors on the device, in MiB; None if the device uses the host's memory."""
+        return None
+
+    def fallback_operators(self) -> list[str] | None:
+        """Operators without a lowering, which have run on the CPU so far; None if there is no such thing."""
+        return None
+
+    def clear_metrics(self) -> None:
+        """Reset the runtime's metrics and counters."""
+
+    def metrics_report(self) -> str:
+        """The runtime's own report of its metrics."""
+        return ""
 
 
 class Session(Protocol):

@@ -250,9 +250,9 @@ DAMAGED = {
     "a weight on a GPU": (lambda p: config(p)["w"]["tensor_meta"].update(device={"type": "cuda", "index": 0}), r"weights w is on cuda, expected it on the CPU; save what torch\.export\.passes\.move_to_device_pass"),
     "a list of weights without config": (lambda p: p.update({"data/weights/model_weights_config.json": {}}), "found no config, expected the list of weights"),
     "a list for a program": (lambda p: p.update({"models/model.json": []}), "models/model.json: found list, expected an object"),
-    "half a program": (lambda p: p.update({"models/model.json": json.dumps(p["models/model.json"])[:100].encode()}), "models/model.json is damaged: "),
-    "no text": (lambda p: p.update({"models/model.json": b"\xff\xfe{}"}), "models/model.json is damaged: "),
-    "a deep program": (lambda p: p.update({"models/model.json": b"[" * 200_000}), "models/model.json is damaged: "),
+    "half a program": (lambda p: p.update({"models/model.json": json.dumps(p["models/model.json"])[:100].encode()}), "models/model.json: no JSON"),
+    "no text": (lambda p: p.update({"models/model.json": b"\xff\xfe{}"}), "models/model.json: no JSON"),
+    "a deep program": (lambda p: p.update({"models/model.json": b"[" * 200_000}), "models/model.json: no JSON"),
     "weights of an older version": (lambda p: p.update({"data/weights/model.pt": PICKLE}), "its weights are a pickle, as before PyTorch 2.9; save it again"),
 }  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""Single operators that become others: embedding bags, batch norms, slices, scans and tensors without values."""
+"""Single operators that become others (embedding bags, batch norms, slices, scans, tensors without values, loops), and values that are
+known before the program runs."""
 
 from __future__ import annotations
 
@@ -214,7 +215,7 @@ def fold_constant_nonzero(program: ExportedProgram) -> bool:
             continue
         constant = known(node)
         if constant is not None:
-            replace(node, _constant(program, node.name, constant))
+            replace(node, _constant(program, f"folded_{node.name}", constant))
             changed = True
         elif node.target is aten.index.Tensor:
             changed |= _fold_masks(program, known, node)
@@ -231,7 +232,9 @@ def _fold_masks(program: ExportedProgram, known: KnownValues, node: fx.Node) -> 
         if index is not None and value(index).dtype is torch.bool and value(index).dim() == 1:
             mask = known(index)
             if mask is not None:
-                fixed[dim] = _constant(program, f"{node.name}_{dim}", mask.nonzero().view(-1))
+                fixed[dim] = _constant(
+                    program, f"folded_{node.name}_{dim}", mask.nonzero().view(-1)
+                )
     node.args = (source, fixed)
     return fixed != list(indices)
 
@@ -297,25 +300,21 @@ def _is_pure_call(node: fx.Node) -> bool:
 
 
 def _constant(program: ExportedProgram, name: str, known: torch.Tensor) -> fx.Node:
-    """A lifted constant: an argument of the graph, as capture makes them."""
-    specs = program.graph_signature.input_specs
-    position = next(
-        (i for i, spec in enumerate(specs) if spec.kind is InputKind.USER_INPUT), len(specs)
-    )
-    places = [n for n in program.graph.nodes if n.op == "placeholder"]
+    """A lifted constant: an argument of the graph before those of the user, as capture makes them."""
+    specs, known = program.graph_signature.input_specs, known.contiguous()
+    kinds = [spec.kind for spec in specs]
+    position = kinds.index(InputKind.USER_INPUT) if InputKind.USER_INPUT in kinds else len(kinds)
+    places = [node for node in program.graph.nodes if node.op == "placeholder"]
     before = places[position] if position < len(places) else places[-1].next
     with program.graph.inserting_before(before):
-        constant = program.graph.placeholder(f"c_folded_{name}")
-    constant.meta["val"] = fake_mode(program.graph).from_tensor(
-        known.contiguous(), static_shapes=True
-    )
-    target = f"folded_{name}"
-    spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name=constant.name), target)
-    specs.insert(position, spec)
-    program.constants[target] = known.contiguous()
-    return constant
+        node = program.graph.placeholder(f"c_{name}")
+    node.meta["val"] = fake_mode(program.graph).from_tensor(known, static_shapes=True)
+    specs.insert(position, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), name))
+    program.constants[name] = known
+    return node
 
 
+# Loops in the form that lowering paths take.
 _WHILE = torch.ops.higher_order.while_loop
 
 
@@ -328,7 +327,8 @@ def open_first_condition(program: ExportedProgram) -> bool:
     loops = [node for node in program.graph.nodes if node.target is _WHILE]
     if not loops:
         return False
-    allowed = _true_argument(program)
+    # IREE 3.13 does not compile a loop that carries a boolean.
+    allowed = _constant(program, "loop_is_allowed", torch.tensor(1))
     for loop in loops:
         condition, body, carried, read = loop.args
         for name in (condition.target, body.target):
@@ -349,23 +349,6 @@ def open_first_condition(program: ExportedProgram) -> bool:
             inside.recompile()
         loop.args = (condition, body, carried, (*read, allowed))
     return True
-
-
-def _true_argument(program: ExportedProgram) -> fx.Node:
-    """Add a constant of the program that is not zero; return its argument."""
-    name, signature = "loop_is_allowed", program.graph_signature
-    inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
-    kinds = [spec.kind for spec in signature.input_specs]
-    place = kinds.index(InputKind.USER_INPUT) if InputKind.USER_INPUT in kinds else len(kinds)
-    with program.graph.inserting_before(inputs[place] if place < len(inputs) else None):
-        node = program.graph.placeholder(name)
-    constant = torch.tensor(1)  # IREE 3.13 does not compile a loop that carries a boolean
-    node.meta["val"] = fake_mode(program.graph).from_tensor(constant)
-    program.constants[name] = constant
-    signature.input_specs.insert(
-        place, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), name)
-    )
-    return node
 
 
 def carry_all_of_loops(program: ExportedProgram) -> bool:

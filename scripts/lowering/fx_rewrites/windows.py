@@ -1,4 +1,4 @@
-"""Convolutions that cut an image into patches, and gradients of convolutions in training steps."""
+"""Convolutions and pools: convolutions that cut an image into patches, gradients of convolutions, and maxima over windows."""
 
 from __future__ import annotations
 
