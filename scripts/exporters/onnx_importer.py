@@ -78,8 +78,7 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
     rewrites: tuple[str, ...] = ()
     text = ended.text
     if options["dialect"] == "stablehlo":
-        text, names = for_iree(text)
-        rewrites = tuple(names)
+        text, rewrites = for_iree(text)
     return Lowered(text, ENTRY, arguments, rewrites=rewrites, origins=origins), seconds
 
 

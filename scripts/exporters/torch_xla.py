@@ -22,7 +22,7 @@ from scripts.core.tensors import TensorType
 from scripts.lowering import capture, fx_rewrites
 from scripts.lowering.capture import timed
 from scripts.lowering.link import Argument, Constant, Input, Lowered
-from scripts.lowering.stablehlo import NODE, changing_positions, for_iree, for_parser
+from scripts.lowering.stablehlo import NODE, for_iree, for_parser
 from scripts.torch_model import errors, loading
 
 OPTIONS = {"rewrites": ("all", "needed", "none")}
@@ -113,7 +113,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
             changing = loaded.changing if options["rewrites"] == "all" else ()
-            text, names = for_iree(text, changing_positions(arguments, changing))
+            text, names = for_iree(text, arguments, changing)
         rewrites += names
     lowered = Lowered(
         text, ENTRY, arguments, rewrites=tuple(rewrites), origins=origins, left_out=left_out

@@ -147,6 +147,13 @@ def functional(captured: Captured, decompositions: Mapping[Any, Callable]) -> Ex
     return _completed(program, captured.loaded.module, captured.loaded.training)
 
 
+def flat_program(loaded: LoadedModel) -> ExportedProgram:
+    """The captured program in PyTorch's functional operators. Raises UnsupportedProgram if a call would depend on the calls before it."""
+    program = functional(capture(loaded), {})
+    results(program)
+    return program
+
+
 def origins(program: ExportedProgram, left_out: dict[str, str]) -> Origins:
     """What the names in the locations of a program represent; if that fails, `left_out` says why."""
     return extra.or_left_out(

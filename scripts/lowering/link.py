@@ -84,31 +84,21 @@ class Lowered:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def link(
-    lowered: Lowered,
-    inputs: Sequence[TensorType],
-    ir_format: str = "text",
-    *,
-    changing: Collection[str] = (),
-) -> bytes:
-    """The whole program, verified by IREE's own parser, as text or MLIR bytecode.
+def link(lowered: Lowered, inputs: Sequence[TensorType]) -> bytes:
+    """The text of the whole program, verified by IREE's own parser.
 
-    `inputs` are all user inputs in order; one that the program does not use is still an
-    argument of `@main`. `changing`: names of weights that change between calls, as in training. Raises LinkError where types disagree,
-    ValueError for the format.
+    `inputs` are all user inputs in order; one that the program does not use is still an argument of `@main`. Raises LinkError where
+    types disagree.
     """
-    with _linked(lowered, inputs, changing) as module:
-        return _written(module, ir_format)
+    with _linked(lowered, inputs, ()) as module:
+        return _written(module, "text")
 
 
 def link_located(
-    lowered: Lowered,
-    inputs: Sequence[TensorType],
-    ir_format: str = "text",
-    *,
-    changing: Collection[str] = (),
+    lowered: Lowered, inputs: Sequence[TensorType], ir_format: str, changing: Collection[str]
 ) -> tuple[bytes, dict[int, str]]:
-    """Return a program as `link` does, and the name in the location of each line of its text."""
+    """A program as `link` does, in one of FORMATS, and the name in the location of each line of its text. `changing`: names of
+    weights that change between calls, as in training."""
     with _linked(lowered, inputs, changing) as module:
         # Bytecode has locations of its own. From the text, they are its lines.
         parsed = type(module).parse(_written(module, "text"))
@@ -137,8 +127,6 @@ def _linked(
 
 
 def _written(module: Any, ir_format: str) -> bytes:
-    if ir_format not in FORMATS:
-        raise ValueError(f"ir_format {ir_format!r}; one of {', '.join(FORMATS)}")
     if ir_format == "text":
         return f"{module}\n".encode()
     buffer = io.BytesIO()
@@ -210,12 +198,8 @@ class _Linker:
             block.append(operation)
         for other in further:
             other.append_to(main.regions[0])
-        for old in [
-            op
-            for inside in main.regions[0].blocks
-            for op in inside.operations
-            if op.operation.name == "func.return"
-        ]:
+        inside = [op for each in main.regions[0].blocks for op in each.operations]
+        for old in [op for op in inside if op.operation.name == "func.return"]:
             with ir.InsertionPoint(old):
                 results = [
                     _cast("torch_c.to_builtin_tensor", ir, old.operands[i], want)

@@ -21,11 +21,13 @@ UNSIGNED_BITS = (8, 16, 32)
 """Widths whose values a wider signed integer holds."""
 
 
-def for_iree(text: str, changing: Collection[int] = ()) -> tuple[str, list[str]]:
+def for_iree(
+    text: str, arguments: Sequence[Argument] = (), changing: Collection[str] = ()
+) -> tuple[str, tuple[str, ...]]:
     """The program after every rewrite that applies to it, and the names of those.
 
-    `changing`: positions of the arguments that are weights and change between calls (changing_positions). If they are
-    kernels of convolutions, they are transposed first, so that the program is faster.
+    `changing`: names of the weights among its `arguments` that change between calls. If they are kernels of convolutions, they are
+    transposed first, so that the program is faster.
     """
     from iree.compiler import ir
 
@@ -39,18 +41,14 @@ def for_iree(text: str, changing: Collection[int] = ()) -> tuple[str, list[str]]
                     if name := rewrite(ir, operation):
                         names.append(name)
                         break
-        names += _kernels_transposed_first(ir, module, changing)
+        weights = {
+            number
+            for number, argument in enumerate(arguments)
+            if isinstance(argument, Parameter) and argument.type.name in changing
+        }
+        names += _kernels_transposed_first(ir, module, weights)
         changed = module.operation.get_asm(enable_debug_info=True) if names else text
-        return changed, sorted(set(names))
-
-
-def changing_positions(arguments: Sequence[Argument], changing: Collection[str]) -> frozenset[int]:
-    """The positions of the arguments that are weights with names in `changing`."""
-    return frozenset(
-        number
-        for number, argument in enumerate(arguments)
-        if isinstance(argument, Parameter) and argument.type.name in changing
-    )
+        return changed, tuple(sorted(set(names)))
 
 
 # PyTorch/XLA writes operations of CHLO (StableHLO's client dialect) that older XLA did not know

@@ -60,7 +60,7 @@ def export_program(request: ExportRequest, folders: Folders) -> None:
         exits.fail(str(error), exits.UNSUPPORTED)
     start = time.perf_counter()
     inputs = dimensions.opened(signature.inputs, loaded.dimensions)
-    program, lines = link.link_located(lowered, inputs, request.ir_format, changing=loaded.changing)
+    program, lines = link.link_located(lowered, inputs, request.ir_format, loaded.changing)
     located = locations.to_json(lines, lowered.origins)
     seconds["link"] = round(time.perf_counter() - start, 4)
     report = {

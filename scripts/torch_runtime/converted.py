@@ -79,9 +79,7 @@ def compile_seconds() -> float | None:
 def exported(loaded: LoadedModel) -> ExportedProgram:
     """The model as a program of flat inputs and functional operators. Exits as unsupported if it cannot be captured."""
     with rejected("torch.export"):
-        program = capture.functional(capture.capture(loaded), {})
-        capture.results(program)  # refuses a program whose calls depend on the calls before
-    return program
+        return capture.flat_program(loaded)
 
 
 def require_float32(loaded: LoadedModel, runtime: str) -> None:

@@ -80,19 +80,8 @@ def prepare_process(work: Work) -> None:
     if ("program" in declared.takes) != (work.program is not None):
         needs = "needs a" if "program" in declared.takes else "takes no"
         exits.fail(f"{work.runtime} {needs} program")
-    if work.device == "cuda" and not has_cuda_driver():
-        exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
     if work.xla_flags:
         os.environ["XLA_FLAGS"] = work.xla_flags
-
-
-def has_cuda_driver() -> bool:
-    """Whether the CUDA driver library can be loaded, as torch and IREE load it."""
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True
 
 
 class NoDevice(Exception):
@@ -156,13 +145,23 @@ class Session(Protocol):
         """The profiles of `measure.collect`, by one more call; None if there is no profiler."""
 
 
-def open_runtime(work: Work) -> tuple[Any, Any]:
-    """The runtime's module and its device. Exits if the device does not exist."""
-    runtime = importlib.import_module(f"scripts.baselines.{work.runtime}")
+def open_device(runtime_name: str, kind: str, threads: int) -> tuple[Any, Any]:
+    """A runtime's module and its device. Exits if the device does not exist."""
+    if kind == "cuda":
+        try:
+            ctypes.CDLL("libcuda.so.1")  # as torch and IREE load it
+        except OSError:
+            exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
+    runtime = importlib.import_module(f"scripts.baselines.{runtime_name}")
     try:
-        device = runtime.Device(work.device, work.threads)
+        return runtime, runtime.Device(kind, threads)
     except NoDevice as error:
-        exits.fail(f"no device {work.device}: {error}", exits.UNAVAILABLE)
+        exits.fail(f"no device {kind}: {error}", exits.UNAVAILABLE)
+
+
+def open_runtime(work: Work) -> tuple[Any, Any]:
+    """The runtime's module and its device, for this work. Exits if the device does not exist."""
+    runtime, device = open_device(work.runtime, work.device, work.threads)
     device.set_matmul_precision(work.matmul_precision)
     return runtime, device
 

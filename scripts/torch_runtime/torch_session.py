@@ -204,8 +204,7 @@ def _rewritten_for_speed(loaded: LoadedModel) -> tuple[LoadedModel, tuple[str, .
     from scripts.lowering import capture, fx_rewrites  # import torch.export
 
     with torch.no_grad():
-        program = capture.functional(capture.capture(loaded), {})
-    capture.results(program)  # refuses a graph whose calls depend on the calls before
+        program = capture.flat_program(loaded)
     names = fx_rewrites.apply(program, fx_rewrites.SPEED)
     if not names:
         exits.fail("no rewrite for speed changes the graph of this model", exits.UNSUPPORTED)

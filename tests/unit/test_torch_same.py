@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from scripts.verify import scaling
-from scripts.verify.torch_same import FAIL, PASS, TOLERANCES, Tolerance, _round, compare, rmse
+from scripts.verify.torch_same import FAIL, PASS, Tolerance, _round, compare, rmse
 
 TOLERANCE = Tolerance(1e-3)
 EXACT = Tolerance(0.0)
@@ -49,11 +49,6 @@ def test_outputs_equal_themselves_nan_and_infinity_included(arrays, cosine, scal
         assert (found.code, found.detail) == (PASS, "")
         assert not found.max_abs_error
         assert not found.rmse_vs_fp64
-
-
-def test_every_dtype_of_a_model_has_a_tolerance():
-    assert set(TOLERANCES) == {"f32", "f16", "bf16"}
-    assert all(Tolerance(tol).tol < 0.02 for tol in TOLERANCES.values())
 
 
 @pytest.mark.parametrize("tol", [-1e-3, NAN, INF])
@@ -154,11 +149,6 @@ def test_the_tolerance_is_absolute_and_relative_to_actual(actual, factor, data):
     assert found.detail.startswith(expected) == (factor > 1)
 
 
-def test_the_relative_part_is_of_actual_not_of_golden():
-    assert judge(2.0, 1.0, tolerance=Tolerance(0.34)).code == PASS
-    assert judge(1.0, 2.0, tolerance=Tolerance(0.34)).code == FAIL
-
-
 @pytest.mark.parametrize(
     ("got", "want", "code"),
     [
@@ -181,18 +171,6 @@ def test_an_error_of_just_the_tolerance_passes():
     want, got = np.full(1024, 0.125), np.full(1024, -0.25)
     assert judge(got, want, np.zeros(1024), EXACT).code == PASS
     assert judge(got * (1 + 1e-9), want, np.zeros(1024), EXACT, np.float64).code == FAIL
-
-
-def test_half_types_are_judged_with_their_own_rounding():
-    # 0.02 rounds up to 0.0200043 in float16, and an error of just that passes.
-    error = np.float16(0.02)
-    assert float(error) > 0.02
-    assert judge(0.0, error, tolerance=Tolerance(0.02), dtype=np.float16).code == PASS
-    assert judge(0.0, float(error), tolerance=Tolerance(0.02)).code == FAIL
-    # 0.001 is 0.00099945 there: tol itself is rounded to the half type, not only the sum.
-    assert judge(0.0, 0.001, tolerance=Tolerance(0.001), dtype=np.float16).code == PASS
-    above = np.nextafter(np.float16(0.001), np.float16(1))
-    assert judge(0.0, above, tolerance=Tolerance(0.001), dtype=np.float16).code == FAIL
 
 
 @pytest.mark.parametrize(
@@ -226,31 +204,15 @@ def test_values_at_the_border_get_torchs_verdict(dtype, tol, want, got, code):
         (0x3F818000, 0x3F820000), (0x3F807FFF, 0x3F800000), (0xBF818000, 0xBF820000),
         (0x7F7FFFFF, 0x7F800000), (0x7F800000, 0x7F800000), (0xFF800000, 0xFF800000),
         (0x00000001, 0x00000000), (0x00008001, 0x00010000), (0x80000000, 0x80000000),
+        (0x7FFFFFFF, None), (0xFFFFFFFF, None), (0x7F800001, None),
     ],
 )  # fmt: skip
 def test_bfloat16_is_rounded_to_nearest_ties_to_even(bits, rounded):
     found = _round(np.array([bits], np.uint32).view(np.float32), "bfloat16")
-    assert found.view(np.uint32)[0] == rounded
-
-
-@pytest.mark.parametrize("bits", [0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001])
-def test_nan_stays_nan_in_bfloat16(bits):
-    assert np.isnan(_round(np.array([bits], np.uint32).view(np.float32), "bfloat16"))[0]
-
-
-def test_bfloat16_is_judged_as_such_where_the_dtypes_say_so():
-    # One unit in the last place at 2: 2**-6, in float32 far beyond this tol.
-    got, want, tolerance = [2.0 + 2**-6], [2.0], Tolerance(5.2e-3)
-    assert judge(got, want, tolerance=tolerance, dtypes=["bfloat16"]).code == PASS
-    assert judge(got, want, tolerance=Tolerance(5.1e-3)).code == FAIL
+    assert np.isnan(found)[0] if rounded is None else found.view(np.uint32)[0] == rounded
 
 
 # --- integers and booleans -----------------------------------------------------------------------
-
-
-def test_complex_results_have_no_rule():
-    with pytest.raises(ValueError, match="no rule for complex64"):
-        judge([1], [1], dtype=np.complex64)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int16, np.uint64, np.uint32, np.uint16])
@@ -498,8 +460,6 @@ def test_zeros_do_not_pass_for_small_values(size, dtype, name, with_fp64, cosine
     fp64 = [golden[0].astype(np.float64)] if with_fp64 else None
     tolerance = Tolerance(1e-3, cosine)
     zeros = [np.zeros(3, dtype)]
-    assert compare(*scaled(zeros, golden, fp64), tolerance, [name]).code == FAIL
-    assert compare(*scaled(golden, golden, fp64), tolerance, [name]).code == PASS
     assert compare(zeros, golden, fp64, tolerance, [name], scale="each").code == FAIL
     assert compare(golden, golden, fp64, tolerance, [name], scale="each").code == PASS
 
@@ -582,29 +542,6 @@ def test_in_a_group_of_many_small_values_a_large_output_keeps_its_own_scale():
     golden = [np.full(10, 1.0), np.full(100_000, 1e-6)]
     actual = [golden[0] + 0.9e-3, golden[1]]
     assert compare(actual, golden, None, TOLERANCE, scale="group").code == PASS
-
-
-def test_integers_among_outputs_of_a_group_keep_their_units():
-    golden, actual = [np.full(3, 1e-6), np.array([7])], [np.full(3, 1e-6), np.array([9])]
-    found = compare(actual, golden, None, TOLERANCE, scale="group")
-    assert found.detail.startswith(
-        "output 1: 1 of 1 values beyond tol 0.001, worst at [0]: 9, expected 7"
-    )
-
-
-def test_a_group_with_nothing_to_scale():
-    assert scaled([], [], [], "group") == ([], [], [])
-    (got,), (want,), _ = scaled([np.array([3])], [np.array([4])], None, "group")
-    assert (got, want) == ([3], [4])
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_scaling_leaves_a_wrong_count_for_compare_to_find(count):
-    golden = [np.full(2, 1e-9)] * 2
-    found = compare(*scaled([np.full(2, 1e-9)] * count, golden, golden), TOLERANCE)
-    assert f"{count} outputs, expected 2" in found.detail
-    found = compare([golden[0]] * count, golden, golden, TOLERANCE, scale="each")
-    assert found.detail == f"{count} outputs, expected 2"
 
 
 def test_a_large_value_where_golden_is_small_fails():
