@@ -33,7 +33,7 @@ from torch.fx.graph import _PyTreeCodeGen
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-from scripts.core import dimensions, extra
+from scripts.core import extra
 from scripts.core.tensors import CHANGE, GRADIENT, LOSS
 from scripts.lowering import locations
 from scripts.lowering.fx_rewrites import edit
@@ -236,8 +236,7 @@ def arguments(captured: Captured, program: ExportedProgram | None = None) -> dic
     loaded, program = captured.loaded, program or captured.program
     weights, aliases = named_weights(loaded.module)
     types = {name: convert.tensor_type(name, weight) for name, weight in weights.items()}
-    given = [convert.tensor_type(path, tensor) for path, tensor in loaded.inputs]
-    given = dimensions.opened(given, loaded.dimensions)
+    given = loaded.input_types
     if loaded.training is not None:
         given += loaded.training.cotangents
         types |= loaded.training.state

@@ -134,6 +134,12 @@ def _written(module: Any, ir_format: str) -> bytes:
     return buffer.getvalue()
 
 
+def create(ir: Any, name: str, kind: Any, *operands: Any, **attributes: Any) -> Any:
+    """The result of a new operation at the current insertion point."""
+    made = ir.Operation.create(name, results=[kind], operands=operands, attributes=attributes)
+    return made.result
+
+
 class _Linker:
     """One linking: builds the globals and `@main`, whose body is the entry function's."""
 
@@ -242,23 +248,15 @@ class _Linker:
                 value = block.arguments[position]
                 if value.type != builtin:
                     # A program for many sizes, called with one of them: IREE then compiles it for this size alone.
-                    value = ir.Operation.create("tensor.cast", results=[builtin], operands=[value]).result  # fmt: skip
+                    value = create(ir, "tensor.cast", builtin, value)
             case Parameter():
-                value = ir.Operation.create(
-                    "util.global.load",
-                    results=[builtin],
-                    attributes={
-                        "global": ir.FlatSymbolRefAttr.get(self.symbols[argument.type.name])
-                    },
-                ).result
+                symbol = ir.FlatSymbolRefAttr.get(self.symbols[argument.type.name])
+                value = create(ir, "util.global.load", builtin, **{"global": symbol})
                 if argument.type.name in self.changing:
-                    value = ir.Operation.create(BARRIER, results=[builtin], operands=[value]).result
+                    value = create(ir, BARRIER, builtin, value)
             case Constant(value=array):
-                value = ir.Operation.create(
-                    "arith.constant",
-                    results=[builtin],
-                    attributes={"value": _elements(ir, array, builtin)},
-                ).result
+                elements = _elements(ir, array, builtin)
+                value = create(ir, "arith.constant", builtin, value=elements)
         return _cast("torch_c.from_builtin_tensor", ir, value, want)
 
 
@@ -267,9 +265,9 @@ def _cast(op: str, ir, value, want):
     if value.type == want:
         return value
     if {"!torch"} & {str(value.type)[:6], str(want)[:6]}:
-        return ir.Operation.create(op, results=[want], operands=[value]).result
+        return create(ir, op, want, value)
     # Only StableHLO has signed and unsigned integers in builtin tensors.
-    return ir.Operation.create("stablehlo.bitcast_convert", results=[want], operands=[value]).result
+    return create(ir, "stablehlo.bitcast_convert", want, value)
 
 
 _VTENSOR = re.compile(r"!torch\.vtensor<\[(?P<shape>[\d,?]*)\],(?P<element>\w+)>")

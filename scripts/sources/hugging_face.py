@@ -35,6 +35,7 @@ _TIMM_NAMES = ("architecture", "backbone")
 _SOURCE = re.compile(r"[:/]")
 _TIMM_ARGUMENTS = ("backbone_kwargs", "model_args")
 _TIMM_SOURCES = {"cache_dir", "checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay"}  # fmt: skip
+_NOT_AS_EXPECTED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)  # fmt: skip
 _HEADER_BYTES = 100 << 20
 """The largest header that the safetensors format allows, and the largest JSON that is read."""
 
@@ -134,14 +135,7 @@ def elements(path: Path) -> int:
         tensors = [entry for name, entry in header.items() if name != "__metadata__"]
         end = 8 + length + max((int(entry["data_offsets"][1]) for entry in tensors), default=0)
         count = sum(math.prod(map(int, entry["shape"])) for entry in tensors)
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except _NOT_AS_EXPECTED as error:
         raise BrokenModelFile(f"{path}: its header cannot be read ({error}); no file of safetensors") from error  # fmt: skip
     if end != size:
         raise BrokenModelFile(f"{path}: {size} bytes, but its header describes {end}: it is cut or damaged")  # fmt: skip

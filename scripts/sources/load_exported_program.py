@@ -62,8 +62,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
             loaded = dataclasses.replace(loaded, args=args, kwargs=kwargs)
         if file := option_file(choice.options, "inputs"):
             arrays = given_arrays(file)
-            kinds = [convert.tensor_type(name, tensor) for name, tensor in loaded.inputs]
-            require_types(file, arrays, kinds)
+            require_types(file, arrays, loaded.input_types)
             loaded = with_arrays(loaded, list(arrays.values()))
     return loaded
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from scripts.core.dimensions import Dimension, NotOneOption, Sizes, dimension_of, opened
@@ -103,33 +105,37 @@ def load_for_all_sizes(
         return load_model(dataclasses.replace(choice, options=sized), stage, memory_factor)
 
     others = {
-        option: _inputs(with_sizes(**{option: sizes.probes()[1]}))
+        option: with_sizes(**{option: sizes.probes()[1]}).input_types
         for option, sizes in options.items()
     }
     loaded = with_sizes()
-    own = _inputs(loaded)
+    own = loaded.input_types
     declared = _declared(loaded, options)
     dimensions: list[Dimension] = []
-    with with_reason(Fault.INPUTS):
+    with _errors_of(choice.model_file, Fault.INPUTS):
         for option, sizes in options.items():
-            dimensions += _dimensions(choice, option, sizes, own, others[option], declared)
-        _require_one_option_each(choice, dimensions)
-        _require_same(
-            choice, captured, opened(signature.inputs, dimensions), opened(own, dimensions)
-        )
-    with with_reason(Fault.WEIGHTS):
+            dimensions += _dimensions(option, sizes, own, others[option], declared)
+        _require_one_option_each(dimensions)
+        _require_same(captured, opened(signature.inputs, dimensions), opened(own, dimensions))
+    with _errors_of(choice.model_file, Fault.WEIGHTS):
         weights, _ = named_weights(loaded.module)
         types = [convert.tensor_type(name, weight) for name, weight in weights.items()]
-        _require_same(choice, captured, signature.parameters, types)
+        _require_same(captured, signature.parameters, types)
     dimensions.sort(key=lambda dimension: (dimension.position, dimension.axis))
     return dataclasses.replace(loaded, dimensions=tuple(dimensions))
 
 
+@contextlib.contextmanager
+def _errors_of(file: Path, reason: Fault) -> Iterator[None]:
+    """Name the file and the reason of an error that is raised inside this context."""
+    try:
+        yield
+    except (ModelError, NotOneOption) as error:
+        raise ModelError(f"{file}: {error}", reason) from error
+
+
 def _require_same(
-    choice: ModelChoice,
-    captured: Mapping[str, int],
-    expected: Sequence[TensorType],
-    actual: Sequence[TensorType],
+    captured: Mapping[str, int], expected: Sequence[TensorType], actual: Sequence[TensorType]
 ) -> None:
     """Raise ModelError if inputs or weights are others than those of the reference."""
     by_name = {kind.name: kind for kind in expected}
@@ -139,18 +145,12 @@ def _require_same(
             now = next((own.mlir for own in actual if own.name == kind.name), "none")
             sizes = ", ".join(f"{name} {value}" for name, value in captured.items())
             raise ModelError(
-                f"{choice.model_file}: {kind.name} is {was} with the options of the entry, and {now} with {sizes}; a program "
-                "for all sizes needs the same weights and other inputs for all of them"
+                f"{kind.name} is {was} with the options of the entry, and {now} with {sizes}; a program for all sizes needs the same "
+                "weights and other inputs for all of them"
             )
 
 
-def _inputs(loaded: LoadedModel) -> list[TensorType]:
-    """The types of the inputs, in order."""
-    return [convert.tensor_type(name, tensor) for name, tensor in loaded.inputs]
-
-
 def _dimensions(
-    choice: ModelChoice,
     option: str,
     sizes: Sizes,
     own: list[TensorType],
@@ -162,7 +162,7 @@ def _dimensions(
     forms = [[(kind.name, kind.dtype, len(kind.shape)) for kind in types] for types in (own, other)]
     if forms[0] != forms[1]:
         raise ModelError(
-            f"{choice.model_file}: {option} {first} and {second} give inputs of other names, types or ranks: "
+            f"{option} {first} and {second} give inputs of other names, types or ranks: "
             f"{_shown(own)} and {_shown(other)}; a program has the same inputs for all sizes"
         )
     dimensions = []
@@ -170,36 +170,30 @@ def _dimensions(
         for axis, observed in enumerate(zip(kind.shape, changed.shape, strict=True)):
             if declared is not None and (position, axis, option) not in declared:
                 continue
-            try:
-                dimension = dimension_of(
-                    position, kind.name, axis, option, sizes, dict(zip((first, second), observed, strict=True))
-                )  # fmt: skip
-            except NotOneOption as error:
-                raise ModelError(f"{choice.model_file}: {error}") from error
-            if dimension:
+            seen = {first: observed[0], second: observed[1]}
+            if dimension := dimension_of(position, kind.name, axis, option, sizes, seen):
                 dimensions.append(dimension)
             elif declared is not None:
                 raise ModelError(
-                    f"{choice.model_file}: {DYNAMIC_FUNCTION}() names dimension {axis} of input {kind.name} for {option}, but "
-                    f"it has size {observed[0]} with {option} {first} and with {option} {second}"
+                    f"{DYNAMIC_FUNCTION}() names dimension {axis} of input {kind.name} for {option}, but it has size {observed[0]} with "
+                    f"{option} {first} and with {option} {second}"
                 )
     if not dimensions:
         raise ModelError(
-            f"{choice.model_file}: dynamic.{option}: no dimension of an input changes with it: {_shown(own)} with {option} "
-            f"{first} and with {option} {second}"
+            f"dynamic.{option}: no dimension of an input changes with it: {_shown(own)} with {option} {first} and with {option} {second}"
         )
     return dimensions
 
 
-def _require_one_option_each(choice: ModelChoice, dimensions: list[Dimension]) -> None:
+def _require_one_option_each(dimensions: list[Dimension]) -> None:
     """Raise ModelError for a dimension that changes with two options."""
     by_place: dict[tuple[int, int], Dimension] = {}
     for dimension in dimensions:
         other = by_place.setdefault((dimension.position, dimension.axis), dimension)
         if other is not dimension:
             raise ModelError(
-                f"{choice.model_file}: {dimension.place} changes with {other.option} and with {dimension.option}; expected one of them: "
-                f"name the dimensions of each in {DYNAMIC_FUNCTION}()"
+                f"{dimension.place} changes with {other.option} and with {dimension.option}; expected one of them: name the dimensions of "
+                f"each in {DYNAMIC_FUNCTION}()"
             )
 
 

@@ -25,7 +25,7 @@ class MemberTiming:
     else is made from (PartTiming.counted has the places of both). `anchor_ms`: those of the anchor of its
     part, in the same generations; empty if there is none. `turns`, `calls`: slices and calls in these generations.
     `p50_ms` and so on: percentiles of all these calls, None where they are too few. `peak_rss_mb`: peak memory of its
-    process, MiB. `leaked_bytes`: of memory that each call leaves behind in every process (worker.py).
+    process, MiB. `leaked_bytes`: of memory that each call leaves behind in every process (worker.Held).
     """
 
     status: str = "ok"

@@ -27,7 +27,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from scripts.core import checkout, exits, tensors
-from scripts.core.dimensions import Dimension
+from scripts.core.dimensions import Dimension, opened
 from scripts.core.tensors import TensorType
 from scripts.torch_model import convert, footprint, source
 from scripts.torch_model.arguments import ModelChoice
@@ -292,6 +292,11 @@ class LoadedModel:
         return flat_tensors((self.args, self.kwargs))
 
     @property
+    def input_types(self) -> list[TensorType]:
+        """The types of `inputs`, in order, with their open dimensions."""
+        return opened([tensor_type(path, tensor) for path, tensor in self.inputs], self.dimensions)
+
+    @property
     def golden_from(self) -> str:
         """What has made the results of the model's last call: `eager`, or what a module that PyTorch sees nothing of says."""
         return str(self.module.golden_from) if self.opaque else "eager"
@@ -470,9 +475,8 @@ def store(
     tensors.write_archive(weights_file, ((key, convert.to_bytes(w)) for key, w in weights.items()))
     arrays = {str(i): convert.to_numpy(t) for i, (_, t) in enumerate(loaded.inputs)}
     tensors.save_npz(inputs_file, arrays)
-    inputs = tuple(convert.tensor_type(name, t) for name, t in loaded.inputs)
-    parameters = tuple(convert.tensor_type(key, w) for key, w in weights.items())
-    return inputs, parameters, aliases
+    parameters = tuple(tensor_type(key, w) for key, w in weights.items())
+    return tuple(loaded.input_types), parameters, aliases
 
 
 def with_inputs(loaded: LoadedModel, path: Path) -> LoadedModel:
