@@ -1,8 +1,7 @@
 """torch.compile with the inductor backend; in default mode with static shapes, unless its entry says otherwise.
 
 Its caches are cold: TORCHINDUCTOR_CACHE_DIR is a folder of this verification alone, so that the
-first call and compile_s mean the same in every run. What is the same for all models on a machine is made before
-(scripts/baselines/inductor.py).
+first call and compile_s mean the same in every run. What is the same for all models on a machine is made before (`prepare_machine`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from scripts.core import temporary
 from scripts.torch_model.loading import LoadedModel
-from scripts.torch_runtime.runtime import Work
+from scripts.torch_runtime.runtime import CACHE, Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
 from scripts.torch_runtime.torch_session import TorchSession, eager_in_precision
 
@@ -143,15 +142,16 @@ def open_session(work: Work, device: Device) -> TorchSession:
     return TorchSession(work, device, functools.partial(prepare, arguments=arguments))
 
 
-CACHE = "TORCHINDUCTOR_CACHE_DIR"
 _KERNEL = 'extern "C" void kernel(float*) {}'
 """A kernel of no model: torch precompiles the header when it is asked to compile one, with the same flags for all."""
 
 
 def prepare_machine() -> None:
-    """Let torch have both, from the machine's folder if that is safe. Raises OSError.
+    """Let torch have what it finds out or makes once per machine, from the machine's folder if that is safe: which vector instructions the
+    CPU has (seven seconds), and the precompiled header of its kernels (158 MB, eight seconds of CPU time; with it, a kernel takes a third).
 
-    A process in a sandbox reads a header that is there, and leaves its own in its TMPDIR.
+    The TMPDIR of a stage is its own and empty at first, so torch would do both anew in each. A process in a sandbox reads a header that
+    is there, and leaves its own in its TMPDIR. Raises OSError.
     """
     shared = _folder()
     headers = Path(default_cache_dir(), "precompiled_headers")

@@ -296,6 +296,12 @@ def timed(into: dict[str, float], step: str) -> Iterator[None]:
 aten = torch.ops.aten
 
 
+# A training step: forward pass, loss, backward pass and the optimizer's update as one program. torch.export captures a model that returns
+# its loss, and torch.export.experimental adds the backward pass (the joint graph of AOTAutograd). The update of each weight is captured from
+# torch.optim itself and appended. The program changes nothing: it returns the loss, the gradients, and the new value of each parameter,
+# buffer and tensor of the optimizer's state. So each call takes the same step from the weights of the archive.
+
+
 class _Loss(FlatModel):
     """Takes the inputs of the model one by one, then the cotangents, and returns the loss."""
 

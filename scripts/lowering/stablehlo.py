@@ -387,7 +387,11 @@ _BOOLEANS = re.compile(r'dense<"0x(?P<digits>[0-9A-F]+)"> : tensor<(?P<sizes>(?:
 
 
 def for_parser(text: str) -> str:
-    """The program as text that the MLIR of IREE parses, with the same values."""
+    """The StableHLO text of PyTorch/XLA in a form that the MLIR of IREE parses, with the same values.
+
+    Locations are printed in MLIR's form for people: `"…"` without `loc()`, after an operation and after an argument, which no parser
+    reads. The string is the JSON of the node's metadata, where the name of the node is in the entry `custom`, as JSON again.
+    """
     return with_locations(_BOOLEANS.sub(_with_bytes, text))
 
 

@@ -185,21 +185,21 @@ def with_all_initializers_outside(model: onnx.ModelProto) -> onnx.ModelProto:
     inner graphs can read. A name that is already in use keeps its literal."""
     model.ir_version = max(model.ir_version, _LEAST_IR_VERSION)
     used = {tensor.name for tensor in model.graph.initializer} | {value.name for value in model.graph.input}  # fmt: skip
+
+    def is_moved(tensor: onnx.TensorProto, name: str) -> bool:
+        if not is_weight(tensor) or name in used:
+            return False
+        used.add(name)
+        model.graph.initializer.add().CopyFrom(tensor)
+        model.graph.initializer[-1].name = name
+        return True
+
     for graph in onnx_graph.graphs(model.graph):
-        literals = [node for node in graph.node if node.op_type == "Constant" and node.attribute[0].HasField("t")]  # fmt: skip
-        for node in literals:
-            tensor, name = node.attribute[0].t, node.output[0]
-            if is_weight(tensor) and name not in used:
-                used.add(name)
-                model.graph.initializer.add().CopyFrom(tensor)
-                model.graph.initializer[-1].name = name
+        for node in [*filter(onnx_graph.is_literal, graph.node)]:
+            if is_moved(node.attribute[0].t, node.output[0]):
                 graph.node.remove(node)
-        if graph is model.graph:
-            continue
-        for tensor in [tensor for tensor in graph.initializer if is_weight(tensor)]:
-            if tensor.name not in used:
-                used.add(tensor.name)
-                model.graph.initializer.add().CopyFrom(tensor)
+        for tensor in [] if graph is model.graph else [*graph.initializer]:
+            if is_moved(tensor, tensor.name):
                 graph.initializer.remove(tensor)
     return model
 

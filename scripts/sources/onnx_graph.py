@@ -84,6 +84,11 @@ def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
                     yield from graphs(inner)
 
 
+def is_literal(node: onnx.NodeProto) -> bool:
+    """Whether a node is a constant tensor."""
+    return node.op_type == "Constant" and node.attribute[0].HasField("t")
+
+
 def external_files(path: Path, model: onnx.ModelProto) -> list[Path]:
     """The files that hold external data. Raises BrokenModelFile for one outside of the folder of the file."""
     names: dict[str, None] = {}

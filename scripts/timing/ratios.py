@@ -256,9 +256,12 @@ class Decision:
 
 
 def decide(differences: Sequence[Difference], rate: float, threshold: float) -> list[Decision]:
-    """Return the decision of each difference (logarithms of after / before).
+    """Which of several changes are real: the decision of each difference (logarithms of after / before).
 
-    `rate`: of false discoveries. `threshold`: the ratio from which a change matters, above 1.
+    `rate`: of false discoveries. `threshold`: the ratio from which a change matters, above 1. The p-values of all changes are adjusted by
+    Benjamini and Hochberg (1995, "Controlling the false discovery rate"). The intervals have the level that belongs to that: 1 - rate ×
+    max(R, 1) / m, where R of m changes are real (Benjamini and Yekutieli 2005, "False discovery rate-adjusted multiple confidence
+    intervals"). So an interval excludes 1 exactly for the changes that are real.
     """
     from scipy.stats import false_discovery_control
 

@@ -23,11 +23,9 @@ from scripts.lowering import capture
 from scripts.torch_model.convert import flat_tensors
 from scripts.torch_model.errors import cause
 from scripts.torch_model.loading import LoadedModel
-from scripts.torch_runtime.runtime import Work
+from scripts.torch_runtime.runtime import CACHE, Work
 from scripts.torch_runtime.torch_session import TorchSession
 
-CACHE = "TORCHINDUCTOR_CACHE_DIR"
-"""Environment variable with the folder of what a runtime compiles: of a verification and its timing, or of another command."""
 FOLDER = "converted"
 """Its folder with the files of a converted model."""
 

@@ -56,10 +56,14 @@ class BaselineRequest:
     collect: Sequence[str] = ()
 
 
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+"""Environment variable with the folder of what a runtime compiles: of a verification and its timing, or of another command."""
+
+
 def use_cache(folder: Path) -> Path:
     """Make inductor keep what it compiles in a folder of its own in `folder`, where the timing finds it again. Returns that."""
     cache = folder / "cache"
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache.absolute())
+    os.environ[CACHE] = str(cache.absolute())
     return cache
 
 

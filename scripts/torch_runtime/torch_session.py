@@ -318,7 +318,8 @@ EPS = 1e-5
 def open_kernel_session(
     work: Work, device: Any, package: str, functions: Callable[[], KernelFunctions]
 ) -> TorchSession:
-    """The session of a kernel, by the function of a library.
+    """The session of a kernel of models/kernels/, by the function of a library for CUDA, which gets the kernel's inputs by name and
+    returns its results in their order.
 
     `functions` imports the library. Exits as unavailable if the package is not installed, and as
     unsupported if it has no such kernel.
