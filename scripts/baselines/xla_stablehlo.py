@@ -7,7 +7,7 @@ the first call, so XLA cannot fold them. Nothing here imports torch.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class Device(runtime.Device):
         self.client = Client(threads)
 
 
-class ProgramSession:
+class ProgramSession(runtime.Session):
     """A compiled program with its weights and inputs on the device."""
 
     def __init__(self, work: Work, device: Device) -> None:
@@ -75,24 +75,16 @@ class ProgramSession:
         return call(self._executable, [*self._inputs, *self._weights])
 
     def arrays(self, results: list[Any]) -> dict[str, np.ndarray]:
-        """A call's results by name, on the host."""
         pairs = zip(results, self._outputs, strict=True)
         return {kind.name: np.asarray(r).view(tensors.native(kind.dtype)) for r, kind in pairs}
 
     def call_with(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The results of a call on other inputs of the same types, in the same order."""
         own = self._inputs
         self._inputs = self._inputs_of(arrays)
         try:
             return list(self.arrays(self()).values())
         finally:
             self._inputs = own
-
-    def check(self) -> None:
-        """Returns at once: during forward passes there is nothing that can change."""
-
-    def profile(self, kinds: Collection[str]) -> None:
-        """None: PyTorch's profiler does not see these calls."""
 
     def _inputs_of(self, arrays: Sequence[np.ndarray]) -> list[Any]:
         pairs = zip(arrays, self._types, strict=True)

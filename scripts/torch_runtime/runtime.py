@@ -147,6 +147,7 @@ class Session(Protocol):
 
     def profile(self, kinds: Collection[str]) -> dict[str, Any] | None:
         """The profiles of `measure.collect`, by one more call; None if there is no profiler."""
+        return None
 
 
 def open_device(runtime_name: str, kind: str, threads: int) -> tuple[Any, Any]:

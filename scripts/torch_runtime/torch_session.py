@@ -30,7 +30,7 @@ from scripts.torch_model.loading import (
     with_inputs,
 )
 from scripts.torch_model.step import EvalStep, TrainStep, placed, to_training
-from scripts.torch_runtime.runtime import Work, open_runtime
+from scripts.torch_runtime.runtime import Session, Work, open_runtime
 from scripts.verify.verify import Expected
 
 Prepare = Callable[[LoadedModel], Callable]
@@ -46,9 +46,9 @@ PRECISIONS: dict[str, tuple[torch.dtype | None, torch.dtype | None]] = {
 """By precision: (the type to which weights and floating-point inputs are cast, the type of autocast)."""
 
 
-class TorchSession:
-    """The model on its device; calling it is one timed call. `load_s`: seconds to fill and place the built
-    model. `rewrites`: names of the rewrites that have changed its graph."""
+class TorchSession(Session):
+    """The model on its device. `load_s`: seconds to fill and place the built model. `rewrites`: names of the rewrites that have changed
+    its graph."""
 
     def __init__(self, work: Work, device: Any, prepare: Prepare) -> None:
         self._device = device
@@ -72,11 +72,9 @@ class TorchSession:
                 storage[-1:].add_(0)
 
     def arrays(self, results: Any) -> dict[str, np.ndarray]:
-        """A call's results by name, on the host."""
         return {name: convert.to_numpy(tensor) for name, tensor in self.step.results(results)}
 
     def call_with(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The results of a call on other inputs of the same shapes as the reference's, in the same order."""
         own = self.step.loaded
         self.step.loaded = with_arrays(own, arrays, self._device.device)
         try:
@@ -89,12 +87,9 @@ class TorchSession:
         if isinstance(self.step, TrainStep):
             loss = float(self.step()[0][1])
             if not math.isfinite(loss):
-                exits.fail(
-                    f"training diverged while it was timed: the loss is {loss}; lower train.lr"
-                )
+                exits.fail(f"training diverged while it was timed: the loss is {loss}; lower train.lr")  # fmt: skip
 
     def profile(self, kinds: Collection[str]) -> dict[str, Any]:
-        """Profiles by PyTorch's profiler and dynamo (collect)."""
         return collect(kinds, self.step, self._device)
 
 
