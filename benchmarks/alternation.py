@@ -63,9 +63,8 @@ from scripts.supervise.members import (
     unfit_control,
 )
 from scripts.timing import ratios
-from scripts.timing.decisions import decide
 from scripts.timing.group_timing import latencies
-from scripts.timing.ratios import Difference, Interval
+from scripts.timing.ratios import Difference, Interval, decide
 from scripts.timing.turns import Group, Rule, Timed, Worker
 
 IREE = Path(".venvs/iree/bin")

@@ -6,6 +6,7 @@ the first call; both are in compile_s.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,10 +19,8 @@ from executorch.runtime import Runtime
 from scripts.core import exits
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime import converted
-from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.converted import Call, compile_seconds
 from scripts.torch_runtime.torch_device import TorchDevice as Device
-from scripts.torch_runtime.torch_session import TorchSession
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 
@@ -32,11 +31,6 @@ MEMORY_FACTOR = 4.0
 FORKABLE = True
 
 _FILE = "model.pte"
-
-
-def open_session(work: Work, device: Device) -> TorchSession:
-    """The model as a method of ExecuTorch. Exits as unsupported if it cannot be converted."""
-    return converted.open_session(work, device, _convert, _load)
 
 
 def _convert(loaded: LoadedModel, folder: Path) -> None:
@@ -77,3 +71,6 @@ def _load(folder: Path, threads: int) -> Call:
         return method.execute([tensor.contiguous() for tensor in inputs])
 
     return call
+
+
+open_session = functools.partial(converted.open_session, convert=_convert, load=_load)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from scripts.torch_runtime import kernel_library
-from scripts.torch_runtime.kernel_library import Functions
+from scripts.torch_runtime import torch_session
 from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_runtime.torch_session import KernelFunctions
 
 __all__ = ["Device", "open_session"]
 
@@ -17,11 +17,13 @@ MEMORY_FACTOR = 1.0
 FORKABLE = True
 
 
-def functions() -> Functions:
+def functions() -> KernelFunctions:
     """The functions by the names of kernels. Raises ImportError."""
     from scripts.torch_runtime import helion_kernels
 
     return helion_kernels.FUNCTIONS
 
 
-open_session = functools.partial(kernel_library.open_session, package="helion", functions=functions)
+open_session = functools.partial(
+    torch_session.open_kernel_session, package="helion", functions=functions
+)

@@ -10,9 +10,9 @@ import functools
 
 import torch
 
-from scripts.torch_runtime import kernel_library
-from scripts.torch_runtime.kernel_library import EPS, Functions
+from scripts.torch_runtime import torch_session
 from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_runtime.torch_session import EPS, KernelFunctions
 
 __all__ = ["Device", "open_session"]
 
@@ -23,7 +23,7 @@ MEMORY_FACTOR = 1.0
 FORKABLE = True
 
 
-def functions() -> Functions:
+def functions() -> KernelFunctions:
     """Liger's functions by the names of kernels. Raises ImportError."""
     from liger_kernel.ops import cross_entropy, layer_norm, rms_norm, softmax, swiglu
     from liger_kernel.ops.utils import calculate_settings
@@ -87,5 +87,5 @@ def functions() -> Functions:
 
 
 open_session = functools.partial(
-    kernel_library.open_session, package="liger-kernel", functions=functions
+    torch_session.open_kernel_session, package="liger-kernel", functions=functions
 )

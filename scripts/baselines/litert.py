@@ -5,6 +5,7 @@ Conversion and loading happen before the first call; both are in compile_s.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,10 +15,8 @@ from ai_edge_litert.interpreter import Interpreter
 
 from scripts.torch_model.loading import FlatModel, LoadedModel
 from scripts.torch_runtime import converted
-from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.converted import Call, compile_seconds
 from scripts.torch_runtime.torch_device import TorchDevice as Device
-from scripts.torch_runtime.torch_session import TorchSession
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 
@@ -28,11 +27,6 @@ MEMORY_FACTOR = 4.0
 FORKABLE = True
 
 _FILE = "model.tflite"
-
-
-def open_session(work: Work, device: Device) -> TorchSession:
-    """The model in an interpreter of LiteRT. Exits as unsupported if it cannot be converted."""
-    return converted.open_session(work, device, _convert, _load)
 
 
 def _convert(loaded: LoadedModel, folder: Path) -> None:
@@ -63,3 +57,6 @@ def _load(folder: Path, threads: int) -> Call:
 def _in_order(details: dict[str, dict], prefix: str) -> list[int]:
     """The indices of tensors that are called `args_0`, `args_1` and so on."""
     return [details[f"{prefix}{number}"]["index"] for number in range(len(details))]
+
+
+open_session = functools.partial(converted.open_session, convert=_convert, load=_load)

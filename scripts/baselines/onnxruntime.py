@@ -19,8 +19,8 @@ from scripts.sources.registry import source_of
 from scripts.torch_model.errors import cause
 from scripts.torch_model.loading import FlatModel, LoadedModel
 from scripts.torch_runtime import converted
-from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.converted import compile_seconds
+from scripts.torch_runtime.runtime import Work
 from scripts.torch_runtime.torch_device import TorchDevice as Device
 from scripts.torch_runtime.torch_session import TorchSession
 
@@ -79,9 +79,8 @@ def _to_torch(value: onnxruntime.OrtValue) -> torch.Tensor:
 def open_session(work: Work, device: Device) -> TorchSession:
     """The model as a session of ONNX Runtime. Exits as unsupported if it cannot be converted."""
     is_onnx = source_of(work.model.model_file).kind == "onnx"
-    return converted.open_session(
-        work, device, _convert, _load, (lambda: None) if is_onnx else _warm_up
-    )
+    warm_up = (lambda: None) if is_onnx else _warm_up
+    return converted.open_session(work, device, _convert, _load, warm_up)
 
 
 def _warm_up() -> None:

@@ -6,6 +6,7 @@ may fold and pack.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import sys
@@ -17,10 +18,8 @@ import torch
 from scripts.torch_model import errors
 from scripts.torch_model.loading import LoadedModel
 from scripts.torch_runtime import converted
-from scripts.torch_runtime.arguments import Work
 from scripts.torch_runtime.converted import Call, compile_seconds
 from scripts.torch_runtime.torch_device import TorchDevice as Device
-from scripts.torch_runtime.torch_session import TorchSession
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 
@@ -37,11 +36,6 @@ openvino = importlib.import_module("openvino")
 _FILE = "model.xml"
 _SUMMARY = re.compile(r"^-- (?:No conversion rule found for operations|Conversion is failed for): .+$", re.MULTILINE)  # fmt: skip
 """The lines of an error that name all operators that were not converted."""
-
-
-def open_session(work: Work, device: Device) -> TorchSession:
-    """The model, compiled by OpenVINO. Exits as unsupported if it cannot be converted."""
-    return converted.open_session(work, device, _convert, _load)
 
 
 def _convert(loaded: LoadedModel, folder: Path) -> None:
@@ -76,3 +70,6 @@ def _load(folder: Path, threads: int) -> Call:
         return [torch.from_numpy(array) for array in results.to_tuple()]
 
     return call
+
+
+open_session = functools.partial(converted.open_session, convert=_convert, load=_load)

@@ -9,9 +9,9 @@ import functools
 
 import torch
 
-from scripts.torch_runtime import kernel_library
-from scripts.torch_runtime.kernel_library import EPS, Functions
+from scripts.torch_runtime import torch_session
 from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.torch_runtime.torch_session import EPS, KernelFunctions
 
 __all__ = ["Device", "open_session"]
 
@@ -22,7 +22,7 @@ MEMORY_FACTOR = 1.0
 FORKABLE = True
 
 
-def functions() -> Functions:
+def functions() -> KernelFunctions:
     """QuACK's functions by the names of kernels. Raises ImportError.
 
     It takes statistics, and the weights of a layer norm, in float32. They are small, and are converted in
@@ -83,5 +83,5 @@ def functions() -> Functions:
 
 
 open_session = functools.partial(
-    kernel_library.open_session, package="quack-kernels", functions=functions
+    torch_session.open_kernel_session, package="quack-kernels", functions=functions
 )

@@ -7,7 +7,7 @@ the first call, so XLA cannot fold them. Nothing here imports torch.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ import numpy as np
 from scripts.core import exits, tensors
 from scripts.core.machine import cpu_name
 from scripts.torch_model import footprint
-from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime import runtime
+from scripts.torch_runtime.runtime import Work
 from scripts.xla.client import Client, UnlinkError, call, unlink
 
 DEVICES = ("cpu",)
@@ -29,35 +30,26 @@ _compilations: list[float] = []
 """Seconds of each compilation in this process."""
 
 
-class Device:
-    """XLA's CPU client, with `threads` threads."""
+class Device(runtime.Device):
+    """XLA's CPU client, with `threads` threads. It multiplies in the types of the program, and a call of the session returns when its
+    results exist."""
 
     def __init__(self, kind: str, threads: int) -> None:
         self.kind = kind
         self.name = cpu_name()
         self.client = Client(threads)
 
-    def set_matmul_precision(self, precision: str) -> None:
-        """Has no effect: XLA's CPU backend multiplies in the types of the program."""
 
-    def finish(self) -> None:
-        """Returns at once: a call of the session returns only when its results exist."""
-
-    def counters(self) -> None:
-        """None: there are no counters."""
-
-    def peak_memory_mb(self) -> None:
-        """None: the device has no memory other than the host's."""
-
-
-class ProgramSession:
+class ProgramSession(runtime.Session):
     """A compiled program with its weights and inputs on the device."""
 
     def __init__(self, work: Work, device: Device) -> None:
         signature = work.check.read_signature()
         stage = f"baseline {work.runtime}"
         footprint.require(footprint.of_archive(signature), stage, MEMORY_FACTOR)
-        assert work.program is not None  # refused by arguments.py, as TAKES says "program"
+        assert (
+            work.program is not None
+        )  # else refused by runtime.prepare_process, as TAKES says "program"
         try:
             program = unlink(work.program.read_bytes())
         except UnlinkError as error:
@@ -68,10 +60,8 @@ class ProgramSession:
         start = time.perf_counter()
         self._executable = self._client.compile(program.text)
         _compilations.append(time.perf_counter() - start)
-        stored, kinds = (
-            tensors.read_archive(work.weights),
-            {p.name: p for p in signature.parameters},
-        )
+        stored = tensors.read_archive(work.weights)
+        kinds = {kind.name: kind for kind in signature.parameters}
         weights = [
             stored[key].view(_passed(kinds[key].dtype)).reshape(kinds[key].shape)
             for key in program.weights
@@ -85,24 +75,16 @@ class ProgramSession:
         return call(self._executable, [*self._inputs, *self._weights])
 
     def arrays(self, results: list[Any]) -> dict[str, np.ndarray]:
-        """A call's results by name, on the host."""
         pairs = zip(results, self._outputs, strict=True)
         return {kind.name: np.asarray(r).view(tensors.native(kind.dtype)) for r, kind in pairs}
 
     def call_with(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The results of a call on other inputs of the same types, in the same order."""
         own = self._inputs
         self._inputs = self._inputs_of(arrays)
         try:
             return list(self.arrays(self()).values())
         finally:
             self._inputs = own
-
-    def check(self) -> None:
-        """Returns at once: during forward passes there is nothing that can change."""
-
-    def profile(self, kinds: Collection[str]) -> None:
-        """None: PyTorch's profiler does not see these calls."""
 
     def _inputs_of(self, arrays: Sequence[np.ndarray]) -> list[Any]:
         pairs = zip(arrays, self._types, strict=True)

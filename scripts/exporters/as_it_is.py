@@ -31,11 +31,11 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
     with timed(seconds, "read"):
         program = module.program
         arguments = [Input(kind, number) for number, kind in enumerate(program.inputs)]
-    text, names = program.text, list[str]()
+    text, names = program.text, tuple[str, ...]()
     with timed(seconds, "rewrite"):
         if options["rewrites"] != "none" and _is_for_xla(program):
             text, names = for_iree(text)
-    return Lowered(text, program.function, arguments, rewrites=tuple(names)), seconds
+    return Lowered(text, program.function, arguments, rewrites=names), seconds
 
 
 def _is_for_xla(program: Program) -> bool:

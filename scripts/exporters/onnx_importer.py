@@ -20,7 +20,7 @@ from torch_mlir import compiler_utils, ir
 from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras import onnx_importer
 
-from scripts.core import dimensions, exits, process
+from scripts.core import exits, process
 from scripts.core.tensors import OPEN, TensorType
 from scripts.lowering import onnx_parts
 from scripts.lowering.capture import UnsupportedProgram, timed
@@ -78,8 +78,7 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
     rewrites: tuple[str, ...] = ()
     text = ended.text
     if options["dialect"] == "stablehlo":
-        text, names = for_iree(text)
-        rewrites = tuple(names)
+        text, rewrites = for_iree(text)
     return Lowered(text, ENTRY, arguments, rewrites=rewrites, origins=origins), seconds
 
 
@@ -188,7 +187,7 @@ def with_types(model: onnx.ModelProto, loaded: LoadedModel) -> onnx.ModelProto:
     graph.name = ENTRY
     del graph.value_info[:]
     results = loaded.module(**loaded.kwargs)
-    for value, kind in zip(inputs(typed), input_types(loaded), strict=True):
+    for value, kind in zip(inputs(typed), loaded.input_types, strict=True):
         set_type(value, kind)
     for value in graph.output:
         kind = convert.tensor_type(value.name, results[value.name])
@@ -196,12 +195,6 @@ def with_types(model: onnx.ModelProto, loaded: LoadedModel) -> onnx.ModelProto:
             kind = dataclasses.replace(kind, shape=(OPEN,) * len(kind.shape))
         set_type(value, kind)
     return typed
-
-
-def input_types(loaded: LoadedModel) -> list[TensorType]:
-    """The types of a graph's inputs, with their open dimensions."""
-    kinds = [convert.tensor_type(name, tensor) for name, tensor in loaded.kwargs.items()]
-    return dimensions.opened(kinds, loaded.dimensions)
 
 
 def with_weights_as_inputs(
@@ -212,7 +205,7 @@ def with_weights_as_inputs(
     left = [tensor for tensor in graph.initializer if tensor.name not in weights]
     own = [*inputs(model)]
     there = {tensor.name for tensor in graph.initializer}
-    arguments: list[Argument] = [Input(kind, at) for at, kind in enumerate(input_types(loaded))]
+    arguments: list[Argument] = [Input(kind, at) for at, kind in enumerate(loaded.input_types)]
     values = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in own]
     for name, kind in weights.items():
         if name in there:  # onnx's conversion of the opset may have folded it

@@ -21,7 +21,8 @@ from scripts.core.tensors import TensorType
 from scripts.lowering import capture, fx_rewrites
 from scripts.lowering.capture import timed
 from scripts.lowering.link import Input, Lowered
-from scripts.lowering.stablehlo import changing_positions, for_iree
+from scripts.lowering.locations import below
+from scripts.lowering.stablehlo import for_iree
 from scripts.torch_model import loading
 
 OPTIONS = {
@@ -112,20 +113,11 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     if options["rewrites"] != "none" and dialect == "stablehlo":
         with timed(seconds, "rewrite"):
             changing = loaded.changing if options["rewrites"] == "all" else ()
-            text, names = for_iree(text, changing_positions(arguments, changing))
-        rewrites += tuple(names)
+            text, names = for_iree(text, arguments, changing)
+        rewrites += names
     left_out: dict[str, str] = {}
-    origins = capture.origins(program, left_out)
-    lowered = Lowered(
-        text=text,
-        entry=ENTRY,
-        arguments=arguments,
-        results=capture.results(program),
-        rewrites=rewrites,
-        origins=origins,
-        left_out=left_out,
-    )
-    return lowered, seconds
+    origins, results = capture.origins(program, left_out), capture.results(program)
+    return Lowered(text, ENTRY, arguments, results, rewrites, origins, left_out), seconds
 
 
 def export_graph(
@@ -161,16 +153,12 @@ def _quantization(captured: capture.Captured, dialect: str) -> dict[Any, Callabl
 
     torch-mlir 20261001 knows quantize and dequantize, except in StableHLO, and fuses them with products.
     """
-    return {
-        op: definition
-        for op, definition in capture.quantization(captured).items()
-        if dialect == "stablehlo" or not hasattr(torch_dialect, _name_in_dialect(op))
-    }
-
-
-def _name_in_dialect(op: Any) -> str:
-    """What torch-mlir's dialect calls an operator: `quantized_decomposed_quantize_per_tensor`."""
-    return str(op).removesuffix(".default").replace(".", "_")
+    definitions = capture.quantization(captured)
+    if dialect == "stablehlo":
+        return definitions
+    # Its dialect calls them `quantized_decomposed_quantize_per_tensor`, for one.
+    names = {op: str(op).removesuffix(".default").replace(".", "_") for op in definitions}
+    return {op: definitions[op] for op in definitions if not hasattr(torch_dialect, names[op])}
 
 
 def _is_accepted(graph: fx.Graph, dialect: str) -> bool:
@@ -249,14 +237,9 @@ def _not_lowered(module: ir.Module) -> str:
     there is none. torch-mlir's own message names the first operation that is left. That is often only
     the constant that the operator takes ('torch.constant.int', 'torch.vtensor.literal')."""
     left: dict[str, str] = {}
-
-    def note(operation: ir.OpView | ir.Operation) -> ir.WalkResult:
-        name = operation.operation.name
-        if name.startswith(_OPERATORS):
-            left.setdefault(name, str(operation).splitlines()[0])
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(note)
+    for operation in below(module.operation, inner_first=True):
+        if operation.name.startswith(_OPERATORS):
+            left.setdefault(operation.name, str(operation).splitlines()[0])
     if not left:
         return ""
     for name, operator in _CONTROL_FLOW.items():

@@ -19,10 +19,10 @@ from torch._decomp import decomposition_table
 from torch_xla import stablehlo
 
 from scripts.core.tensors import TensorType
-from scripts.lowering import capture, fx_rewrites, xla_text
+from scripts.lowering import capture, fx_rewrites
 from scripts.lowering.capture import timed
 from scripts.lowering.link import Argument, Constant, Input, Lowered
-from scripts.lowering.stablehlo import changing_positions, for_iree
+from scripts.lowering.stablehlo import NODE, for_iree, for_parser
 from scripts.torch_model import errors, loading
 
 OPTIONS = {"rewrites": ("all", "needed", "none")}
@@ -109,11 +109,11 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     with timed(seconds, "lower"):
         bundle = _bundle(program)
     arguments = _arguments(capture.arguments(captured, program), bundle)
-    text = xla_text.for_parser(bundle.stablehlo_funcs[0].text)
+    text = for_parser(bundle.stablehlo_funcs[0].text)
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
             changing = loaded.changing if options["rewrites"] == "all" else ()
-            text, names = for_iree(text, changing_positions(arguments, changing))
+            text, names = for_iree(text, arguments, changing)
         rewrites += names
     lowered = Lowered(
         text, ENTRY, arguments, rewrites=tuple(rewrites), origins=origins, left_out=left_out
@@ -124,7 +124,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
 def _bundle(program: torch.export.ExportedProgram) -> stablehlo.StableHLOModelBundle:
     # Metadata of nodes becomes the text of locations, where the name of the node is enough.
     for node in program.graph.nodes:
-        node.meta["custom"] = {xla_text.NODE: node.name}
+        node.meta["custom"] = {NODE: node.name}
         node.meta.pop("stack_trace", None)
         # PyTorch 2.9 reads it if sizes are open.
         node.meta["nn_module_stack"] = {}

@@ -84,31 +84,21 @@ class Lowered:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def link(
-    lowered: Lowered,
-    inputs: Sequence[TensorType],
-    ir_format: str = "text",
-    *,
-    changing: Collection[str] = (),
-) -> bytes:
-    """The whole program, verified by IREE's own parser, as text or MLIR bytecode.
+def link(lowered: Lowered, inputs: Sequence[TensorType]) -> bytes:
+    """The text of the whole program, verified by IREE's own parser.
 
-    `inputs` are all user inputs in order; one that the program does not use is still an
-    argument of `@main`. `changing`: names of weights that change between calls, as in training. Raises LinkError where types disagree,
-    ValueError for the format.
+    `inputs` are all user inputs in order; one that the program does not use is still an argument of `@main`. Raises LinkError where
+    types disagree.
     """
-    with _linked(lowered, inputs, changing) as module:
-        return _written(module, ir_format)
+    with _linked(lowered, inputs, ()) as module:
+        return _written(module, "text")
 
 
 def link_located(
-    lowered: Lowered,
-    inputs: Sequence[TensorType],
-    ir_format: str = "text",
-    *,
-    changing: Collection[str] = (),
+    lowered: Lowered, inputs: Sequence[TensorType], ir_format: str, changing: Collection[str]
 ) -> tuple[bytes, dict[int, str]]:
-    """Return a program as `link` does, and the name in the location of each line of its text."""
+    """A program as `link` does, in one of FORMATS, and the name in the location of each line of its text. `changing`: names of
+    weights that change between calls, as in training."""
     with _linked(lowered, inputs, changing) as module:
         # Bytecode has locations of its own. From the text, they are its lines.
         parsed = type(module).parse(_written(module, "text"))
@@ -137,13 +127,17 @@ def _linked(
 
 
 def _written(module: Any, ir_format: str) -> bytes:
-    if ir_format not in FORMATS:
-        raise ValueError(f"ir_format {ir_format!r}; one of {', '.join(FORMATS)}")
     if ir_format == "text":
         return f"{module}\n".encode()
     buffer = io.BytesIO()
     module.operation.write_bytecode(buffer)
     return buffer.getvalue()
+
+
+def create(ir: Any, name: str, kind: Any, *operands: Any, **attributes: Any) -> Any:
+    """The result of a new operation at the current insertion point."""
+    made = ir.Operation.create(name, results=[kind], operands=operands, attributes=attributes)
+    return made.result
 
 
 class _Linker:
@@ -210,12 +204,8 @@ class _Linker:
             block.append(operation)
         for other in further:
             other.append_to(main.regions[0])
-        for old in [
-            op
-            for inside in main.regions[0].blocks
-            for op in inside.operations
-            if op.operation.name == "func.return"
-        ]:
+        inside = [op for each in main.regions[0].blocks for op in each.operations]
+        for old in [op for op in inside if op.operation.name == "func.return"]:
             with ir.InsertionPoint(old):
                 results = [
                     _cast("torch_c.to_builtin_tensor", ir, old.operands[i], want)
@@ -258,23 +248,15 @@ class _Linker:
                 value = block.arguments[position]
                 if value.type != builtin:
                     # A program for many sizes, called with one of them: IREE then compiles it for this size alone.
-                    value = ir.Operation.create("tensor.cast", results=[builtin], operands=[value]).result  # fmt: skip
+                    value = create(ir, "tensor.cast", builtin, value)
             case Parameter():
-                value = ir.Operation.create(
-                    "util.global.load",
-                    results=[builtin],
-                    attributes={
-                        "global": ir.FlatSymbolRefAttr.get(self.symbols[argument.type.name])
-                    },
-                ).result
+                symbol = ir.FlatSymbolRefAttr.get(self.symbols[argument.type.name])
+                value = create(ir, "util.global.load", builtin, **{"global": symbol})
                 if argument.type.name in self.changing:
-                    value = ir.Operation.create(BARRIER, results=[builtin], operands=[value]).result
+                    value = create(ir, BARRIER, builtin, value)
             case Constant(value=array):
-                value = ir.Operation.create(
-                    "arith.constant",
-                    results=[builtin],
-                    attributes={"value": _elements(ir, array, builtin)},
-                ).result
+                elements = _elements(ir, array, builtin)
+                value = create(ir, "arith.constant", builtin, value=elements)
         return _cast("torch_c.from_builtin_tensor", ir, value, want)
 
 
@@ -283,9 +265,9 @@ def _cast(op: str, ir, value, want):
     if value.type == want:
         return value
     if {"!torch"} & {str(value.type)[:6], str(want)[:6]}:
-        return ir.Operation.create(op, results=[want], operands=[value]).result
+        return create(ir, op, want, value)
     # Only StableHLO has signed and unsigned integers in builtin tensors.
-    return ir.Operation.create("stablehlo.bitcast_convert", results=[want], operands=[value]).result
+    return create(ir, "stablehlo.bitcast_convert", want, value)
 
 
 _VTENSOR = re.compile(r"!torch\.vtensor<\[(?P<shape>[\d,?]*)\],(?P<element>\w+)>")

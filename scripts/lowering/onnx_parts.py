@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import onnx
 
+from scripts.sources.onnx_graph import is_literal
+
 MOST_TOGETHER = 12
 """Nodes of a part of which each is tried to be left out."""
 Fails = Callable[[onnx.ModelProto], bool]
@@ -41,12 +43,12 @@ class Graph:
     @functools.cached_property
     def nodes(self) -> list[onnx.NodeProto]:
         """The nodes that are no literals, in their order."""
-        return [node for node in self.model.graph.node if not _is_literal(node)]
+        return [node for node in self.model.graph.node if not is_literal(node)]
 
     @functools.cached_property
     def _literals(self) -> dict[str, onnx.TensorProto]:
         literals = {tensor.name: tensor for tensor in self.model.graph.initializer}
-        for node in filter(_is_literal, self.model.graph.node):
+        for node in filter(is_literal, self.model.graph.node):
             literals[node.output[0]] = node.attribute[0].t
         return literals
 
@@ -147,10 +149,6 @@ def _with_those_before(
         if fails(numbers - {at}):
             numbers -= {at}
     return sorted(numbers)
-
-
-def _is_literal(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Constant" and node.attribute[0].HasField("t")
 
 
 def _used(node: onnx.NodeProto) -> Iterator[str]:

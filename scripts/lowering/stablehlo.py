@@ -7,11 +7,13 @@ Each rewrite is exact and has a name. The export's report lists those that were 
 from __future__ import annotations
 
 import itertools
+import math
+import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from scripts.lowering import locations
-from scripts.lowering.link import BARRIER, Argument, Parameter
+from scripts.lowering.link import BARRIER, Argument, Parameter, create
 
 KERNELS_FIRST = "kernels-transposed-first"
 
@@ -19,11 +21,13 @@ UNSIGNED_BITS = (8, 16, 32)
 """Widths whose values a wider signed integer holds."""
 
 
-def for_iree(text: str, changing: Collection[int] = ()) -> tuple[str, list[str]]:
+def for_iree(
+    text: str, arguments: Sequence[Argument] = (), changing: Collection[str] = ()
+) -> tuple[str, tuple[str, ...]]:
     """The program after every rewrite that applies to it, and the names of those.
 
-    `changing`: positions of the arguments that are weights and change between calls (changing_positions). If they are
-    kernels of convolutions, they are transposed first, so that the program is faster.
+    `changing`: names of the weights among its `arguments` that change between calls. If they are kernels of convolutions, they are
+    transposed first, so that the program is faster.
     """
     from iree.compiler import ir
 
@@ -37,18 +41,14 @@ def for_iree(text: str, changing: Collection[int] = ()) -> tuple[str, list[str]]
                     if name := rewrite(ir, operation):
                         names.append(name)
                         break
-        names += _kernels_transposed_first(ir, module, changing)
+        weights = {
+            number
+            for number, argument in enumerate(arguments)
+            if isinstance(argument, Parameter) and argument.type.name in changing
+        }
+        names += _kernels_transposed_first(ir, module, weights)
         changed = module.operation.get_asm(enable_debug_info=True) if names else text
-        return changed, sorted(set(names))
-
-
-def changing_positions(arguments: Sequence[Argument], changing: Collection[str]) -> frozenset[int]:
-    """The positions of the arguments that are weights with names in `changing`."""
-    return frozenset(
-        number
-        for number, argument in enumerate(arguments)
-        if isinstance(argument, Parameter) and argument.type.name in changing
-    )
+        return changed, tuple(sorted(set(names)))
 
 
 # PyTorch/XLA writes operations of CHLO (StableHLO's client dialect) that older XLA did not know
@@ -63,13 +63,9 @@ def _custom_call_to_chlo(ir, operation) -> str:
     target = ir.StringAttr(operation.attributes["call_target_name"]).value
     if target not in _CHLO or len(operation.operands) != 1:
         return ""
-    new = ir.Operation.create(
-        _CHLO[target],
-        results=[operation.results[0].type],
-        operands=list(operation.operands),
-        ip=ir.InsertionPoint(operation),
-    )
-    operation.results[0].replace_all_uses_with(new.result)
+    with ir.InsertionPoint(operation):
+        new = create(ir, _CHLO[target], operation.results[0].type, operation.operands[0])
+    operation.results[0].replace_all_uses_with(new)
     operation.erase()
     return f"{target} to {_CHLO[target]}"
 
@@ -97,11 +93,11 @@ def _unsigned_window_in_signed(ir, operation) -> str:
     def widened(kind):
         return ir.RankedTensorType.get(ir.RankedTensorType(kind).shape, wide)
 
-    def convert(value, kind):
-        return ir.Operation.create("stablehlo.convert", results=[kind], operands=[value]).result
-
     with ir.InsertionPoint(operation):
-        operands = [convert(value, widened(value.type)) for value in operation.operands]
+        operands = [
+            create(ir, "stablehlo.convert", widened(value.type), value)
+            for value in operation.operands
+        ]
         new = ir.Operation.create(
             operation.name,
             results=[widened(operation.results[0].type)],
@@ -109,7 +105,7 @@ def _unsigned_window_in_signed(ir, operation) -> str:
             attributes=_attributes(operation),
             regions=1,
         )
-        narrow = convert(new.result, operation.results[0].type)
+        narrow = create(ir, "stablehlo.convert", operation.results[0].type, new.result)
     _clone_body(ir, body, new.regions[0], [widened(a.type) for a in body.arguments], widened)
     operation.results[0].replace_all_uses_with(narrow)
     operation.erase()
@@ -150,8 +146,7 @@ def _scatter_indices_in_i32(ir, operation) -> str:
         return ""
     narrow = ir.RankedTensorType.get(kind.shape, ir.IntegerType.get_signless(32))
     with ir.InsertionPoint(operation):
-        new = ir.Operation.create("stablehlo.convert", results=[narrow], operands=[indices])
-    operation.operands[position] = new.result
+        operation.operands[position] = create(ir, "stablehlo.convert", narrow, indices)
     return "scatter indices i64 to i32"
 
 
@@ -178,20 +173,17 @@ def _sort_with_own_positions(ir, operation) -> str:
     def narrow(kind):
         return ir.RankedTensorType.get(ir.RankedTensorType(kind).shape, i32)
 
-    def call(name, kind, *values):
-        return ir.Operation.create(f"stablehlo.{name}", results=[kind], operands=values).result
-
     def moved(by, value):
-        number = ir.IntegerAttr.get(i32, start)
-        attributes = {"value": ir.DenseElementsAttr.get_splat(value.type, number)}
-        first = ir.Operation.create("stablehlo.constant", results=[value.type], attributes=attributes)  # fmt: skip
-        return call(by, value.type, value, first.result) if start else value
+        splat = ir.DenseElementsAttr.get_splat(value.type, ir.IntegerAttr.get(i32, start))
+        first = create(ir, "stablehlo.constant", value.type, value=splat)
+        return create(ir, by, value.type, value, first) if start else value
 
     body = operation.regions[0].blocks[0]
     with ir.InsertionPoint(operation):
         operands = list(operation.operands)
         for place, kind in wide.items():
-            operands[place] = moved("add", call("convert", narrow(kind), operands[place]))
+            narrowed = create(ir, "stablehlo.convert", narrow(kind), operands[place])
+            operands[place] = moved("stablehlo.add", narrowed)
         new = ir.Operation.create(
             operation.name,
             results=[operand.type for operand in operands],
@@ -201,7 +193,8 @@ def _sort_with_own_positions(ir, operation) -> str:
         )
         sorted_values = list(new.results)
         for place, kind in wide.items():
-            sorted_values[place] = call("convert", kind, moved("subtract", sorted_values[place]))
+            own = moved("stablehlo.subtract", sorted_values[place])
+            sorted_values[place] = create(ir, "stablehlo.convert", kind, own)
     arguments = [
         narrow(argument.type) if number // 2 in wide else argument.type
         for number, argument in enumerate(body.arguments)
@@ -236,13 +229,9 @@ def _unsigned_operand_before_product(ir, operation) -> str:
     if not uses:
         return ""
     with ir.InsertionPoint.after(operation):
-        new = ir.Operation.create(
-            "stablehlo.abs",
-            results=[operation.results[0].type],
-            operands=[operation.results[0]],
-        )
+        new = create(ir, "stablehlo.abs", operation.results[0].type, operation.results[0])
     for use in uses:
-        use.owner.operands[use.operand_number] = new.result
+        use.owner.operands[use.operand_number] = new
     return f"{before} converted before the product"
 
 
@@ -337,17 +326,12 @@ def _transpose(
         turned = ir.RankedTensorType.get([kind.shape[n] for n in places], kind.element_type)
         permutation = ir.Attribute.parse(f"array<i64: {', '.join(map(str, places))}>")
         with operation.location, start:
-            transposed = ir.Operation.create(
-                "stablehlo.transpose",
-                results=[turned],
-                operands=[value],
-                attributes={"permutation": permutation},
+            kernels.append(
+                create(ir, "stablehlo.transpose", turned, value, permutation=permutation)
             )
-        kernels.append(transposed.result)
     for (operation, order, _), kernel in zip(convolutions, kernels, strict=True):
         with operation.location, start:
-            kept = ir.Operation.create(BARRIER, results=[kernel.type], operands=[kernel])
-        operation.operands[1] = kept.result
+            operation.operands[1] = create(ir, BARRIER, kernel.type, kernel)
         image, _, result = _dimensions(operation)
         text = f"{image}]x[{', '.join(_wanted(order))}]->[{result}"
         operation.attributes["dimension_numbers"] = ir.Attribute.parse(text)
@@ -389,3 +373,53 @@ def _moves(ir: Any, block: Any, value: Any, weights: Collection[int]) -> list[An
         value = operation.operands[0]
     argument = ir.BlockArgument(value)
     return moves if argument.owner == block and argument.arg_number in weights else None
+
+
+NODE = "node"
+"""The key of a node's name in the metadata entry `custom`."""
+
+_STRING = r'"(?:[^"\\]|\\.)*"'
+# `\22` is MLIR's escape of a quotation mark.
+_NAME = re.compile(rf"22{NODE}[\\2]+: [\\2]+(?P<name>\w+?)\\")
+_OF_OPERATION = re.compile(rf" (?:{_STRING}|\[unknown\]|\[{_STRING}(?:, {_STRING})*\])$")
+_OF_ARGUMENT = re.compile(rf"(?<=>) (?:{_STRING}|\[unknown\])(?=[,)])")
+_BOOLEANS = re.compile(r'dense<"0x(?P<digits>[0-9A-F]+)"> : tensor<(?P<sizes>(?:\d+x)+)i1>')
+
+
+def for_parser(text: str) -> str:
+    """The StableHLO text of PyTorch/XLA in a form that the MLIR of IREE parses, with the same values.
+
+    Locations are printed in MLIR's form for people: `"…"` without `loc()`, after an operation and after an argument, which no parser
+    reads. The string is the JSON of the node's metadata, where the name of the node is in the entry `custom`, as JSON again.
+    """
+    return with_locations(_BOOLEANS.sub(_with_bytes, text))
+
+
+def _with_bytes(literal: re.Match[str]) -> str:
+    """A constant of booleans in hexadecimal with a byte per element.
+
+    The MLIR in torch_xla 2.9.0 writes a bit per element, of which the first is the lowest of its byte. That in IREE
+    3.13.0 reads a byte per element: "elements hex data size is invalid for provided type: 'tensor<1x197xi1>'".
+    A constant that already has a byte per element is left as it is.
+    """
+    packed = bytes.fromhex(literal["digits"])
+    count = math.prod(int(size) for size in literal["sizes"].split("x")[:-1])
+    if len(packed) != -(-count // 8):
+        return literal[0]
+    digits = "".join(f"{packed[i // 8] >> i % 8 & 1:02X}" for i in range(count))
+    return f'dense<"0x{digits}"> : tensor<{literal["sizes"]}i1>'
+
+
+def with_locations(text: str) -> str:
+    """The program with locations that MLIR parses: of each operation, the name of its node."""
+    lines = []
+    for line in text.splitlines():
+        if line.startswith("#loc"):
+            continue
+        line = _OF_ARGUMENT.sub("", line)
+        if operation := _OF_OPERATION.search(line):
+            name = _NAME.search(operation[0])
+            where = f'"{name["name"]}"' if name else "unknown"
+            line = f"{line[: operation.start()]} loc({where})"
+        lines.append(line)
+    return "\n".join(lines) + "\n"

@@ -1,5 +1,5 @@
-"""What a model may be made of: one module per source, which the name of the model's file decides.
+"""What a model may be made of.
 
-A module here has a `SOURCE` (scripts/sources/source.py), and works without torch, because the driver checks every file before
-any work starts. The module of the same name in `loaders` loads the file in the environment of a stage.
+registry.py has all sources. It, exported_program.py and hugging_face.py declare them (`Source` in source.py) without torch, because the
+driver checks every file before any work starts. load_*.py load the files in the environment of a stage.
 """

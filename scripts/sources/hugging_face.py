@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import checkout
-from scripts.sources.source import BRACES, Facts, Options, Source, has_braces
+from scripts.sources.source import BRACES, Facts, Options, Source, has_braces, json_object
 from scripts.torch_model import source
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
@@ -35,6 +35,7 @@ _TIMM_NAMES = ("architecture", "backbone")
 _SOURCE = re.compile(r"[:/]")
 _TIMM_ARGUMENTS = ("backbone_kwargs", "model_args")
 _TIMM_SOURCES = {"cache_dir", "checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay"}  # fmt: skip
+_NOT_AS_EXPECTED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)  # fmt: skip
 _HEADER_BYTES = 100 << 20
 """The largest header that the safetensors format allows, and the largest JSON that is read."""
 
@@ -134,14 +135,7 @@ def elements(path: Path) -> int:
         tensors = [entry for name, entry in header.items() if name != "__metadata__"]
         end = 8 + length + max((int(entry["data_offsets"][1]) for entry in tensors), default=0)
         count = sum(math.prod(map(int, entry["shape"])) for entry in tensors)
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except _NOT_AS_EXPECTED as error:
         raise BrokenModelFile(f"{path}: its header cannot be read ({error}); no file of safetensors") from error  # fmt: skip
     if end != size:
         raise BrokenModelFile(f"{path}: {size} bytes, but its header describes {end}: it is cut or damaged")  # fmt: skip
@@ -154,16 +148,9 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         if (size := path.stat().st_size) > _HEADER_BYTES:
             raise BrokenModelFile(f"{path}: {size} bytes; at most {_HEADER_BYTES} are read")
-        value = json.loads(path.read_bytes())
+        return json_object(str(path), path.read_bytes())
     except OSError as error:
         raise BrokenModelFile(f"{path}: cannot be read ({error.strerror}); expected the folder of a model of Hugging Face") from error  # fmt: skip
-    except BrokenModelFile:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise BrokenModelFile(f"{path}: no JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise BrokenModelFile(f"{path}: found {type(value).__name__}, expected an object")
-    return value
 
 
 def _facts(_: Path, options: Options) -> Facts:
@@ -172,12 +159,8 @@ def _facts(_: Path, options: Options) -> Facts:
 
 def _parts(path: Path, _: Options) -> list[Path]:
     index = path.with_name(INDEX)
-    return [
-        *weight_files(path.parent),
-        *([index] if index.is_file() else []),
-        MODEL,
-        *source.own_imports(MODEL),
-    ]
+    files = weight_files(path.parent) + ([index] if index.is_file() else [])
+    return [*files, MODEL, *source.own_imports(MODEL)]
 
 
 def _digest(path: Path) -> str:

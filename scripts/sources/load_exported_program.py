@@ -13,15 +13,13 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.core import tensors
 from scripts.sources import exported_program
 from scripts.sources.exported_program import Archive
-from scripts.sources.source import TRUST, given_arrays
+from scripts.sources.source import TRUST, given_arrays, option_file, require_types
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import BrokenModelFile, Fault, ModelError, cause, with_reason
-from scripts.torch_model.inputs import check_inputs, check_weights
-from scripts.torch_model.loading import LoadedModel, with_arrays
+from scripts.torch_model.loading import LoadedModel, check_inputs, check_weights, with_arrays
 
 
 def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
@@ -62,8 +60,10 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
         if dims := choice.options.get("dims"):
             args, kwargs = _of_sizes(program, (tuple(args), dict(kwargs)), dims)
             loaded = dataclasses.replace(loaded, args=args, kwargs=kwargs)
-        if given := choice.options.get("inputs"):
-            loaded = _with_inputs(loaded, path, Path(str(given)).expanduser())
+        if file := option_file(choice.options, "inputs"):
+            arrays = given_arrays(file)
+            require_types(file, arrays, loaded.input_types)
+            loaded = with_arrays(loaded, list(arrays.values()))
     return loaded
 
 
@@ -152,14 +152,3 @@ def _of_sizes(
         resized.append(leaf)
     args, kwargs = pytree.tree_unflatten(resized, spec)
     return tuple(args), dict(kwargs)
-
-
-def _with_inputs(loaded: LoadedModel, path: Path, given: Path) -> LoadedModel:
-    """The model with the arrays of an .npz file as its inputs, in the order of the file, of the same shapes and dtypes."""
-    arrays = given_arrays(given)
-    wanted = [convert.tensor_type(name, tensor) for name, tensor in loaded.inputs]
-    given_types = [(list(array.shape), str(array.dtype)) for array in arrays.values()]
-    expected = [(list(t.shape), tensors.DTYPES[t.dtype][1]) for t in wanted]
-    if given_types != expected:
-        raise ModelError(f"{given}: found arrays of {given_types}, but {path} takes {expected}, in this order")  # fmt: skip
-    return with_arrays(loaded, list(arrays.values()))

@@ -22,13 +22,112 @@ from scripts.core.tensors import DTYPES, OPEN, TensorType
 from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
-from scripts.sources import allowed_mlir, mlir_file
-from scripts.sources.source import MOST_ELEMENTS, TRUST, given_arrays, given_dims
+from scripts.sources import registry
+from scripts.sources.source import (
+    MOST_ELEMENTS,
+    TRUST,
+    given_arrays,
+    given_dims,
+    option_file,
+    require_types,
+)
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
 from scripts.torch_model.loading import LoadedModel
-from scripts.xla.client import Client, UnlinkError, call, unlink
+from scripts.xla.client import Client, UnlinkError, call, unlink, within
+
+# What a program may consist of: operations that compute with tensors, and values of attributes that describe these. Other dialects run
+# code of the file: llvm.inline_asm has machine instructions, hal.executable may have object code or name a file that has some,
+# transform.sequence rewrites the compiler's other programs, a function without a body or a custom call names a function of the process
+# that runs the program. So all is refused but what is listed here, in nested regions too. From IREE 3.13.
+_DIALECTS = (
+    r"affine|arith|builtin|cf|chlo|complex|func|index|linalg|math|ml_program|scf|sdy|shape|stablehlo|tensor"
+    r"|tm_tensor|torch|torch_c|tosa|ub"
+)
+_OPERATIONS = re.compile(
+    rf"(?!tosa\.custom$)(?:{_DIALECTS})\..+|util\.(?:global(?:\.load|\.store)?|optimization_barrier)", re.DOTALL
+)  # fmt: skip
+"""Those of `util` are of parameters, and what IREE makes of optimization barriers."""
+_TARGETS = re.compile(
+    r"(?:chlo|mhlo|stablehlo)\.\w+|Sharding|SPMDFullToShardShape|SPMDShardToFullShape|shape_assertion",
+    re.ASCII,
+)
+"""Targets of custom calls that IREE or XLA replaces by operations. Others are functions of the process."""
+
+_PARAMETER_START = re.compile(r"#(?:flow|stream)\.parameter\.named<")
+_ATTRIBUTE_NAMES = re.compile(
+    r"[^.]+|(?:chlo|jax|mhlo|ml_program|sdy|stablehlo|tf|torch)\..+|iree\.(?:abi\..+|identifier|reflection)"
+)
+"""Names with a dot are notes of a dialect to an operation of another. Those of others choose devices and kernels."""
+_OF_EACH = ("arg_attrs", "res_attrs")
+_LIBRARY = "library_call"
+"""The attribute of linalg that names a function to call in the place of an operation."""
+_LINE = re.compile(r'^loc\("-":(\d+):')
+_OTHER_DIALECT = re.compile(rf"[#!](?!(?:{_DIALECTS}|mhlo)[.<])(\w+)[.<]")
+"""Of an attribute: one of a dialect that is not allowed."""
+
+
+def refused(module: ir.Module) -> str:
+    """The first part of a program that is not allowed, and where it is; "" if there is none."""
+    for operation in within(ir, module.operation):
+        if problem := _problem(operation):
+            return f"{problem}{_place(operation)}"
+    return ""
+
+
+def _problem(operation: ir.Operation) -> str:
+    name = operation.name
+    if not _OPERATIONS.fullmatch(name):
+        return f"{name} is none of the operations that a program may have"
+    attributes = operation.attributes
+    if name == "func.func" and not len(operation.regions[0].blocks):
+        return f"@{attributes['sym_name'].value} is a function without a body"
+    if name == "stablehlo.custom_call":
+        target = attributes["call_target_name"].value
+        if not _TARGETS.fullmatch(target):
+            return f"stablehlo.custom_call to {target!r}, which is none of the functions that a program may call"
+    for key, attribute in _attributes(operation):
+        if key == _LIBRARY or not _ATTRIBUTE_NAMES.fullmatch(key):
+            return f"{name} has the attribute {key}, which is none that a program may have"
+        for value in _attribute_values(attribute):
+            dialect = _OTHER_DIALECT.match(text := str(value))
+            if dialect and not _PARAMETER_START.match(text):
+                return f"{name} has the attribute {key} of the dialect {dialect[1]}, of which a program may have none"
+    return ""
+
+
+def _attributes(operation: ir.Operation) -> Iterator[tuple[str, ir.Attribute]]:
+    """The attributes of an operation, and those of the arguments and results of a function."""
+    for key, attribute in operation.attributes.items():
+        yield key, attribute
+        if key in _OF_EACH and isinstance(attribute, ir.ArrayAttr):
+            yield from ((named.name, named.attr) for notes in attribute for named in notes)
+
+
+def _attribute_values(attribute: ir.Attribute) -> Iterator[ir.Attribute]:
+    """The attribute, or those inside if it is a list or a dictionary, without arrays of numbers, whose text is long."""
+    todo = [attribute]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, ir.ArrayAttr):
+            todo += list(value)
+        elif isinstance(value, ir.DictAttr):
+            todo += [named.attr for named in value]
+        elif not isinstance(value, (ir.DenseElementsAttr, ir.DenseResourceElementsAttr)):
+            yield value
+
+
+def _place(operation: ir.Operation) -> str:
+    """The function that has the operation, and its line in a file of text, in brackets."""
+    outer = operation
+    while outer is not None and outer.name != "func.func":
+        outer = outer.parent
+    places = [f"@{outer.attributes['sym_name'].value}"] if outer is not None else []
+    if line := _LINE.search(str(operation.location)):
+        places.append(f"line {line[1]}")
+    return f" ({', '.join(places)})" if places else ""
+
 
 LEAST_BYTES = 1024
 """Of a literal that becomes a parameter."""
@@ -106,7 +205,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     """
     path, options = choice.model_file.expanduser(), choice.options
     program = read(path, str(options.get("function") or ""), bool(options.get("trust")))
-    files = mlir_file.parameter_files(options)
+    files = registry.parameter_files(options)
     size = sum(file.stat().st_size for file in files)
     footprint.require(footprint.Weights(size // 4, size, size, "as saved"), stage, memory_factor)
     random = np.random.default_rng(choice.seed)
@@ -120,21 +219,22 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
         else:
             seeded.append(kind.name)
             weights[kind.name] = _of_type(_values(random, kind) * np.asarray(0.05, _numpy(kind)), kind)  # fmt: skip
-    given = options.get("inputs")
-    stored_inputs = list(given_arrays(Path(str(given)).expanduser()).values()) if given else None  # fmt: skip
+    file = option_file(options, "inputs")
+    given = given_arrays(file) if file else {}
+    stored_inputs = list(given.values()) if file else None
     kinds, defaults = _with_sizes(path, program, given_dims(path, options), stored_inputs)
     arrays = [_values(random, kind) for kind in kinds] if stored_inputs is None else stored_inputs
-    if given:
-        _require_types(Path(str(given)), arrays, kinds)
-    about = [f"inputs of {given}" if given else "seeded inputs"]
+    if file:
+        require_types(file, given, kinds)
+    about = [f"inputs of {options['inputs']}" if file else "seeded inputs"]
     if defaults:
         about.append(f"dimensions without a size in `dims` are 1: {', '.join(defaults)}")
     if seeded:
         about.append(f"{len(seeded)} of {len(weights)} parameters are in no file and have seeded values")  # fmt: skip
     results = None
-    if golden := options.get("golden"):
-        results = [torch.from_numpy(array) for array in given_arrays(Path(str(golden))).values()]
-    module = MlirModule(program, weights, results, str(golden or ""))
+    if golden := option_file(options, "golden"):
+        results = [torch.from_numpy(array) for array in given_arrays(golden).values()]
+    module = MlirModule(program, weights, results, str(options.get("golden") or ""))
     inputs = tuple(_of_type(array, kind) for array, kind in zip(arrays, kinds, strict=True))
     return LoadedModel(choice.name, module.eval(), inputs, {}, None, about="; ".join(about), opaque=True)  # fmt: skip
 
@@ -150,7 +250,7 @@ def read(path: Path, function: str = "", trust: bool = False) -> Program:
         except Exception as error:  # MLIRError is no subclass of a public class
             lines = [line for line in str(error).splitlines() if "error:" in line] or [str(error)]
             raise ModelError(f"{path}: IREE's compiler cannot parse it: {lines[0].strip()}", Fault.FILE) from error  # fmt: skip
-        if not trust and (problem := allowed_mlir.refused(module)):
+        if not trust and (problem := refused(module)):
             raise ModelError(f"{path}: {problem}; {TRUST}", Fault.FILE)
         entry, kinds = _entry(path, module, function)
         literals = _externalised(module)
@@ -184,14 +284,7 @@ def _for_one_device(path: Path, data: bytes) -> str:
             module = stablehlo.deserialize_portable_artifact(context, data)
         else:
             module = jaxlib_ir.Module.parse(data)
-        inside: list[Any] = []
-
-        def note(operation: Any) -> Any:
-            inside.append(operation.operation)
-            return jaxlib_ir.WalkResult.ADVANCE
-
-        module.operation.walk(note, jaxlib_ir.WalkOrder.PRE_ORDER)
-        for operation in inside:
+        for operation in within(jaxlib_ir, module.operation):
             _strip_sharding(path, operation, jaxlib_ir)
         return str(module)
 
@@ -254,7 +347,7 @@ def _with_sizes(
     shapes = [list(kind.shape) for kind in program.inputs]
     open_dims = program.open_dims
     for name, size in dims.items():
-        for number, axis in mlir_file.places(path, name):
+        for number, axis in registry.places(path, name):
             if (number, axis) not in open_dims:
                 known = ", ".join(f"arg{n}.{a}" for n, a in open_dims) or "none"
                 raise ModelError(f"{path}: dims: arg{number}.{axis} is no open dimension of @{program.function}; it has {known}", Fault.INPUTS)  # fmt: skip
@@ -293,19 +386,13 @@ def _type(path: Path, name: str, kind: Any, may_be_open: bool = False) -> Tensor
 def _externalised(module: ir.Module) -> dict[str, np.ndarray]:
     """Make large literals parameters, in place; return their values by key."""
     values: dict[str, np.ndarray] = {}
-    large: list[ir.Operation] = []
-
-    def note(operation: Any) -> ir.WalkResult:
-        if operation.operation.name in _LITERALS:
-            value = operation.operation.attributes["value"]
-            if isinstance(value, ir.DenseElementsAttr) and not value.is_splat:
-                large.append(operation.operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(note)
     top = ir.InsertionPoint.at_block_begin(module.body)
-    for operation in large:
+    for operation in within(ir, module.operation):
+        if operation.name not in _LITERALS:
+            continue
         value = operation.attributes["value"]
+        if not isinstance(value, ir.DenseElementsAttr) or value.is_splat:
+            continue
         try:
             array = np.array(value)
         except (ValueError, TypeError, RuntimeError):
@@ -391,9 +478,9 @@ def _on_iree(program: Program, weights: dict[str, torch.Tensor], reason: str) ->
 
     file("program.mlir").write_text(program.text, encoding="utf-8")
     command = [tool("iree-compile"), *compile_flags("llvm-cpu", None, "O0", ()), str(file("program.mlir")), "-o", str(file("module.vmfb"))]  # fmt: skip
-    _say(mlir_file.COMPILES)
+    _say(registry.COMPILES)
     if code := process.run_tool(command).returncode:
-        _end_like(code, f"{mlir_file.COMPILES} ({reason})")
+        _end_like(code, f"{registry.COMPILES} ({reason})")
     tensors.write_archive(
         file("weights.irpa"), ((name, convert.to_bytes(w)) for name, w in weights.items())
     )
@@ -406,9 +493,9 @@ def _on_iree(program: Program, weights: dict[str, torch.Tensor], reason: str) ->
             tensors.save_results(file("results.npz"), Session(module, 1).call(arrays)[0])
             return b""
 
-        _say(mlir_file.CALLS)
+        _say(registry.CALLS)
         if code := process.forked(work)[0]:
-            _end_like(code, f"{mlir_file.CALLS} ({reason})")
+            _end_like(code, f"{registry.CALLS} ({reason})")
         return tensors.load_results(file("results.npz"))
 
     return call
@@ -477,11 +564,3 @@ def _values(random: np.random.Generator, kind: TensorType) -> np.ndarray:
         limits = np.iinfo(dtype)
         return random.integers(limits.min, limits.max, kind.shape, dtype, endpoint=True)
     return np.asarray(random.integers(0, 2, kind.shape)).astype(dtype)
-
-
-def _require_types(path: Path, arrays: list[np.ndarray], kinds: tuple[TensorType, ...]) -> None:
-    """Raise ModelError if the arrays of a file have other types than the inputs."""
-    shown = [f"{array.dtype}{list(array.shape)}" for array in arrays]
-    expected = [f"{DTYPES[kind.dtype][1]}{list(kind.shape)}" for kind in kinds]
-    if shown != expected:
-        raise ModelError(f"{path}: found {shown}, expected {expected}, in this order", Fault.INPUTS)

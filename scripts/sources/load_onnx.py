@@ -14,8 +14,8 @@ import torch
 
 from scripts.core import tensors
 from scripts.core.tensors import OPEN, TensorType
-from scripts.sources import onnx_graph, onnx_sizes
-from scripts.sources.source import given_arrays, given_dims
+from scripts.sources import onnx_graph
+from scripts.sources.source import given_arrays, given_dims, option_file, require_types
 from scripts.torch_model import footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
@@ -125,7 +125,7 @@ def _advice(path: Path, choice: ModelChoice, module: OnnxModule) -> str:
             return False
         return True
 
-    sizes = onnx_sizes.proposed(names, onnx_sizes.candidates(path, module.model), runs)
+    sizes = onnx_graph.proposed(names, onnx_graph.candidates(path, module.model), runs)
     assumed = f"the size 1 was taken for {', '.join(names)}"
     wanted: Mapping[str, object] = sizes or dict.fromkeys(names, "<size>")
     shown = {**given, **wanted}
@@ -185,21 +185,21 @@ def with_all_initializers_outside(model: onnx.ModelProto) -> onnx.ModelProto:
     inner graphs can read. A name that is already in use keeps its literal."""
     model.ir_version = max(model.ir_version, _LEAST_IR_VERSION)
     used = {tensor.name for tensor in model.graph.initializer} | {value.name for value in model.graph.input}  # fmt: skip
+
+    def is_moved(tensor: onnx.TensorProto, name: str) -> bool:
+        if not is_weight(tensor) or name in used:
+            return False
+        used.add(name)
+        model.graph.initializer.add().CopyFrom(tensor)
+        model.graph.initializer[-1].name = name
+        return True
+
     for graph in onnx_graph.graphs(model.graph):
-        literals = [node for node in graph.node if node.op_type == "Constant" and node.attribute[0].HasField("t")]  # fmt: skip
-        for node in literals:
-            tensor, name = node.attribute[0].t, node.output[0]
-            if is_weight(tensor) and name not in used:
-                used.add(name)
-                model.graph.initializer.add().CopyFrom(tensor)
-                model.graph.initializer[-1].name = name
+        for node in [*filter(onnx_graph.is_literal, graph.node)]:
+            if is_moved(node.attribute[0].t, node.output[0]):
                 graph.node.remove(node)
-        if graph is model.graph:
-            continue
-        for tensor in [tensor for tensor in graph.initializer if is_weight(tensor)]:
-            if tensor.name not in used:
-                used.add(tensor.name)
-                model.graph.initializer.add().CopyFrom(tensor)
+        for tensor in [] if graph is model.graph else [*graph.initializer]:
+            if is_moved(tensor, tensor.name):
                 graph.initializer.remove(tensor)
     return model
 
@@ -221,8 +221,10 @@ def _inputs(
 ) -> tuple[list[np.ndarray], str]:
     """The inputs of a call, and where they are from: those of the entry, else those of onnx's test data beside the file if they
     are of the types of this call and not all zero, for which results may be too, else seeded ones."""
-    if given := choice.options.get("inputs"):
-        return _given(Path(str(given)).expanduser(), types), f"inputs of {given}"
+    if file := option_file(choice.options, "inputs"):
+        given = given_arrays(file)
+        require_types(file, given, types, by_name=True)
+        return [given[kind.name] for kind in types], f"inputs of {choice.options['inputs']}"
     files = onnx_graph.test_inputs(path)
     try:
         arrays = [onnx.numpy_helper.to_array(onnx.load_tensor(str(file))) for file in files]
@@ -236,15 +238,6 @@ def _inputs(
     if arrays:
         about = f"{about}, because those of {onnx_graph.TEST_DATA} {'are zero' if fit else 'have others'}"
     return _seeded(model, types, choice.seed), about
-
-
-def _given(path: Path, types: list[TensorType]) -> list[np.ndarray]:
-    arrays = given_arrays(path)
-    shown = {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
-    expected = {kind.name: f"{tensors.DTYPES[kind.dtype][1]}{list(kind.shape)}" for kind in types}
-    if shown != expected:
-        raise ModelError(f"{path}: found {shown}, expected {expected}", Fault.INPUTS)
-    return [arrays[kind.name] for kind in types]
 
 
 def _seeded(model: onnx.ModelProto, types: list[TensorType], seed: int) -> list[np.ndarray]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from scripts.core import tensors
 from scripts.core.dimensions import Sizes
+from scripts.core.tensors import TensorType
 from scripts.torch_model.errors import (
     BrokenModelFile,
     Fault,
@@ -21,6 +22,7 @@ from scripts.torch_model.errors import (
     cause,
     first_line,
 )
+from scripts.torch_model.source import refuse_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,18 +166,55 @@ def given_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def require(path: Path, options: Options, known: Sequence[str], what: str, note: str = "") -> None:
-    """Raise ModelFileError for an option that is none of `known`, and if there is no file. `what`: what is expected
-    there. `note`: the end of the message about an option."""
-    for option in options:
-        if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ModelFileError(f"{path}: takes no option {option!r} (it takes {', '.join(known)}){hint}{note}")  # fmt: skip
+def require_types(
+    path: Path, arrays: Mapping[str, np.ndarray], kinds: Sequence[TensorType], by_name: bool = False
+) -> None:
+    """Raise ModelError unless the arrays of a file have the types of the inputs, in the same order or `by_name`."""
+    found = {name: f"{array.dtype}{[*array.shape]}" for name, array in arrays.items()}
+    expected = {k.name: f"{tensors.DTYPES[k.dtype][1]}{[*k.shape]}" for k in kinds}
+    if by_name and found != expected:
+        raise ModelError(f"{path}: found {found}, expected {expected}", Fault.INPUTS)
+    if not by_name and [*found.values()] != [*expected.values()]:
+        raise ModelError(
+            f"{path}: found {[*found.values()]}, expected {[*expected.values()]}, in this order",
+            Fault.INPUTS,
+        )
+
+
+def option_file(options: Options, name: str) -> Path | None:
+    """The file that an option names, if it is set."""
+    return Path(str(options[name])).expanduser() if options.get(name) else None
+
+
+def require(
+    path: Path,
+    options: Options,
+    known: Sequence[str],
+    what: str,
+    note: str = "",
+    files: Sequence[str] = (),
+) -> None:
+    """Raise ModelFileError for an option that is none of `known`, if there is no file, and if one that the options `files` name is
+    missing. `what`: what is expected at the path. `note`: the end of the message about an option."""
+    refuse_options(path, options, known, note)
     if not isinstance(trust := options.get("trust", False), bool):
         raise ModelFileError(f"{path}: trust: found {trust!r}, expected true or false")
     if not os.path.isfile(path):
         raise ModelFileError(f"{path}: no such file; expected {what} there")
+    for name in files:
+        if (file := option_file(options, name)) and not os.path.isfile(file):
+            raise ModelFileError(f"{path}: {name}: no file {file}; expected an .npz file of arrays")
+
+
+def json_object(where: str, text: bytes) -> dict[str, Any]:
+    """A JSON object of UTF-8 text. Raises BrokenModelFile, which names `where` it is."""
+    try:
+        value = json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise BrokenModelFile(f"{where}: no JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise BrokenModelFile(f"{where}: found {type(value).__name__}, expected an object")
+    return value
 
 
 BRACES = "has a name with braces, in which Snakemake looks for wildcards; rename it"

@@ -23,8 +23,7 @@ from scripts.core.requests import Folders
 from scripts.features.profile import dumping
 from scripts.matrix.choices import BASELINE_DUMPS
 from scripts.timing.calls import run_calls
-from scripts.torch_runtime.arguments import Work, prepare_process
-from scripts.torch_runtime.runtime import open_runtime, settle
+from scripts.torch_runtime.runtime import Work, open_runtime, prepare_process, settle
 
 IR = "ir.txt"
 SAVED_IR, SAVED_HLO, INDUCTOR = "ir", "hlo", "inductor-cache"
@@ -72,7 +71,7 @@ def dump_baseline(args: BaselineDumpRequest, folders: Folders) -> None:
 
 def dump(args: BaselineDumpRequest, out: Path, scratch: Path) -> None:
     """Run the repetitions, each under the profiler, and write their files to `out`."""
-    from scripts.torch_runtime import profiling
+    from scripts.torch_runtime import torch_session
 
     runtime, device = open_runtime(args.work)
     commands.report_working()
@@ -88,7 +87,7 @@ def dump(args: BaselineDumpRequest, out: Path, scratch: Path) -> None:
         if "profile" not in args.kinds:
             run_calls(session, device, args.iterations)
         else:
-            profiled = profiling.profiled(session, device, args.iterations)
+            profiled = torch_session.profiled(session, device, args.iterations)
             by = "self_cuda_time_total" if device.kind == "cuda" else "self_cpu_time_total"
             table = profiled.key_averages().table(sort_by=by, row_limit=500)
             atomic.write_text(folder / "profile.txt", table)
@@ -102,7 +101,7 @@ def dump(args: BaselineDumpRequest, out: Path, scratch: Path) -> None:
             shutil.move(path, folder / "hlo_modules" / path.name)
         if "xla_metrics" in args.kinds and (report := device.metrics_report()):
             atomic.write_text(folder / "xla_metrics.txt", report)
-        if "dynamo_counters" in args.kinds and (counters := profiling.dynamo_counters()):
+        if "dynamo_counters" in args.kinds and (counters := torch_session.dynamo_counters()):
             atomic.write_json(folder / "dynamo_counters.json", counters)
     if tables:
         atomic.write_text(out / dumping.TABLES, "\n".join(tables))

@@ -17,8 +17,7 @@ from scripts.core.tensors import Signature
 from scripts.lowering import capture, link, locations
 from scripts.matrix import plugins
 from scripts.matrix.choices import TESTS
-from scripts.sources.load_dynamic import load_for_all_sizes
-from scripts.sources.load_model import load_model
+from scripts.sources.load_model import load_for_all_sizes, load_model
 from scripts.torch_model import errors, step
 from scripts.torch_model.arguments import ModelChoice, Optimizer
 
@@ -61,7 +60,7 @@ def export_program(request: ExportRequest, folders: Folders) -> None:
         exits.fail(str(error), exits.UNSUPPORTED)
     start = time.perf_counter()
     inputs = dimensions.opened(signature.inputs, loaded.dimensions)
-    program, lines = link.link_located(lowered, inputs, request.ir_format, changing=loaded.changing)
+    program, lines = link.link_located(lowered, inputs, request.ir_format, loaded.changing)
     located = locations.to_json(lines, lowered.origins)
     seconds["link"] = round(time.perf_counter() - start, 4)
     report = {

@@ -18,8 +18,7 @@ from typing import Any
 from scripts.core import atomic, commands, exits, requests
 from scripts.core.requests import Folders
 from scripts.matrix.choices import MODULE_PROFILES
-from scripts.torch_runtime.arguments import Work, prepare_process
-from scripts.torch_runtime.runtime import open_runtime, settle
+from scripts.torch_runtime.runtime import Work, open_runtime, prepare_process, settle
 
 CALLS = 5
 """Calls of which the times are the mean, if none takes longer than LONG_S / CALLS."""

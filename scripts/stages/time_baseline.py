@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from scripts.core import requests
 from scripts.core.requests import Folders
-from scripts.torch_runtime.arguments import BaselineRequest, prepare_process, use_cache
-from scripts.torch_runtime.verify_session import serve
+from scripts.timing import worker
+from scripts.torch_runtime.runtime import (
+    BaselineRequest,
+    compile_count,
+    open_runtime,
+    prepare_process,
+    settle,
+    use_cache,
+)
 
 
 def time_baseline(request: BaselineRequest, folders: Folders) -> None:
-    """Serve requests until the coordinator ends."""
+    """Serve requests until the coordinator ends (timing/worker.py)."""
+    work = request.work
     use_cache(folders.own)
-    prepare_process(request.work)
-    prepared = None
-    if not request.work.program:
+    prepare_process(work)
+    prepared: tuple[Any, Any, Any] | None = None
+    if not work.program:
         from scripts.torch_runtime.torch_session import prepare_fork
 
-        prepared = prepare_fork(request.work)
-    serve(request.work, prepared)
+        prepared = prepare_fork(work)
+
+    def load() -> worker.Program:
+        if prepared:
+            runtime, device, session = prepared
+            session.adopt_fork()
+        else:
+            runtime, device = open_runtime(work)
+            session = runtime.open_session(work, device)
+        compilations = functools.partial(compile_count, runtime, device)
+        settled = functools.partial(settle, runtime)
+        return worker.Program(session, device.finish, settled, session.check, compilations)
+
+    worker.serve_generations(load)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -27,8 +26,7 @@ from scripts.matrix import plugins
 from scripts.timing import calls
 from scripts.timing.worker import Program
 from scripts.torch_model import convert, loading
-from scripts.torch_runtime.arguments import has_cuda_driver
-from scripts.torch_runtime.runtime import NoDevice, compile_count
+from scripts.torch_runtime.runtime import compile_count, open_device
 from scripts.verify import verification
 from scripts.verify.verification import Verified
 from scripts.verify.verify import Check, verify
@@ -89,7 +87,7 @@ class _Baseline:
     """A runtime on its device, which is opened with the first problem."""
 
     def __init__(self, args: OperatorBaselineRequest) -> None:
-        self._args, self._threads = args, args.threads
+        self._args = args
         self._versions = plugins.installed(plugins.runtime(args.runtime).versions)
         self._device: Any = None
 
@@ -111,7 +109,7 @@ class _Baseline:
             Verified(
                 device=self._device.kind,
                 device_name=self._device.name,
-                threads=self._threads if self._device.kind == "cpu" else None,
+                threads=self._args.threads if self._device.kind == "cpu" else None,
                 verification=verified,
                 load_ms=session.load_s * 1e3,
                 first_call_ms=cold.first_s * 1e3,
@@ -134,7 +132,9 @@ class _Baseline:
 
     def _session(self, program: dict[str, Any]) -> OperatorSession:
         call = Call(Problem(program["op"], program["args"]))
-        self._open()
+        if self._device is None:
+            args = self._args
+            self._runtime, self._device = open_device(args.runtime, args.device, args.threads)
         inputs = [torch.ones(1)]
         if program["inputs"]:
             stored = tensors.load_npz(program["inputs"])
@@ -142,18 +142,6 @@ class _Baseline:
                 torch.from_numpy(stored[str(i)]).to(s.dtype) for i, s in enumerate(call.inputs)
             ]
         return OperatorSession(call, inputs, self._runtime, self._device)
-
-    def _open(self) -> None:
-        """Open the runtime's device, once. Exits if there is none."""
-        if self._device is not None:
-            return
-        if self._args.device == "cuda" and not has_cuda_driver():
-            exits.fail("no device cuda: no CUDA driver (libcuda.so.1) here", exits.UNAVAILABLE)
-        self._runtime = importlib.import_module(f"scripts.baselines.{self._args.runtime}")
-        try:
-            self._device = self._runtime.Device(self._args.device, self._threads)
-        except NoDevice as error:
-            exits.fail(f"no device {self._args.device}: {error}", exits.UNAVAILABLE)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from scripts.core import atomic
-from scripts.timing import leaks, ratios
+from scripts.timing import ratios, worker
 from scripts.timing.turns import Timed
 
 P90_CALLS, P99_CALLS = 64, 662
@@ -25,7 +25,7 @@ class MemberTiming:
     else is made from (PartTiming.counted has the places of both). `anchor_ms`: those of the anchor of its
     part, in the same generations; empty if there is none. `turns`, `calls`: slices and calls in these generations.
     `p50_ms` and so on: percentiles of all these calls, None where they are too few. `peak_rss_mb`: peak memory of its
-    process, MiB. `leaked_bytes`: of memory that each call leaves behind in every process (leaks.py).
+    process, MiB. `leaked_bytes`: of memory that each call leaves behind in every process (worker.Held).
     """
 
     status: str = "ok"
@@ -145,7 +145,7 @@ def _member(
         p90_ms=_percentile(calls, 0.90) if len(calls) >= P90_CALLS else None,
         p99_ms=_percentile(calls, 0.99) if len(calls) >= P99_CALLS else None,
         peak_rss_mb=timed.peak_rss_mb,
-        leaked_bytes=leaks.of_processes(
+        leaked_bytes=worker.leak_of_processes(
             [generation.left_bytes for generation in timed.generations]
         ),
     )

@@ -103,7 +103,7 @@ class Worker(Protocol):
 @dataclass
 class Generation:
     """The calls of a member in one generation. `each_s`: seconds of every call that counts; `turns`: its slices;
-    `warmup`: calls before the first turn. `left_bytes`: of memory that each call has left behind (leaks.py)."""
+    `warmup`: calls before the first turn. `left_bytes`: of memory that each call has left behind (worker.Held)."""
 
     each_s: list[float] = field(default_factory=list)
     turns: int = 0

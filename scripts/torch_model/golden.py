@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from scripts.core import extra, tensors
-from scripts.torch_model import convert, errors, footprint, inputs, work
+from scripts.torch_model import convert, errors, footprint, loading, work
 from scripts.torch_model.errors import changes_buffer
 from scripts.torch_model.loading import LoadedModel, named_weights
 from scripts.torch_model.step import EvalStep, TrainStep
@@ -104,7 +104,7 @@ def calling(loaded: LoadedModel, file: Path) -> Iterator[None]:
     except Exception as error:
         unbound = ""
         if isinstance(error, TypeError):
-            unbound = inputs.not_a_call(loaded.module, loaded.args, loaded.kwargs)
+            unbound = loading.not_a_call(loaded.module, loaded.args, loaded.kwargs)
         if unbound:
             raise errors.ModelError(f"{file}: {unbound}", errors.Fault.INPUTS) from error
         is_missing = isinstance(error, ModuleNotFoundError)
@@ -266,32 +266,31 @@ def float64_blocks(module: nn.Module) -> list[nn.Module]:
     return parts
 
 
+def _own_floats(parts: Iterable[nn.Module]) -> Iterator[tuple[dict, str, torch.Tensor]]:
+    """The parts' own floating-point weights, each with the dict that has it, and its key there."""
+    for part in parts:
+        for place in (part._parameters, part._buffers):
+            for name, weight in place.items():
+                if weight is not None and weight.is_floating_point():
+                    yield place, name, weight
+
+
 def _wide_bytes(parts: Iterable[nn.Module]) -> int:
     """Bytes of the parts' own floating-point weights in float64, shared ones once."""
-    own = {
-        id(weight): weight
-        for part in parts
-        for place in (part._parameters, part._buffers)
-        for weight in place.values()
-        if weight is not None and weight.is_floating_point()
-    }
+    own = {id(weight): weight for *_, weight in _own_floats(parts)}
     return 8 * sum(weight.numel() for weight in own.values())
 
 
 def _widen(parts: Iterable[nn.Module]) -> OriginalWeights:
     """Replace the parts' own weights by float64 copies; return the original ones."""
-    kept: OriginalWeights = []
+    kept = list(_own_floats(parts))
     copies: dict[int, torch.Tensor] = {}
-    for part in parts:
-        for place in (part._parameters, part._buffers):
-            for name, weight in place.items():
-                if weight is None or not weight.is_floating_point():
-                    continue
-                kept.append((place, name, weight))
-                if id(weight) not in copies:
-                    make = partial(nn.Parameter, requires_grad=False) if place is part._parameters else lambda t: t  # fmt: skip
-                    copies[id(weight)] = make(weight.detach().double())
-                place[name] = copies[id(weight)]
+    for place, name, weight in kept:
+        if id(weight) not in copies:
+            wide = weight.detach().double()
+            is_parameter = isinstance(weight, nn.Parameter)
+            copies[id(weight)] = nn.Parameter(wide, requires_grad=False) if is_parameter else wide
+        place[name] = copies[id(weight)]
     return kept
 
 

@@ -10,7 +10,7 @@ import difflib
 import functools
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,13 +151,18 @@ def check_options(path: str | Path, options: Mapping[str, Any]) -> None:
     if any(function.takes_any for function in known):
         return
     accepted = frozenset(COMMON_OPTIONS).union(*(function.options for function in known))
+    refuse_options(path, options, sorted(accepted))
+
+
+def refuse_options(
+    path: str | Path, options: Mapping[str, Any], known: Sequence[str], note: str = ""
+) -> None:
+    """Raise ModelFileError for an option that is none of `known`. `note`: the end of the message."""
     for option in options:
-        if option not in accepted:
-            near = difflib.get_close_matches(option, sorted(accepted), n=1)
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ModelFileError(
-                f"{path}: takes no option {option!r} (it takes {', '.join(sorted(accepted))}){hint}"
-            )
+            raise ModelFileError(f"{path}: takes no option {option!r} (it takes {', '.join(known)}){hint}{note}")  # fmt: skip
 
 
 def _parsed(path: Path) -> ast.Module:

@@ -23,11 +23,9 @@ from scripts.lowering import capture
 from scripts.torch_model.convert import flat_tensors
 from scripts.torch_model.errors import cause
 from scripts.torch_model.loading import LoadedModel
-from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.runtime import CACHE, Work
 from scripts.torch_runtime.torch_session import TorchSession
 
-CACHE = "TORCHINDUCTOR_CACHE_DIR"
-"""Environment variable with the folder of what a runtime compiles: of a verification and its timing, or of another command."""
 FOLDER = "converted"
 """Its folder with the files of a converted model."""
 
@@ -49,7 +47,8 @@ def open_session(
     load: Load,
     warm_up: Callable[[], object] = capture.warm_up,
 ) -> TorchSession:
-    """The model, converted unless an earlier process has done so. `warm_up`: imports what the first conversion imports."""
+    """The model, converted unless an earlier process has done so. `warm_up`: imports what the first conversion imports. Exits as
+    unsupported if it cannot be converted."""
 
     def prepare(loaded: LoadedModel) -> Callable:
         folder = Path(os.environ[CACHE], FOLDER)
@@ -78,9 +77,7 @@ def compile_seconds() -> float | None:
 def exported(loaded: LoadedModel) -> ExportedProgram:
     """The model as a program of flat inputs and functional operators. Exits as unsupported if it cannot be captured."""
     with rejected("torch.export"):
-        program = capture.functional(capture.capture(loaded), {})
-        capture.results(program)  # refuses a program whose calls depend on the calls before
-    return program
+        return capture.flat_program(loaded)
 
 
 def require_float32(loaded: LoadedModel, runtime: str) -> None:

@@ -9,7 +9,7 @@ import helion
 import helion.language as hl
 import torch
 
-from scripts.torch_runtime.kernel_library import EPS
+from scripts.torch_runtime.torch_session import EPS
 
 _kernel = helion.kernel(static_shapes=True, autotune_effort="quick")
 

@@ -11,14 +11,14 @@ import torch
 from scripts.core.machine import cpu_name
 from scripts.timing.calls import Counters
 from scripts.torch_model.errors import first_line
-from scripts.torch_runtime.runtime import NoDevice
+from scripts.torch_runtime.runtime import Device, NoDevice
 
 # torch.set_float32_matmul_precision's names to XLA's.
 _MATMUL_PRECISION = {"highest": "highest", "high": "high", "medium": "default"}
 
 
-class TorchDevice:
-    """A device on which a baseline runs. `kind` is cpu or cuda. Raises NoDevice if it does not exist."""
+class TorchDevice(Device):
+    """A CPU or a CUDA GPU. Raises NoDevice if it does not exist."""
 
     def __init__(self, kind: str, threads: int) -> None:
         if kind == "cuda" and not torch.cuda.is_available():
@@ -29,7 +29,6 @@ class TorchDevice:
         torch.set_num_threads(threads)
 
     def set_matmul_precision(self, precision: str) -> None:
-        """`highest`, `high` or `medium`, as torch.set_float32_matmul_precision."""
         torch.set_float32_matmul_precision(precision)
 
     def autocast(self, dtype: torch.dtype) -> AbstractContextManager:
@@ -37,33 +36,16 @@ class TorchDevice:
         return torch.autocast(self.kind, dtype)
 
     def finish(self) -> None:
-        """Return when the device has finished all work."""
         if self.kind == "cuda":
             torch.cuda.synchronize()
 
-    def counters(self) -> Counters | None:
-        """Nothing of the kind."""
-        return None
-
     def peak_memory_mb(self) -> float | None:
-        """Peak memory of tensors on the device, in MiB; None if the device uses the host's memory."""
         return torch.cuda.max_memory_allocated() / 2**20 if self.kind == "cuda" else None
 
-    def fallback_operators(self) -> list[str] | None:
-        """None: there are no operators that fall back to the CPU."""
-        return None
 
-    def clear_metrics(self) -> None:
-        """Nothing of the kind."""
-
-    def metrics_report(self) -> str:
-        """Nothing of the kind."""
-        return ""
-
-
-class XlaDevice:
-    """A device on which an XLA baseline runs, through PJRT: a call is traced, then compiled and run at a sync. `kind` is cpu
-    or cuda. Raises NoDevice if it does not exist."""
+class XlaDevice(Device):
+    """A device of PyTorch/XLA, through PJRT: a call is traced, then compiled and run at a sync. Raises NoDevice if it does not
+    exist."""
 
     def __init__(self, kind: str, threads: int) -> None:
         # Read when the PJRT client is made, at the first use of a device.
@@ -87,7 +69,6 @@ class XlaDevice:
         self.name = cpu_name() if kind == "cpu" else str(self.device)
 
     def set_matmul_precision(self, precision: str) -> None:
-        """`highest`, `high` or `medium`, as torch.set_float32_matmul_precision."""
         torch.set_float32_matmul_precision(precision)
         self._xla._XLAC._xla_set_mat_mul_precision(_MATMUL_PRECISION[precision])
 
@@ -114,19 +95,15 @@ class XlaDevice:
         return (data[0], data[1] * 1e-9) if data else (0, 0.0)
 
     def peak_memory_mb(self) -> float | None:
-        """Peak memory on the device, in MiB; None if the device uses the host's memory."""
         if self.kind == "cpu":
             return None
         return self._xm.get_memory_info(self.device)["peak_bytes_used"] / 2**20
 
     def fallback_operators(self) -> list[str] | None:
-        """Operators without a lowering, which have run on the CPU so far."""
         return self._metrics.executed_fallback_ops()
 
     def clear_metrics(self) -> None:
-        """Reset PyTorch/XLA's metrics and counters."""
         self._metrics.clear_all()
 
     def metrics_report(self) -> str:
-        """PyTorch/XLA's own metrics report."""
         return self._metrics.metrics_report()

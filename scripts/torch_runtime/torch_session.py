@@ -5,13 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import mmap
+import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from scripts.core import exits, tensors
@@ -26,9 +30,7 @@ from scripts.torch_model.loading import (
     with_inputs,
 )
 from scripts.torch_model.step import EvalStep, TrainStep, placed, to_training
-from scripts.torch_runtime import profiling
-from scripts.torch_runtime.arguments import Work
-from scripts.torch_runtime.runtime import open_runtime
+from scripts.torch_runtime.runtime import Session, Work, open_runtime
 from scripts.verify.verify import Expected
 
 Prepare = Callable[[LoadedModel], Callable]
@@ -44,9 +46,9 @@ PRECISIONS: dict[str, tuple[torch.dtype | None, torch.dtype | None]] = {
 """By precision: (the type to which weights and floating-point inputs are cast, the type of autocast)."""
 
 
-class TorchSession:
-    """The model on its device; calling it is one timed call. `load_s`: seconds to fill and place the built
-    model. `rewrites`: names of the rewrites that have changed its graph."""
+class TorchSession(Session):
+    """The model on its device. `load_s`: seconds to fill and place the built model. `rewrites`: names of the rewrites that have changed
+    its graph."""
 
     def __init__(self, work: Work, device: Any, prepare: Prepare) -> None:
         self._device = device
@@ -70,11 +72,9 @@ class TorchSession:
                 storage[-1:].add_(0)
 
     def arrays(self, results: Any) -> dict[str, np.ndarray]:
-        """A call's results by name, on the host."""
         return {name: convert.to_numpy(tensor) for name, tensor in self.step.results(results)}
 
     def call_with(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The results of a call on other inputs of the same shapes as the reference's, in the same order."""
         own = self.step.loaded
         self.step.loaded = with_arrays(own, arrays, self._device.device)
         try:
@@ -87,13 +87,10 @@ class TorchSession:
         if isinstance(self.step, TrainStep):
             loss = float(self.step()[0][1])
             if not math.isfinite(loss):
-                exits.fail(
-                    f"training diverged while it was timed: the loss is {loss}; lower train.lr"
-                )
+                exits.fail(f"training diverged while it was timed: the loss is {loss}; lower train.lr")  # fmt: skip
 
     def profile(self, kinds: Collection[str]) -> dict[str, Any]:
-        """Profiles by PyTorch's profiler and dynamo (profiling.collect)."""
-        return profiling.collect(kinds, self.step, self._device)
+        return collect(kinds, self.step, self._device)
 
 
 def _plain(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -202,8 +199,7 @@ def _rewritten_for_speed(loaded: LoadedModel) -> tuple[LoadedModel, tuple[str, .
     from scripts.lowering import capture, fx_rewrites  # import torch.export
 
     with torch.no_grad():
-        program = capture.functional(capture.capture(loaded), {})
-    capture.results(program)  # refuses a graph whose calls depend on the calls before
+        program = capture.flat_program(loaded)
     names = fx_rewrites.apply(program, fx_rewrites.SPEED)
     if not names:
         exits.fail("no rewrite for speed changes the graph of this model", exits.UNSUPPORTED)
@@ -240,3 +236,103 @@ def _eager_step(
         torch.from_numpy(stored[f"{tensors.COTANGENT}{i}"]).to(device) for i in range(len(stored))
     ]
     return TrainStep(loaded, kept, **options)
+
+
+US = 1e-6
+
+
+def collect(kinds: Collection[str], step: Callable[[], Any], device: Any) -> dict[str, Any]:
+    """Make one more call of the step for each requested kind (`measure.collect`).
+
+    `profiler`: CPU and device seconds of the call. `operators`: the same by operator; on an XLA device
+    only for operators that ran on the CPU instead, on others for every aten operator.
+    `dynamo_counters`: dynamo's counters in this process.
+    """
+    profiles: dict[str, Any] = {}
+    if {"profiler", "operators"} & set(kinds):
+        recording = profiled(step, device)
+        if "profiler" in kinds:
+            profiles["profiler"] = totals(recording)
+        if "operators" in kinds:
+            profiles["operators"] = operators(recording, device.fallback_operators())
+    if "dynamo_counters" in kinds:
+        profiles["dynamo_counters"] = dynamo_counters()
+    return profiles
+
+
+def profiled(step: Callable[[], Any], device: Any, iterations: int = 1) -> profile:
+    """PyTorch's profile of a number of calls, including the device's work."""
+    activities = [ProfilerActivity.CPU]
+    if device.kind == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities) as recording:
+        for _ in range(iterations):
+            held = step()  # a lazy result that nobody holds is never computed
+            device.finish()
+            del held
+    return recording
+
+
+def totals(recording: profile) -> dict[str, float]:
+    """CPU and device seconds from a profile."""
+    events = recording.key_averages()
+    cpu = sum(e.self_cpu_time_total for e in events if e.device_type == DeviceType.CPU) * US
+    cuda = sum(e.self_device_time_total for e in events if e.device_type == DeviceType.CUDA) * US
+    return {"total_cpu_time_s": cpu, "total_cuda_time_s": cuda}
+
+
+def operators(recording: profile, only: Collection[str] | None) -> dict[str, dict[str, float]]:
+    """Seconds and calls by aten operator; only those in `only`, if that is given."""
+    return {
+        event.key: {
+            "self_cpu_time_s": event.self_cpu_time_total * US,
+            "self_cuda_time_s": event.self_device_time_total * US,
+            "total_cpu_time_s": event.cpu_time_total * US,
+            "total_cuda_time_s": event.device_time_total * US,
+            "num_of_calls": event.count,
+        }
+        for event in recording.key_averages()
+        if (event.key in only if only is not None else event.key.startswith("aten::"))
+    }
+
+
+def dynamo_counters() -> dict[str, dict[str, int]]:
+    """torch._dynamo's counters as plain values: frames, graph breaks, inductor's fusions, …"""
+    from torch._dynamo.utils import counters
+
+    return {group: dict(counted) for group, counted in counters.items() if counted}
+
+
+KernelFunctions = Mapping[str, Callable]
+"""The library's functions by the names of kernels."""
+
+EPS = 1e-5
+"""The epsilon of the norms in models/kernels/."""
+
+
+def open_kernel_session(
+    work: Work, device: Any, package: str, functions: Callable[[], KernelFunctions]
+) -> TorchSession:
+    """The session of a kernel of models/kernels/, by the function of a library for CUDA, which gets the kernel's inputs by name and
+    returns its results in their order.
+
+    `functions` imports the library. Exits as unavailable if the package is not installed, and as
+    unsupported if it has no such kernel.
+    """
+    file = work.model.model_file
+    name = file.stem if file.parent.parts[-2:] == ("models", "kernels") else ""
+    try:
+        known = functions()
+    except ImportError as error:
+        env = Path(sys.prefix).name
+        exits.fail(
+            f"no package {package} in this environment ({error}); add it to envs/{env}.yaml and run "
+            f"`vmfbench lock {env}`",
+            exits.UNAVAILABLE,
+        )
+    if name not in known:
+        exits.fail(
+            f"{work.runtime} has no kernel {name or work.model.name}; it has {', '.join(known)}",
+            exits.UNSUPPORTED,
+        )
+    return TorchSession(work, device, lambda _: known[name])

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from scripts.torch_runtime.kernel_library import EPS
+from scripts.torch_runtime.torch_session import EPS
 
 LARGEST = 65_536
 """Columns of the longest row that one program holds."""

@@ -99,7 +99,7 @@ def unlink(program: str | bytes, function: str = "main") -> Unlinked:
             raise UnlinkError(f"the program has no function @{function}")
         main.attributes["sym_name"] = ir.StringAttr.get("main")
         loaded = _weights_as_arguments(ir, main)
-        for operation in _within(ir, module.operation):
+        for operation in within(ir, module.operation):
             if operation.name.split(".")[0] not in _DIALECTS:
                 raise UnlinkError(f"{operation.name} is no operation of StableHLO")
         return Unlinked(str(module), tuple(keys[symbol] for symbol in loaded))
@@ -109,7 +109,7 @@ def _weights_as_arguments(ir, main) -> list[str]:
     """Replace every load of a global by an argument of `main`; their symbols, in order."""
     block = main.regions[0].blocks[0]
     values: dict[str, object] = {}
-    for operation in _within(ir, main):
+    for operation in within(ir, main):
         if operation.name == "util.global.load":
             symbol = ir.FlatSymbolRefAttr(operation.attributes["global"]).value
             kind = operation.results[0].type
@@ -134,7 +134,7 @@ def _weights_as_arguments(ir, main) -> list[str]:
     return list(values)
 
 
-def _within(ir, operation) -> list:
+def within(ir, operation) -> list:
     """An operation and those inside it, at any depth, in the order of the text."""
     inside: list = []
 

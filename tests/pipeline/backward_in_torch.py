@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import torch
 
 from scripts.baselines import inductor
-from scripts.torch_runtime import inductor_machine
 from scripts.torch_runtime.torch_session import renew_thread_pool
 
 FORKS = 16
@@ -19,7 +18,7 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3))
 x = torch.rand(2, 3, 16, 16)
-inductor_machine.prepare()
+inductor.prepare_machine()
 call = inductor.prepare(SimpleNamespace(module=model))
 
 

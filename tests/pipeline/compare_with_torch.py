@@ -409,7 +409,6 @@ def tally(count: int) -> dict:
         "closes": [
             closes(dtype, tol) for dtype in (*FLOATS, *INTEGERS) for tol in sorted(set(TOLS))
         ],
-        "broadcasts": broadcasts(),
     }
 
 
@@ -443,36 +442,6 @@ def closes(dtype: str, tol: float, count: int = 20000) -> dict:
             [golden[i].item(), actual[i].item()] for i in np.flatnonzero(found != wanted)[:3]
         ],
     }
-
-
-def broadcasts() -> list[dict]:
-    """Outputs of another shape: what torch says of them, and what compare says."""
-    rng = np.random.default_rng(SEED)
-    shapes = [(), (1,), (3,), (1, 3), (3, 1), (2, 3), (0,), (1, 0), (2, 0), (6,), (1, 1, 1, 3)]
-    found = []
-    for golden_shape in shapes:
-        for actual_shape in shapes:
-            if golden_shape == actual_shape:
-                continue
-            for values in (np.ones, np.zeros, lambda shape: rng.normal(size=shape)):
-                for cosine in (False, True):
-                    golden = np.asarray(values(golden_shape), np.float32)
-                    actual = np.asarray(values(actual_shape), np.float32)
-                    try:
-                        torchs = dynamo.same(
-                            torch.from_numpy(golden), torch.from_numpy(actual),
-                            torch.from_numpy(golden).double(), cos_similarity=cosine, tol=1e-3,
-                            equal_nan=True, log_error=lambda *_: None,
-                        )  # fmt: skip
-                        verdict = torch_same.PASS if torchs else torch_same.FAIL
-                    except RuntimeError:
-                        verdict = "raises"
-                    tolerance = torch_same.Tolerance(1e-3, cosine)
-                    ours = torch_same.compare(
-                        [actual], [golden], [golden.astype(np.float64)], tolerance
-                    )
-                    found.append({"torch": verdict, "ours": ours.code, "detail": ours.detail})
-    return found
 
 
 def show(index: int) -> None:

@@ -556,38 +556,17 @@ def unset_values(rng: random.Random):
     return function, (torch.randn(shape),)
 
 
-FAMILIES = (
-    *(scatter_reduce, rows, many_rows, masked_graph, counted_mask, negative_index),
-    *(arange_index, boolean_scan, last_states, constant_nonzero, plain, bags, uneven_bags),
-    *(
-        aggregated,
-        kept_aggregation,
-        interleaved,
-        kept_interleaving,
-        patches,
-        kept_convolution,
-        pools,
-        plain_pools,
-    ),
-    *(
-        pool_steps,
-        batch_norm_steps,
-        gathered_rows,
-        gathered_elements,
-        embedding_gradient,
-        masked_step,
-        grouped_steps,
-        ungrouped_steps,
-        kept_steps,
-        slice_gradient,
-        unset_values,
-    ),
-)
 FAMILIES_FOR_SPEED = (
     *(aggregated, kept_aggregation, interleaved, kept_interleaving, patches, kept_convolution),
     *(grouped_steps, ungrouped_steps, kept_steps),
 )
 """Those with operators that a rewrite for speed takes. The lowering paths have these rewrites too, on all families."""
+FAMILIES = (
+    *(scatter_reduce, rows, many_rows, masked_graph, counted_mask, negative_index),
+    *(arange_index, boolean_scan, last_states, constant_nonzero, plain, bags, uneven_bags),
+    *(pools, plain_pools, pool_steps, batch_norm_steps, gathered_rows, gathered_elements),
+    *(embedding_gradient, masked_step, slice_gradient, unset_values, *FAMILIES_FOR_SPEED),
+)
 
 if __name__ == "__main__":
     main()

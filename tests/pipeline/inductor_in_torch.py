@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import torch
 
 from scripts.baselines import inductor
-from scripts.torch_runtime import inductor_machine
 
 
 def threads() -> int:
@@ -37,7 +36,7 @@ x = torch.rand(512, 512)
 with torch.no_grad():
     expected = model(x)
 torch.set_num_threads(2)
-inductor_machine.prepare()
+inductor.prepare_machine()
 call = inductor.prepare(SimpleNamespace(module=model))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
+from scripts.baselines import inductor
 from scripts.core import process, temporary
-from scripts.torch_runtime import inductor_machine
 
 
 def in_own_folder(machine: str, writable: bool = True) -> dict[str, list[str]]:
@@ -21,7 +21,7 @@ def in_own_folder(machine: str, writable: bool = True) -> dict[str, list[str]]:
         tempfile.tempdir = None
         if not writable:
             os.access = lambda *_: False
-        inductor_machine.prepare()
+        inductor.prepare_machine()
         found = {"asked": [path.name for path in Path(own).rglob("*.so")]}
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{own}/cache"
         with torch._inductor.config.patch(compile_threads=1):

@@ -21,7 +21,7 @@ from torch.nn import functional
 from scripts.features.kernels import kernels
 from scripts.torch_model import convert, loading
 from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_runtime import kernel_library
+from scripts.torch_runtime import torch_session
 
 ROOT = Path(__file__).parents[2]
 EPS = 1e-5
@@ -106,7 +106,7 @@ def in_triton(shape: str) -> dict[str, float]:
 def refused(file: str, missing: bool) -> tuple[int, str]:
     """The exit code and message of a library's session for a model file."""
 
-    def functions() -> kernel_library.Functions:
+    def functions() -> torch_session.KernelFunctions:
         if missing:
             raise ImportError("No module named 'a_library'")
         return {"swiglu": print}
@@ -117,7 +117,7 @@ def refused(file: str, missing: bool) -> tuple[int, str]:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            kernel_library.open_session(work, None, "a-library", functions)
+            torch_session.open_kernel_session(work, None, "a-library", functions)
     except SystemExit as stop:
         return stop.code, said.getvalue()
     return 0, ""

@@ -9,7 +9,7 @@ import json
 import sys
 
 from scripts.core.tensors import TensorType
-from scripts.lowering.link import Input, LinkError, Lowered, Parameter, link
+from scripts.lowering.link import Input, LinkError, Lowered, Parameter, link_located
 
 
 def main() -> None:
@@ -20,9 +20,8 @@ def main() -> None:
 
     def linked(text: str) -> str:
         try:
-            return link(
-                Lowered(text, "main", arguments), [taken], changing=case["changing"]
-            ).decode()
+            lowered = Lowered(text, "main", arguments)
+            return link_located(lowered, [taken], "text", case["changing"])[0].decode()
         except LinkError as error:
             return str(error)
 

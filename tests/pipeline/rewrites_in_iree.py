@@ -12,7 +12,9 @@ import numpy as np
 from iree import runtime
 from iree.compiler import tools
 
+from scripts.core.tensors import TensorType
 from scripts.lowering import stablehlo
+from scripts.lowering.link import Parameter
 
 
 def main() -> None:
@@ -21,7 +23,8 @@ def main() -> None:
 
 
 def answer(case: dict) -> dict:
-    text, names = stablehlo.for_iree(case["text"], case["changing"])
+    arguments = [Parameter(TensorType(str(number), (), "float32")) for number in range(2)]
+    text, names = stablehlo.for_iree(case["text"], arguments, [*map(str, case["changing"])])
     rewritten = {"rewrites": names, "text": text}
     if not case["compiles"]:
         return rewritten

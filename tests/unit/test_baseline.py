@@ -8,7 +8,7 @@ import pytest
 from scripts.core import exits, requests
 from scripts.timing.calls import Counters, run_calls
 from scripts.torch_model.arguments import Optimizer
-from scripts.torch_runtime import arguments
+from scripts.torch_runtime import runtime
 
 REQUIRED = {
     "name": "m",
@@ -20,8 +20,8 @@ REQUIRED = {
 }
 
 
-def work(**fields) -> arguments.Work:
-    return requests.decode(arguments.Work, REQUIRED | fields)
+def work(**fields) -> runtime.Work:
+    return requests.decode(runtime.Work, REQUIRED | fields)
 
 
 def test_a_request_is_checked_at_the_door():
@@ -53,14 +53,14 @@ def test_a_request_is_checked_at_the_door():
 )
 def test_what_a_runtime_does_not_run_is_refused_before_it_is_imported(capsys, given, code, said):
     with pytest.raises(SystemExit) as refused:
-        arguments.prepare_process(work(**given))
+        runtime.prepare_process(work(**given))
     assert refused.value.code == code
     assert said in capsys.readouterr().err
 
 
 def test_the_flags_of_xla_are_set_before_the_runtime_is_imported(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "")
-    arguments.prepare_process(work(runtime="xla", xla_flags="--a=1 --b"))
+    runtime.prepare_process(work(runtime="xla", xla_flags="--a=1 --b"))
     assert os.environ["XLA_FLAGS"] == "--a=1 --b"
 
 

@@ -23,9 +23,8 @@ from scripts.features.reproduce.case import Recorded
 from scripts.matrix import sections
 from scripts.records import speedups
 from scripts.records.results_file import cell_of
-from scripts.timing.decisions import SAME
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
-from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED
+from scripts.timing.ratios import ALIKE, FASTER, SLOWER, UNDECIDED
 from scripts.timing.turns import Rule
 from tests.report_records import records, remedied
 
@@ -82,7 +81,7 @@ def test_a_run_compared_with_itself_has_no_alarm(before):
         (),
         sum(bool(one["latency"]) for one in before),
     )
-    assert {(one.low, one.high, one.verdict) for one in found.latencies} == {(1.0, 1.0, SAME)}
+    assert {(one.low, one.high, one.verdict) for one in found.latencies} == {(1.0, 1.0, ALIKE)}
     assert {(one.low, one.high) for one in found.means} == {(1.0, 1.0)}
 
 
@@ -172,7 +171,7 @@ def test_a_slow_down_below_the_threshold_is_no_alarm(before, after):
 
 def test_two_runs_are_compared_by_their_anchor_whatever_the_speed_of_the_machine(before, after):
     found = compared(quiet(before, 1), quiet(after, 2, machine=1.4))
-    assert {one.verdict for one in found.latencies} == {SAME}
+    assert {one.verdict for one in found.latencies} == {ALIKE}
     assert {one.basis for one in found.latencies} == {latencies.ANCHOR}
     for name, one in ((one.cell, one) for one in found.latencies):
         rows = [cell(rows, name)["latency"] for rows in (before, after)]
@@ -546,7 +545,7 @@ def test_a_compile_time_that_changed_is_confirmed_in_turns(
     seconds[folders[1]] = seconds[folders[0]]
     again = remeasuring.compile_again(pair, tuple(folders), 6)
     changed = compare([pair], "a", "b", Settings(), recompiled={BERT: again})
-    assert (changed.alarms, [each.verdict for each in changed.compile_times]) == ([], [SAME])
+    assert (changed.alarms, [each.verdict for each in changed.compile_times]) == ([], [ALIKE])
     assert len(commands) == 12
 
 

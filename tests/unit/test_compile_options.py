@@ -15,9 +15,9 @@ from scripts.records import record, results_file
 from scripts.records.results_table import Table
 from scripts.records.row import Column
 from scripts.run.params import Requests
+from scripts.stages import verify_baseline
 from scripts.timing.calls import Counters
-from scripts.torch_runtime import verify_session
-from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime.runtime import Work
 from tests.rows import record as row
 from tests.rows import steady
 
@@ -133,11 +133,11 @@ class Compiling:
 
 def warm_calls(device: Compiling) -> int:
     """The calls until one has compiled nothing."""
-    verify_session._warm_run(device.call, device, SimpleNamespace(), lazy=False, watch=False)
+    verify_baseline._warm_run(device.call, device, SimpleNamespace(), lazy=False, watch=False)
     return device.made
 
 
 def test_a_baseline_is_called_until_it_compiles_no_more():
     assert warm_calls(Compiling()) == 1
     assert warm_calls(Compiling(1)) == 2
-    assert warm_calls(Compiling(1, 2, 3, 4, 5)) == verify_session.WARM_CALLS
+    assert warm_calls(Compiling(1, 2, 3, 4, 5)) == verify_baseline.WARM_CALLS

@@ -1,4 +1,5 @@
-"""exported_program: what is refused of a .pt2 before torch reads it. tests/pipeline/test_sources.py loads such files."""
+"""exported_program: what is refused of a .pt2 before torch reads it. test_mutated_files.py has random damage, and
+tests/pipeline/test_sources.py loads such files."""
 
 import contextlib
 import copy
@@ -10,8 +11,6 @@ import pickle
 import zipfile
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from scripts.core.dimensions import Sizes
 from scripts.sources import exported_program
@@ -250,9 +249,9 @@ DAMAGED = {
     "a weight on a GPU": (lambda p: config(p)["w"]["tensor_meta"].update(device={"type": "cuda", "index": 0}), r"weights w is on cuda, expected it on the CPU; save what torch\.export\.passes\.move_to_device_pass"),
     "a list of weights without config": (lambda p: p.update({"data/weights/model_weights_config.json": {}}), "found no config, expected the list of weights"),
     "a list for a program": (lambda p: p.update({"models/model.json": []}), "models/model.json: found list, expected an object"),
-    "half a program": (lambda p: p.update({"models/model.json": json.dumps(p["models/model.json"])[:100].encode()}), "models/model.json is damaged: "),
-    "no text": (lambda p: p.update({"models/model.json": b"\xff\xfe{}"}), "models/model.json is damaged: "),
-    "a deep program": (lambda p: p.update({"models/model.json": b"[" * 200_000}), "models/model.json is damaged: "),
+    "half a program": (lambda p: p.update({"models/model.json": json.dumps(p["models/model.json"])[:100].encode()}), "models/model.json: no JSON"),
+    "no text": (lambda p: p.update({"models/model.json": b"\xff\xfe{}"}), "models/model.json: no JSON"),
+    "a deep program": (lambda p: p.update({"models/model.json": b"[" * 200_000}), "models/model.json: no JSON"),
     "weights of an older version": (lambda p: p.update({"data/weights/model.pt": PICKLE}), "its weights are a pickle, as before PyTorch 2.9; save it again"),
 }  # fmt: skip
 
@@ -372,59 +371,3 @@ def test_a_digest_is_that_of_the_bytes(tmp_path):
     paths = [programs.write(tmp_path / f"{n}.pt2", programs.entries()) for n in "ab"]
     paths[1].write_bytes(paths[1].read_bytes() + b"x")
     assert SOURCE.digest(paths[0]) != SOURCE.digest(paths[1])
-
-
-@given(data=st.data())
-def test_any_damage_is_an_error_of_the_file_or_none(tmp_path_factory, data):
-    path = tmp_path_factory.getbasetemp() / "fuzzed.pt2"
-    content = bytearray(programs.write(path, programs.entries()).read_bytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(content) - 1))
-        match data.draw(st.sampled_from(["flip", "cut", "insert"])):
-            case "flip":
-                content[place] ^= data.draw(st.integers(1, 255))
-            case "cut":
-                del content[place : place + data.draw(st.integers(1, 400))]
-            case "insert":
-                content[place:place] = data.draw(st.binary(max_size=30))
-        if not content:
-            break
-    path.write_bytes(content)
-    try:
-        check(path, {})
-        exported_program.SOURCE.facts(path, {})
-        require_whole(path)
-    except BrokenModelFile as error:
-        named = str(error).startswith(f"{path}: ")
-    else:
-        named = True
-    assert named
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=5), inside, max_size=3),
-    max_leaves=8,
-)  # fmt: skip
-
-
-@given(data=st.data())
-def test_any_value_in_the_place_of_another_is_an_error_of_the_file_or_none(tmp_path_factory, data):
-    parts = programs.entries()
-    name = data.draw(st.sampled_from([n for n, part in parts.items() if isinstance(part, dict)]))
-    place = parts[name]
-    while True:
-        key = data.draw(st.sampled_from(list(place) if isinstance(place, dict) else range(len(place))))  # fmt: skip
-        if not (isinstance(place[key], dict | list) and place[key]) or data.draw(st.integers(0, 4)) == 0:  # fmt: skip
-            break
-        place = place[key]
-    place[key] = data.draw(JSON)
-    path = programs.write(tmp_path_factory.getbasetemp() / "fuzzed.pt2", parts)
-    try:
-        check(path, {})
-        exported_program.SOURCE.facts(path, {})
-    except BrokenModelFile as error:
-        named = str(error).startswith(f"{path}: ")
-    else:
-        named = True
-    assert named

@@ -8,8 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from scripts.core import exits
 from scripts.supervise.diagnose import diagnose
@@ -32,18 +30,6 @@ def test_weights_need_what_they_are_built_in_before_they_are_converted():
         BF16, "reference", 10e9, "x"
     )
     assert shortage(BF16, "reference", 13e9, "x") == ""
-
-
-@given(
-    factor=st.floats(0.5, 4),
-    size=st.integers(0, 10**12),
-    share=st.sampled_from([1, 2]),
-    limit=st.floats(0, 1e13),
-)
-def test_what_is_needed_decides_and_nothing_else(factor, size, share, limit):
-    weights = Weights(size, size, size // share, "f32")
-    needed = max(size, factor * (size // share))
-    assert bool(shortage(weights, "export x", limit, "y", factor)) == (needed > limit)
 
 
 def test_the_supervisors_limit_is_taken_and_named(monkeypatch):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scripts.timing import leaks
-from scripts.timing.leaks import LEAST_BYTES, LEAST_SLICES, Held
+from scripts.timing import worker
+from scripts.timing.worker import LEAST_BYTES, LEAST_SLICES, Held
 
 MIB = 2**20
 
@@ -40,4 +40,4 @@ def test_only_memory_that_grows_throughout_is_left_behind(sizes, expected):
     [([500, 400, 600], 400), ([500, 0, 600], 0), ([500, None], None), ([], None), ([500, None, 500], 500)],
 )  # fmt: skip
 def test_a_program_leaks_if_each_of_its_processes_does(processes, expected):
-    assert leaks.of_processes(processes) == expected
+    assert worker.leak_of_processes(processes) == expected

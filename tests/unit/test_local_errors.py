@@ -158,19 +158,6 @@ def test_when_elements_are_bounded(tolerance, changes, code):
     assert verify([wrong.astype(np.float32)], held, tolerance).code == code
 
 
-def test_what_passes_up_to_is_found():
-    values = np.array([[1.0, 2.0, 4.0], [0.1, 0.2, 0.1]])
-
-    def passes(wrong: np.ndarray) -> bool:
-        return bool((np.abs(wrong - values) <= 0.004).all())
-
-    largest = candidates.largest_that_passes(candidates.element, values, passes)
-    assert largest == pytest.approx(0.004, rel=0.05)  # of 1.0, the median
-    largest = candidates.largest_that_passes(candidates.smallest_row, values, passes)
-    assert largest == pytest.approx(0.02, rel=0.05)  # 0.2 is its largest element
-    assert candidates.largest_that_passes(candidates.element, values, lambda _: True) == np.inf
-
-
 def test_gradients_have_torchs_rule_alone():
     exact = exact_values()
     names = ["loss", "gradient of w"]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lowering import locations, onnx_causes, xla_text
+from scripts.lowering import locations, onnx_causes, stablehlo
 from scripts.lowering.locations import Locations, Origin
 
 
@@ -91,7 +91,7 @@ module @IrToHlo.10 attributes {{mhlo.is_dynamic = false}} {{
 #loc = [unknown]
 """
     assert (
-        xla_text.with_locations(text)
+        stablehlo.with_locations(text)
         == """\
 module @IrToHlo.10 attributes {mhlo.is_dynamic = false} {
   func.func @main(%arg0: tensor<8xf32>, %arg1: tensor<8xf32>) -> tensor<8xf32> {
@@ -112,8 +112,8 @@ def test_booleans_of_pytorch_xla_get_a_byte_each_and_keep_their_order(count):
         packed[i // 8] |= value << (i % 8)
     line = '%c = stablehlo.constant dense<"0x{}"> : tensor<1x{}xi1> loc("where")\n'
     bytes_each = line.format(bytes(values).hex().upper(), count)
-    assert xla_text.for_parser(line.format(packed.hex().upper(), count)) == bytes_each
-    assert xla_text.for_parser(bytes_each) == bytes_each
+    assert stablehlo.for_parser(line.format(packed.hex().upper(), count)) == bytes_each
+    assert stablehlo.for_parser(bytes_each) == bytes_each
 
 
 def test_other_constants_of_pytorch_xla_are_left_as_they_are():
@@ -122,7 +122,7 @@ def test_other_constants_of_pytorch_xla_are_left_as_they_are():
 %b = stablehlo.constant dense<true> : tensor<16xi1> loc("b")
 %c = stablehlo.constant dense<"0x010203"> : tensor<3xui8> loc("c")
 """
-    assert xla_text.for_parser(text) == text
+    assert stablehlo.for_parser(text) == text
 
 
 PROGRAM = """\

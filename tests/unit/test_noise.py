@@ -117,12 +117,6 @@ def test_it_takes_the_place_of_torchs_rule_beyond_the_tolerance():
     assert compare([right[0] * np.float32(1.02)], golden, fp64, Tolerance(1e-3)).code == "PASS"
 
 
-@pytest.mark.parametrize("value", [-0.1, np.nan, np.inf])
-def test_a_noise_that_is_no_number_is_refused(value):
-    with pytest.raises(ValueError, match=r"noise .*: not a finite number from 0 up"):
-        Tolerance(1e-3, noise=value)
-
-
 def test_integers_are_compared_as_ever():
     golden = [np.arange(1000)]
     found = compare([golden[0] + 5], golden, None, Tolerance(1e-6, noise=NOISE))

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts.core.dimensions import Sizes
-from scripts.sources import mlir_file, onnx_file, onnx_graph
+from scripts.sources import onnx_graph, registry
 from scripts.torch_model.errors import BrokenModelFile, ModelFileError
 
 FLOAT = TensorProto.FLOAT
@@ -41,21 +41,21 @@ def saved(tmp_path):
 
 def refused(path, options=None):
     with pytest.raises((BrokenModelFile, ModelFileError)) as caught:
-        onnx_file.SOURCE.check(path, options or {})
+        registry.ONNX.check(path, options or {})
     return str(caught.value)
 
 
 def test_open_dimensions_are_one_or_what_the_entry_says(saved):
     path = saved(model())
-    onnx_file.SOURCE.check(path, {})
-    assert onnx_file.SOURCE.facts(path, {}).batch_size == 1
-    assert onnx_file.SOURCE.facts(path, {"dims": {"batch": 8}}).batch_size == 8
+    registry.ONNX.check(path, {})
+    assert registry.ONNX.facts(path, {}).batch_size == 1
+    assert registry.ONNX.facts(path, {"dims": {"batch": 8}}).batch_size == 8
     assert onnx_graph.sizes_of_open_dims(path, {}) == "batch = 1 (not given)"
     assert onnx_graph.sizes_of_open_dims(path, {"dims": {"batch": 8}}) == "batch = 8"
 
 
 def test_sizes_are_of_dimensions_that_the_file_leaves_open(saved):
-    source = onnx_file.SOURCE
+    source = registry.ONNX
     source.check_dynamic(saved(model()), {}, {"batch": Sizes((1, 8))})
     for options, message in (({}, r"dynamic: it has no open dimension 'rows'; it has batch"), ({"inputs": "x.npz"}, "x.npz has inputs of one size")):  # fmt: skip
         with pytest.raises(ModelFileError, match=message):
@@ -65,15 +65,15 @@ def test_sizes_are_of_dimensions_that_the_file_leaves_open(saved):
 def test_open_dimensions_of_mlir_are_named_by_argument_and_axis(tmp_path):
     program = tmp_path / "m.mlir"
     program.write_text("func.func @main() { return }")
-    mlir_file.SOURCE.check_dynamic(program, {}, {"arg0.0=arg2.1": Sizes((1, 8))})
-    assert mlir_file.places(program, "arg0.0=arg2.1") == [(0, 0), (2, 1)]
+    registry.MLIR.check_dynamic(program, {}, {"arg0.0=arg2.1": Sizes((1, 8))})
+    assert registry.places(program, "arg0.0=arg2.1") == [(0, 0), (2, 1)]
     for name in ("batch", "arg0", "arg0.x", "arg0.0=", "0.0"):
         with pytest.raises(
             ModelFileError, match=r"m\.mlir: dims: found the name .* such as arg0\.1"
         ):
-            mlir_file.SOURCE.check_dynamic(program, {}, {name: Sizes((1, 8))})
+            registry.MLIR.check_dynamic(program, {}, {name: Sizes((1, 8))})
     with pytest.raises(ModelFileError, match=r"g\.npz has results of one size; leave `golden` out"):
-        mlir_file.SOURCE.check_dynamic(program, {"golden": "g.npz"}, {"arg0.0": Sizes((1, 8))})
+        registry.MLIR.check_dynamic(program, {"golden": "g.npz"}, {"arg0.0": Sizes((1, 8))})
 
 
 @pytest.mark.parametrize("size", [None, -1, 0])
@@ -95,10 +95,10 @@ def test_a_dimension_without_name_or_size_is_named_by_its_place(saved, size):
 def test_a_wrong_option_is_named(saved, options, message):
     path = saved(model())
     with pytest.raises(ModelFileError, match=message):
-        onnx_file.SOURCE.check(path, options)
+        registry.ONNX.check(path, options)
 
 
-@pytest.mark.parametrize("source", [onnx_file.SOURCE, mlir_file.SOURCE])
+@pytest.mark.parametrize("source", [registry.ONNX, registry.MLIR])
 def test_a_file_that_is_missing_stops_the_run_and_is_no_row(tmp_path, source):
     with pytest.raises(ModelFileError, match=r"no such file; expected an? .+ there") as caught:
         source.check(tmp_path / "nowhere", {})
@@ -135,8 +135,8 @@ def external(saved, tmp_path, location="w.bin", size=48, **entries):
 
 def test_external_data_is_a_part_of_the_model(saved, tmp_path):
     path = external(saved, tmp_path)
-    onnx_file.SOURCE.check(path, {})
-    assert onnx_file.SOURCE.parts(path, {}) == [tmp_path / "w.bin"]
+    registry.ONNX.check(path, {})
+    assert registry.ONNX.parts(path, {}) == [tmp_path / "w.bin"]
     before = onnx_graph.digest.__wrapped__(path)
     (tmp_path / "w.bin").write_bytes(b"\1" * 48)
     assert onnx_graph.digest.__wrapped__(path) != before
@@ -161,7 +161,7 @@ def test_external_data_that_is_not_whole_or_not_beside_it_is_refused(saved, tmp_
     os.symlink("loop.bin", tmp_path / "loop.bin")
     path = external(saved, tmp_path, **change)
     with pytest.raises(BrokenModelFile, match=message):
-        onnx_file.SOURCE.check(path, {})
+        registry.ONNX.check(path, {})
 
 
 def test_an_input_that_is_no_tensor_or_far_too_large_is_refused(saved):
@@ -181,7 +181,7 @@ def test_weights_decide_the_dtype(saved):
     value = helper.make_tensor_value_info("x", TensorProto.FLOAT16, (2, 4))
     proto = model(initializers=[half], inputs=[value])
     proto.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT16
-    facts = onnx_file.SOURCE.facts(saved(proto), {})
+    facts = registry.ONNX.facts(saved(proto), {})
     assert (facts.dtype, facts.batch_size) == ("f16", 2)
 
 
@@ -197,6 +197,6 @@ def test_inputs_of_test_data_are_parts_of_the_model_unless_the_entry_names_other
     files = [tmp_path / "test_data_set_0" / f"input_{number}.pb" for number in (0, 1)]
     for file in files:
         onnx.save_tensor(numpy_helper.from_array(np.ones((1, 4), np.float32)), file)
-    assert onnx_file.SOURCE.parts(path, {}) == files
+    assert registry.ONNX.parts(path, {}) == files
     given = tmp_path / "given.npz"
-    assert onnx_file.SOURCE.parts(path, {"inputs": str(given)}) == [given]
+    assert registry.ONNX.parts(path, {"inputs": str(given)}) == [given]

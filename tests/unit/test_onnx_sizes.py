@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from scripts.sources import onnx_sizes
+from scripts.sources import onnx_graph
 
 SHAPE = numpy_helper.from_array(np.array([48, -1], np.int64), "shape")
 WEIGHT = numpy_helper.from_array(np.zeros((20, 6), np.float32), "w")
@@ -29,7 +29,7 @@ def test_sizes_of_metadata_test_data_and_constants_are_tried_before_usual_ones(t
     (tmp_path / "test_data_set_0").mkdir()
     data = numpy_helper.from_array(np.zeros((1, 77), np.float32))
     onnx.save_tensor(data, tmp_path / "test_data_set_0" / "input_0.pb")
-    sizes = onnx_sizes.candidates(tmp_path / "m.onnx", model())
+    sizes = onnx_graph.candidates(tmp_path / "m.onnx", model())
     assert sizes[:5] == [997, 77, 48, 11, 2]
     assert sizes[-2:] == [20, 6]
 
@@ -50,5 +50,5 @@ def test_dimensions_that_may_be_one_are_not_in_the_proposal(right, proposed):
         tried.append(sizes)
         return right.items() <= sizes.items()
 
-    assert onnx_sizes.proposed(["n", "seq", "h", "w"], onnx_sizes.USUAL, runs) == proposed
-    assert len(tried) <= onnx_sizes.MOST_TRIES
+    assert onnx_graph.proposed(["n", "seq", "h", "w"], onnx_graph.USUAL, runs) == proposed
+    assert len(tried) <= onnx_graph.MOST_TRIES

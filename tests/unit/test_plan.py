@@ -21,7 +21,7 @@ from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.turns import Rule
 from scripts.torch_model.arguments import Optimizer
-from scripts.torch_runtime.arguments import BaselineRequest
+from scripts.torch_runtime.runtime import BaselineRequest
 
 
 @pytest.mark.parametrize(

@@ -64,20 +64,6 @@ def test_a_ratio_has_students_interval_over_generations(pair):
         assert found.p_value == pytest.approx(stats.ttest_1samp(logs, 0).pvalue, abs=1e-6)
 
 
-@given(pairs)
-def test_the_other_way_round_is_the_inverse(pair):
-    one, other = ratios.paired(*pair).interval(), ratios.paired(*pair[::-1]).interval()
-    for a, b in ((one.ratio, other.ratio), (one.low, other.high), (one.high, other.low)):
-        assert a * b == pytest.approx(1)
-
-
-def test_what_slows_both_down_does_not_widen_it():
-    drift = [1.0, 1.3, 1.1, 2.0, 1.2]
-    found = ratios.paired([2 * d for d in drift], drift).interval()
-    assert found.ratio == pytest.approx(2)
-    assert found.half_width == pytest.approx(0, abs=1e-9)
-
-
 def test_fewer_than_five_generations_have_no_interval():
     assert ratios.paired([1.0] * 4, [1.0] * 4) is None
     assert ratios.paired([1.0] * 5, [1.0] * 5) is not None
@@ -124,11 +110,6 @@ def test_the_mean_of_differences_is_that_of_the_logarithms(seed):
     assert ratios.mean(parts[:1]) == Difference(
         pytest.approx(parts[0].value), pytest.approx(parts[0].scale), pytest.approx(5)
     )
-
-
-def test_differences_without_noise_stay_so():
-    parts = [Difference(0.5, 0.0, 4), Difference(0.25, 0.0, 2)]
-    assert ratios.combined([(1, parts[0]), (-1, parts[1])]) == Difference(0.25, 0.0, 2)
 
 
 def test_intervals_are_wrong_as_often_as_they_say():
@@ -260,6 +241,7 @@ BASE = near(10, 0, 1, 2, 1, 0)
 @pytest.mark.parametrize(
     ("row", "decided"),
     [
+        (near(5, 1, 0, 0, 1), False),  # four generations
         (near(5, 1, 0, 0, 1, 2), True),
         (near(10, 1, 0, 0, 1, 2), True),  # the same
         (near(10.2, 1, 0, 0, 1, 2), True),  # 2 % slower, which is seen
@@ -268,13 +250,8 @@ BASE = near(10, 0, 1, 2, 1, 0)
     ],
 )
 def test_it_is_decided_once_each_ratio_is_known_and_says_something(row, decided):
-    assert ratios.is_decided({"base": BASE, "row": row}, ["base"]) is decided
-
-
-def test_less_than_five_generations_decide_nothing():
-    values = {"base": BASE, "row": near(5, 1, 0, 0, 1, 2)}
-    assert not ratios.is_decided({name: row[:4] for name, row in values.items()}, ["base"])
-    assert ratios.is_decided(values, ["base"])
+    values = {"base": BASE[: len(row)], "row": row}
+    assert ratios.is_decided(values, ["base"]) is decided
 
 
 def test_every_member_is_compared_with_every_base():

@@ -13,8 +13,8 @@ from scripts.matrix.entries import Baseline
 from scripts.records import fields, record, results_file
 from scripts.records.columns import FIELDS
 from scripts.run.params import Requests
-from scripts.torch_runtime import arguments
-from scripts.torch_runtime.arguments import Work
+from scripts.torch_runtime import runtime
+from scripts.torch_runtime.runtime import Work
 
 ROOT = Path(__file__).parents[2]
 NAME = "project-before-aggregation"
@@ -68,9 +68,9 @@ def test_what_cannot_run_a_rewritten_graph_is_refused(given, said):
 def test_a_training_step_of_a_rewritten_graph_is_unsupported(capsys):
     files = ("name", "model_file", "weights", "inputs", "golden", "signature")
     fields = dict.fromkeys(files, "x") | {"runtime": "eager", "rewrites": "speed"}
-    arguments.prepare_process(requests.decode(Work, fields))
+    runtime.prepare_process(requests.decode(Work, fields))
     with pytest.raises(SystemExit) as refused:
-        arguments.prepare_process(requests.decode(Work, fields | {"test": "train"}))
+        runtime.prepare_process(requests.decode(Work, fields | {"test": "train"}))
     assert refused.value.code == exits.UNSUPPORTED
     assert "rewritten for eval, not for train" in capsys.readouterr().err
 

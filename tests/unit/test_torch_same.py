@@ -1,7 +1,7 @@
 """torch_same: what passes and what fails, with which detail and which errors.
 
-tests/pipeline/test_compare_with_torch.py checks that the verdicts are those of torch. Here each rule
-has a readable example.
+tests/pipeline/test_compare_with_torch.py checks that the verdicts are those of torch, also where values are rounded to half types
+and for integers. Here each rule has a readable example.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from scripts.verify import scaling
-from scripts.verify.torch_same import FAIL, PASS, TOLERANCES, Tolerance, _round, compare, rmse
+from scripts.verify.torch_same import FAIL, PASS, Tolerance, compare, rmse
 
 TOLERANCE = Tolerance(1e-3)
 EXACT = Tolerance(0.0)
@@ -51,15 +51,13 @@ def test_outputs_equal_themselves_nan_and_infinity_included(arrays, cosine, scal
         assert not found.rmse_vs_fp64
 
 
-def test_every_dtype_of_a_model_has_a_tolerance():
-    assert set(TOLERANCES) == {"f32", "f16", "bf16"}
-    assert all(Tolerance(tol).tol < 0.02 for tol in TOLERANCES.values())
-
-
 @pytest.mark.parametrize("tol", [-1e-3, NAN, INF])
 def test_a_tolerance_is_a_finite_number_from_0_up(tol):
-    with pytest.raises(ValueError, match="tolerance"):
-        Tolerance(tol)
+    for options in ({"tol": tol}, {"tol": 1e-3, "noise": tol}):
+        with pytest.raises(
+            ValueError, match=r"(tolerance|noise) .*: not a finite number from 0 up"
+        ):
+            Tolerance(**options)
 
 
 # --- count, type, shape --------------------------------------------------------------------------
@@ -154,11 +152,6 @@ def test_the_tolerance_is_absolute_and_relative_to_actual(actual, factor, data):
     assert found.detail.startswith(expected) == (factor > 1)
 
 
-def test_the_relative_part_is_of_actual_not_of_golden():
-    assert judge(2.0, 1.0, tolerance=Tolerance(0.34)).code == PASS
-    assert judge(1.0, 2.0, tolerance=Tolerance(0.34)).code == FAIL
-
-
 @pytest.mark.parametrize(
     ("got", "want", "code"),
     [
@@ -183,81 +176,7 @@ def test_an_error_of_just_the_tolerance_passes():
     assert judge(got * (1 + 1e-9), want, np.zeros(1024), EXACT, np.float64).code == FAIL
 
 
-def test_half_types_are_judged_with_their_own_rounding():
-    # 0.02 rounds up to 0.0200043 in float16, and an error of just that passes.
-    error = np.float16(0.02)
-    assert float(error) > 0.02
-    assert judge(0.0, error, tolerance=Tolerance(0.02), dtype=np.float16).code == PASS
-    assert judge(0.0, float(error), tolerance=Tolerance(0.02)).code == FAIL
-    # 0.001 is 0.00099945 there: tol itself is rounded to the half type, not only the sum.
-    assert judge(0.0, 0.001, tolerance=Tolerance(0.001), dtype=np.float16).code == PASS
-    above = np.nextafter(np.float16(0.001), np.float16(1))
-    assert judge(0.0, above, tolerance=Tolerance(0.001), dtype=np.float16).code == FAIL
-
-
-@pytest.mark.parametrize(
-    ("dtype", "tol", "want", "got", "code"),
-    [
-        # Each would be the other way round without the rounding that is named.
-        ("float16", 1e-3, 2.900390625, 2.904296875, PASS),  # of the addend, of the product
-        ("float16", 1e-3, 6.80078125, 6.80859375, FAIL),  # none of the factor
-        ("float16", 0.6, 57.96875, 146.5, PASS),  # of the error
-        ("bfloat16", 1e-2, 1.3125, 1.3359375, PASS),  # of the addend, of the product
-        ("bfloat16", 1e-2, 3.625, 3.671875, FAIL),  # none of the factor
-        ("bfloat16", 0.6, 30.875, 78.5, PASS),  # of the error
-        ("float32", 1e-2, 0.009999999776482582, 0.020202020183205605, PASS),  # float32, not 64
-        ("float32", 1e-2, 7.46999979019165, 7.55555534362793, FAIL),
-        ("float64", 1e-3, 1.1, 1.102102102102102, PASS),  # float64, not 32
-        ("float64", 1e-3, 6.3, 6.307307307307307, FAIL),
-    ],
-)
-def test_values_at_the_border_get_torchs_verdict(dtype, tol, want, got, code):
-    stored = "float32" if dtype == "bfloat16" else dtype
-    arrays = [np.array([got], stored)], [np.array([want], stored)]
-    # A reference that is not float64, so that RMSE has no say.
-    found = compare(*arrays, [np.zeros(1, np.float32)], Tolerance(tol), [dtype])
-    assert found.code == code
-
-
-@pytest.mark.parametrize(
-    ("bits", "rounded"),
-    [
-        (0x3F800000, 0x3F800000), (0x3F808000, 0x3F800000), (0x3F808001, 0x3F810000),
-        (0x3F818000, 0x3F820000), (0x3F807FFF, 0x3F800000), (0xBF818000, 0xBF820000),
-        (0x7F7FFFFF, 0x7F800000), (0x7F800000, 0x7F800000), (0xFF800000, 0xFF800000),
-        (0x00000001, 0x00000000), (0x00008001, 0x00010000), (0x80000000, 0x80000000),
-    ],
-)  # fmt: skip
-def test_bfloat16_is_rounded_to_nearest_ties_to_even(bits, rounded):
-    found = _round(np.array([bits], np.uint32).view(np.float32), "bfloat16")
-    assert found.view(np.uint32)[0] == rounded
-
-
-@pytest.mark.parametrize("bits", [0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001])
-def test_nan_stays_nan_in_bfloat16(bits):
-    assert np.isnan(_round(np.array([bits], np.uint32).view(np.float32), "bfloat16"))[0]
-
-
-def test_bfloat16_is_judged_as_such_where_the_dtypes_say_so():
-    # One unit in the last place at 2: 2**-6, in float32 far beyond this tol.
-    got, want, tolerance = [2.0 + 2**-6], [2.0], Tolerance(5.2e-3)
-    assert judge(got, want, tolerance=tolerance, dtypes=["bfloat16"]).code == PASS
-    assert judge(got, want, tolerance=Tolerance(5.1e-3)).code == FAIL
-
-
 # --- integers and booleans -----------------------------------------------------------------------
-
-
-def test_complex_results_have_no_rule():
-    with pytest.raises(ValueError, match="no rule for complex64"):
-        judge([1], [1], dtype=np.complex64)
-
-
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int16, np.uint64, np.uint32, np.uint16])
-def test_integers_get_the_tolerance_too(dtype):
-    assert judge([1000], [1001], dtype=dtype).code == PASS
-    assert judge([990], [991], dtype=dtype).code == FAIL
-    assert judge([1000], [1001], tolerance=EXACT, dtype=dtype).code == FAIL
 
 
 def test_integers_are_compared_in_float32_unless_tol_is_0():
@@ -361,20 +280,6 @@ def test_a_reference_that_is_not_float64_or_of_another_shape_is_none():
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_what_torch_makes_of_nan_and_infinity_in_golden(got, want, fp64, code, dtype):
     assert judge(got, want, fp64, dtype=dtype).code == code
-
-
-@pytest.mark.parametrize(
-    ("fp64", "code"),
-    [
-        (1 + 0.99 * 2**-11, PASS), (1 + 1.01 * 2**-11, FAIL),
-        # Just above the middle of 1 and 1 + 2**-10: in float32 a tie, which goes to 1.
-        (1 + 2**-11 + 2**-40, PASS),
-    ],
-)  # fmt: skip
-def test_float64_is_narrowed_to_a_half_type_through_float32(fp64, code):
-    # This is close enough to 1, but not to the float16 after 1.
-    actual = [0.9233, 0.0]
-    assert judge(actual, [NAN, 0.0], [fp64, 0.0], dtype=np.float16).code == code
 
 
 # --- cosine --------------------------------------------------------------------------------------
@@ -498,8 +403,6 @@ def test_zeros_do_not_pass_for_small_values(size, dtype, name, with_fp64, cosine
     fp64 = [golden[0].astype(np.float64)] if with_fp64 else None
     tolerance = Tolerance(1e-3, cosine)
     zeros = [np.zeros(3, dtype)]
-    assert compare(*scaled(zeros, golden, fp64), tolerance, [name]).code == FAIL
-    assert compare(*scaled(golden, golden, fp64), tolerance, [name]).code == PASS
     assert compare(zeros, golden, fp64, tolerance, [name], scale="each").code == FAIL
     assert compare(golden, golden, fp64, tolerance, [name], scale="each").code == PASS
 
@@ -582,29 +485,6 @@ def test_in_a_group_of_many_small_values_a_large_output_keeps_its_own_scale():
     golden = [np.full(10, 1.0), np.full(100_000, 1e-6)]
     actual = [golden[0] + 0.9e-3, golden[1]]
     assert compare(actual, golden, None, TOLERANCE, scale="group").code == PASS
-
-
-def test_integers_among_outputs_of_a_group_keep_their_units():
-    golden, actual = [np.full(3, 1e-6), np.array([7])], [np.full(3, 1e-6), np.array([9])]
-    found = compare(actual, golden, None, TOLERANCE, scale="group")
-    assert found.detail.startswith(
-        "output 1: 1 of 1 values beyond tol 0.001, worst at [0]: 9, expected 7"
-    )
-
-
-def test_a_group_with_nothing_to_scale():
-    assert scaled([], [], [], "group") == ([], [], [])
-    (got,), (want,), _ = scaled([np.array([3])], [np.array([4])], None, "group")
-    assert (got, want) == ([3], [4])
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_scaling_leaves_a_wrong_count_for_compare_to_find(count):
-    golden = [np.full(2, 1e-9)] * 2
-    found = compare(*scaled([np.full(2, 1e-9)] * count, golden, golden), TOLERANCE)
-    assert f"{count} outputs, expected 2" in found.detail
-    found = compare([golden[0]] * count, golden, golden, TOLERANCE, scale="each")
-    assert found.detail == f"{count} outputs, expected 2"
 
 
 def test_a_large_value_where_golden_is_small_fails():

@@ -182,7 +182,7 @@ def test_slow_first_calls_are_the_warm_up_however_many(time):
 
 
 @pytest.mark.parametrize("first", [1, 3, 4, 5])
-@pytest.mark.parametrize("slow_s", [0.02, 0.1, 0.2])
+@pytest.mark.parametrize("slow_s", [0.02, 0.2])
 def test_they_are_also_where_the_budget_has_one_turn(time, first, slow_s):
     machine = Machine(late=lambda call: slow_s if call < first else 0.0001, b=always(0.002))
     found = time(machine, Rule(budget_s=0.3, generations=3))
@@ -252,19 +252,17 @@ def test_a_warm_up_of_long_calls_has_five_or_takes_a_second(time, seconds, calls
     assert set(later) <= {1}, "as fast as in the first generation, so it is warm"
 
 
-def test_in_later_generations_a_slower_process_has_the_first_call_and_one_slice(time):
-    machine = Machine(a=[always(0.05), always(0.06), always(0.08)], b=always(0.001))
-    found = time(machine, Rule(budget_s=20, generations=4))
-    calls = [one.warmup for one in found.timed["a"].generations]
-    assert calls == [turns.LEAST_CALLS, 2, turns.LEAST_CALLS, turns.LEAST_CALLS], (
-        "one slice if it is slower by up to a half"
-    )
-
-
-def test_in_later_generations_a_long_call_is_warm_after_the_first(time):
-    machine = Machine(a=[always(0.1), always(0.12)], b=always(0.001))
-    found = time(machine, Rule(budget_s=20, generations=4))
-    assert [one.warmup for one in found.timed["a"].generations] == [turns.LEAST_CALLS, 1, 1, 1]
+@pytest.mark.parametrize(
+    ("seconds", "calls"),
+    [
+        # One slice more if it is slower by up to a half, and all again if it is slower than that.
+        ((0.05, 0.06, 0.08), [turns.LEAST_CALLS, 2, turns.LEAST_CALLS, turns.LEAST_CALLS]),
+        ((0.1, 0.12), [turns.LEAST_CALLS, 1, 1, 1]),  # calls of several slices
+    ],
+)
+def test_the_warm_up_of_later_generations_is_shorter(time, seconds, calls):
+    found = time(Machine(a=[*map(always, seconds)], b=always(0.001)), Rule(generations=4))
+    assert [one.warmup for one in found.timed["a"].generations] == calls
 
 
 def test_after_a_slow_first_call_calls_of_many_seconds_are_timed_at_once(time):
@@ -294,23 +292,15 @@ def test_turns_take_the_budget(time, generations):
     )
 
 
-def test_slow_members_have_fewer_generations_with_four_turns_each(time):
-    machine = Machine(a=always(0.5), b=always(0.4))
-    found = time(machine, Rule(budget_s=20, generations=20))
-    count = [one.turns for one in found.timed["a"].generations]
-    assert count == [1, 4, 4, 4, 4, 4]
-
-
-def test_members_whose_turns_are_long_have_five_generations(time):
-    machine = Machine(a=always(1.0), b=always(1.0))
-    found = time(machine, Rule(budget_s=20, generations=20))
-    assert [one.turns for one in found.timed["a"].generations] == [1, 2, 2, 2, 2]
-
-
-def test_one_turn_is_taken_however_long_it_is(time):
-    machine = Machine(a=always(100.0), b=always(0.001))
-    found = time(machine, Rule(budget_s=8, generations=4))
-    assert [one.turns for one in found.timed["a"].generations] == [1]
+@pytest.mark.parametrize(
+    ("a_s", "b_s", "count"),
+    [(0.5, 0.4, [1, 4, 4, 4, 4, 4]), (1.0, 1.0, [1, 2, 2, 2, 2]), (100.0, 0.001, [1])],
+)
+def test_slow_members_have_fewer_generations_with_four_turns_each_five_or_one_turn(
+    time, a_s, b_s, count
+):
+    found = time(Machine(a=always(a_s), b=always(b_s)), Rule(budget_s=20, generations=20))
+    assert [one.turns for one in found.timed["a"].generations] == count
 
 
 def test_it_ends_when_there_is_enough(time):

@@ -29,14 +29,6 @@ def test_the_same_results_pass_and_say_by_how_much():
     assert found.rmse_vs_fp64 == found.golden_rmse_vs_fp64 == 0.0
 
 
-def test_a_wrong_value_fails_and_is_named():
-    wrong = [GOLDEN[0] + 0.1, GOLDEN[1]]
-    found = verify(wrong, expected(), {})
-    assert found.code == torch_same.FAIL
-    assert found.detail.startswith("logits: 32 of 32 values beyond tol 0.001")
-    assert found.max_abs_error == pytest.approx(0.1, rel=1e-5)
-
-
 @pytest.mark.parametrize("special", [np.nan, np.inf])
 def test_errors_beside_a_nan_or_infinity_of_one_alone_are_infinite_and_outputs_have_names(special):
     wrong, golden = GOLDEN[0].copy(), GOLDEN[0].copy()
@@ -93,12 +85,6 @@ def test_an_output_that_golden_overflowed_in_is_held_to_float64():
 def test_zeros_do_not_pass_for_small_values():
     golden = [np.full((8,), 1e-9, np.float32)]
     assert verify([np.zeros(8, np.float32)], expected(golden, ["y"]), {}).code == torch_same.FAIL
-
-
-def test_a_missing_output_fails():
-    found = verify(GOLDEN[:1], expected(), {})
-    assert found.code == torch_same.FAIL
-    assert "1 outputs, expected 2" in found.detail
 
 
 def test_a_model_that_is_not_deterministic_is_never_passed():

@@ -25,8 +25,7 @@ from scripts.records import ci_formats, page_sections
 from scripts.records.ci_formats import Case
 from scripts.records.page_sections import Section
 from scripts.records.wording import UNKNOWN, milliseconds
-from scripts.timing.decisions import POWER, SAME
-from scripts.timing.ratios import FASTER, SLOWER, UNDECIDED, Interval
+from scripts.timing.ratios import ALIKE, FASTER, POWER, SLOWER, UNDECIDED, Interval
 
 BY_ANCHOR = "By anchor: the ratio is that of the speed-ups over the anchor; the milliseconds are of different times."
 SHOWN = 40
@@ -161,7 +160,7 @@ def summary(comparison: Comparison) -> list[str]:
         (comparison.compile_times, "programs compiled again"),
     ):
         verdicts = Counter(change.verdict for change in changes)
-        words = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, SAME, UNDECIDED)]
+        words = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, ALIKE, UNDECIDED)]
         said += [f"{len(changes)} {what}: {', '.join(words)}"] if changes else []
     if comparison.not_compared:
         said.append(f"{len(comparison.not_compared)} latencies not compared")
@@ -182,7 +181,7 @@ def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
 
 def _sections(comparison: Comparison, with_all: bool) -> list[Section]:
     shown = [change for change in comparison.latencies if change.verdict in (SLOWER, FASTER)]
-    hidden = (UNDECIDED, SAME) if with_all else (UNDECIDED,)
+    hidden = (UNDECIDED, ALIKE) if with_all else (UNDECIDED,)
     undecided = [change for change in comparison.latencies if change.verdict in hidden]
     versions = [
         (version.name, version.before, version.after, str(version.rows))

@@ -1,6 +1,6 @@
 """The change of the latency of each cell, which of the changes are real, and their geometric means.
 
-A change is measured in turns in which both rows were timed, or by the ratios of both to an anchor. timing/decisions.py decides
+A change is measured in turns in which both rows were timed, or by the ratios of both to an anchor. timing/ratios.py decides
 which are real.
 """
 
@@ -15,8 +15,7 @@ from scripts.features.compare.pairs import Pair, Record
 from scripts.matrix.cell import EntryName
 from scripts.records import speedups
 from scripts.timing import ratios
-from scripts.timing.decisions import Decision, decide
-from scripts.timing.ratios import Difference
+from scripts.timing.ratios import Decision, Difference, decide
 
 TURNS, ANCHOR = "in turns", "by anchor"
 """How a change was measured: both rows were timed in the same turns, or each in turns with the anchor of its group."""

@@ -21,7 +21,7 @@ from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.matrix import stages
 from scripts.matrix.cell import REFERENCES, TRAIN, Cell, Kind
 from scripts.records.results_file import Record, cell_of
-from scripts.sources import mlir_file
+from scripts.sources import registry
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 
@@ -166,14 +166,14 @@ def _golden_case(root: Path, record: Record, cell: Cell) -> Case | None:
     if cell.kind is not Kind.IREE or ended.status not in outcome.FAILED or not log.is_file():
         return None
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    steps = [line for line in lines if line in (mlir_file.COMPILES, mlir_file.CALLS)]
+    steps = [line for line in lines if line in (registry.COMPILES, registry.CALLS)]
     if not steps:
         return None
     flags = tuple(compile_flags("llvm-cpu", None, "O0", ()))
     return Case(
         cell=str(cell),
         ended=dataclasses.replace(
-            ended, stage=COMPILE if steps[-1] == mlir_file.COMPILES else VERIFY
+            ended, stage=COMPILE if steps[-1] == registry.COMPILES else VERIFY
         ),
         log=log,
         flags=flags,

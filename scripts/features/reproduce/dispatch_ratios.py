@@ -24,8 +24,7 @@ from scripts.records import markdown
 from scripts.records.wording import milliseconds
 from scripts.supervise.members import Member, failed_member, time_in_turns, unfit_control
 from scripts.timing import ratios
-from scripts.timing.decisions import Decision, decide
-from scripts.timing.ratios import Difference
+from scripts.timing.ratios import Decision, Difference, decide
 from scripts.timing.turns import Rule
 
 RULE = Rule(budget_s=1.0, generations=ratios.LEAST)

@@ -14,22 +14,12 @@ from collections.abc import Callable, Collection
 
 from torch.export import ExportedProgram
 
-from scripts.lowering.fx_rewrites import (
-    control_flow,
-    convolutions,
-    edit,
-    masks,
-    operators,
-    pools,
-    products,
-    scatters,
-    values,
-)
+from scripts.lowering.fx_rewrites import edit, masks, operators, products, scatters, windows
 
 REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
-    "fold-constant-nonzero": values.fold_constant_nonzero,
+    "fold-constant-nonzero": operators.fold_constant_nonzero,
     "scan-of-booleans-in-int64": operators.scan_of_booleans_in_int64,
-    "index-from-the-front": values.index_from_the_front,
+    "index-from-the-front": operators.index_from_the_front,
     "scatter-mean-as-sum": scatters.mean_as_sum,
     "scatter-without-self": scatters.without_self,
     "scatter-sum-as-add": scatters.sum_as_add,
@@ -42,18 +32,18 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "scatter-reduce-as-comparison": scatters.reduce_as_comparison,
     "scatter-from-memory": scatters.from_memory,
     "embedding-bag-as-sum": operators.embedding_bag_as_sum,
-    "max-pool-with-end-padding": pools.ceil_mode_as_padding,
-    "max-pool-indices-by-offsets": pools.indices_by_offsets,
-    "max-pool-gradient-by-offsets": pools.gradient_by_offsets,
-    "grouped-convolution-gradients-by-offsets": convolutions.grouped_gradients_by_offsets,
-    "weight-gradients-by-offsets": convolutions.weight_gradients_by_offsets,
+    "max-pool-with-end-padding": windows.ceil_mode_as_padding,
+    "max-pool-indices-by-offsets": windows.indices_by_offsets,
+    "max-pool-gradient-by-offsets": windows.gradient_by_offsets,
+    "grouped-convolution-gradients-by-offsets": windows.grouped_gradients_by_offsets,
+    "weight-gradients-by-offsets": windows.weight_gradients_by_offsets,
     "slice-scatter-as-concatenation": operators.slice_scatter_as_concatenation,
     "empty-as-zeros": operators.empty_as_zeros,
     "batch-norm-by-deviations": operators.batch_norm_by_deviations,
     "unpack-without-interleaving": products.unpack_without_interleaving,
-    "loops-with-open-condition": control_flow.open_first_condition,
-    "loops-carry-all": control_flow.carry_all_of_loops,
-    "patches-as-product": convolutions.patches_as_product,
+    "loops-with-open-condition": operators.open_first_condition,
+    "loops-carry-all": operators.carry_all_of_loops,
+    "patches-as-product": windows.patches_as_product,
 }
 """All rewrites by name, in the order of application; each may rely on the ones before it. A rewrite
 changes a program in place and returns whether it did."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +106,7 @@ def _aggregation(product: fx.Node, left: fx.Node) -> list[_Step]:
     """
     chain: list[_Step] = []
     user, node = product, left
-    while _users_of_values(node) == [user] and (step := _step(node)):
+    while _users(node, _OF_TYPE) == [user] and (step := _step(node)):
         chain.append(step)
         user, node = node, step.operand
     while chain and not chain[-1].moves:
@@ -114,9 +114,9 @@ def _aggregation(product: fx.Node, left: fx.Node) -> list[_Step]:
     return chain
 
 
-def _users_of_values(node: fx.Node) -> list[fx.Node]:
-    """The calls that use the values of a tensor."""
-    return [user for user in node.users if user.target not in _OF_TYPE]
+def _users(node: fx.Node, without: Collection[Any]) -> list[fx.Node]:
+    """The calls that use a tensor, `without` those of operators that need no value of it."""
+    return [user for user in node.users if user.target not in without]
 
 
 def _detach(node: fx.Node) -> None:
@@ -228,7 +228,8 @@ def _is_zero(node: fx.Node) -> bool:
 
 _CASTS = (torch.ops.prims.convert_element_type.default, aten._to_copy.default)
 _BINARY = (aten.mul.Tensor, aten.sub.Tensor, aten.add.Tensor, aten.div.Tensor)
-_CHECK = aten._assert_tensor_metadata.default
+_CHECKS = (aten._assert_tensor_metadata.default,)
+"""Assertions about the type of a tensor."""
 
 Halves = tuple[fx.Node, fx.Node]
 """The values with an even and with an odd index in the last dimension."""
@@ -247,8 +248,8 @@ def unpack_without_interleaving(program: ExportedProgram) -> bool:
         program.graph.eliminate_dead_code()
         # Capture has decided the assertions about the types of tensors that nothing else uses any more. They would keep
         # the interleaved weights in the graph.
-        for check in calls(program, _CHECK):
-            if not _users_but_checks(check.args[0]):
+        for check in calls(program, *_CHECKS):
+            if not _users(check.args[0], _CHECKS):
                 program.graph.erase_node(check)
         program.graph.eliminate_dead_code()
     return changed
@@ -284,7 +285,7 @@ def _weight(product: fx.Node) -> tuple[fx.Node, fx.Node] | None:
     if product.target is aten.mm.default:
         if weight.target is not aten.permute.default or list(weight.args[1]) != [1, 0]:
             return None
-        if _users_but_checks(weight) != [product]:
+        if _users(weight, _CHECKS) != [product]:
             return None
         weight, user = weight.args[0], weight
     fits = value(product).dtype in WIDE and value(weight).dim() == 2
@@ -300,11 +301,11 @@ def _halves(node: fx.Node, user: fx.Node, build: Builder) -> Halves | None:
     """
     chain: list[fx.Node] = []
     while (parts := _interleaved(node)) is None:
-        if not _keeps_halves(node) or _users_but_checks(node) != [user]:
+        if not _keeps_halves(node) or _users(node, _CHECKS) != [user]:
             return None
         chain.append(node)
         user, node = node, node.args[0]
-    if _users_but_checks(node) != [user]:
+    if _users(node, _CHECKS) != [user]:
         return None
     for step in reversed(chain):
         parts = (_half_of(step, parts[0], build), _half_of(step, parts[1], build))
@@ -353,8 +354,3 @@ def _half_of(step: fx.Node, operand: fx.Node, build: Builder) -> fx.Node:
         # The stacked tensor can be viewed in other shapes, but its parts may have any strides.
         return build(aten.reshape.default, operand, [*shape, last // 2])
     return build(step.target, operand, *step.args[1:], **step.kwargs)
-
-
-def _users_but_checks(node: fx.Node) -> list[fx.Node]:
-    """The calls that use a tensor, without assertions about its type."""
-    return [user for user in node.users if user.target is not _CHECK]
