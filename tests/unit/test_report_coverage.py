@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from scripts.matrix.choices import BASES
 from scripts.matrix.entries import Frontend, Override
-from scripts.records import coverage, coverage_page, markdown, record
+from scripts.records import coverage, markdown, record
 from scripts.records.coverage import ENDINGS, STAGES
 from scripts.records.results_file import BadRecords, Record
 from scripts.stages import report_coverage
@@ -127,7 +127,7 @@ def test_a_program_that_was_rewritten_is_starred_and_counted_once_a_frontend(res
 
 def page_of(results) -> str:
     rows = wrapped(record.records(results.matrix))
-    return coverage_page.page(coverage_page.frame(rows), rows)
+    return coverage.page(coverage.frame(rows), rows)
 
 
 def wrapped(rows: list[dict]) -> list[Record]:
@@ -195,8 +195,8 @@ def test_a_cell_that_is_not_in_the_matrix_is_a_dash(results):
     assert head in found
     rows = wrapped(record.records(results.matrix))
     del rows[0]  # conv with mlir on llvm-cpu: now conv begins with another lowering path
-    cells = coverage_page.frame(rows)
-    assert coverage_page.models(cells).iloc[0].tolist() == ["vmfbench", "conv", "✓", "✓", "–"]
+    cells = coverage.frame(rows)
+    assert coverage.models(cells).iloc[0].tolist() == ["vmfbench", "conv", "✓", "✓", "–"]
 
 
 def test_lowering_paths_of_one_frontend_stand_together_whichever_model_has_them(results):
@@ -204,7 +204,7 @@ def test_lowering_paths_of_one_frontend_stand_together_whichever_model_has_them(
     results.write()
     rows = wrapped(record.records(results.matrix))
     del rows[1]  # of conv, mlir on vulkan: the first to have it is tiny, after all of conv's
-    found = coverage_page.models(coverage_page.frame(rows))
+    found = coverage.models(coverage.frame(rows))
     assert [*found][2:] == ["mlir/\nllvm-cpu", "mlir/\nvulkan", "exp/\nllvm-cpu", "exp/\nvulkan"]
 
 
@@ -213,7 +213,7 @@ def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
     rows = record.records(results.matrix)
     for row in rows:
         row["model"]["name"] = "conv"
-    found = coverage_page.page(coverage_page.frame(wrapped(rows)), wrapped(rows))
+    found = coverage.page(coverage.frame(wrapped(rows)), wrapped(rows))
     assert "| vmfbench | conv | ✓ | ✗ compile |\n" in found
     assert "| user | conv | ✓ | ✓ |\n" in found
     assert "mlir/vulkan: vmfbench/conv |\n" in found
@@ -223,17 +223,17 @@ def test_many_models_that_ended_alike_share_a_row(results):
     results.write()
     template = [row for row in record.records(results.matrix) if row["model"]["name"] == "conv"]
     rows = []
-    for number in range(coverage_page.MANY):
+    for number in range(coverage.MANY):
         for row in copy.deepcopy(template):
             row["model"]["name"] = f"m{number}"
             row["model"]["suite"] = "timm" if number else "vmfbench"
             rows.append(row)
-    few = coverage_page.models(coverage_page.frame(wrapped(rows)))
-    assert len(few) == coverage_page.MANY + 1
+    few = coverage.models(coverage.frame(wrapped(rows)))
+    assert len(few) == coverage.MANY + 1
     for row in rows:
         row["model"]["suite"] = "timm"
-    shared = coverage_page.models(coverage_page.frame(wrapped(rows)))
-    names = ", ".join(f"m{number}" for number in range(coverage_page.MANY))
+    shared = coverage.models(coverage.frame(wrapped(rows)))
+    names = ", ".join(f"m{number}" for number in range(coverage.MANY))
     assert shared["model"].tolist() == [names, ""]
     assert shared.iloc[0, 2:].tolist() == few.iloc[0, 2:].tolist()
 
@@ -243,7 +243,7 @@ def test_versions_and_devices_are_those_of_the_rows(results, ended):
     rows = record.records(results.matrix)
     rows[0]["versions"]["torch"] = rows[1]["versions"]["torch"] = "2.15.0"
     rows[2]["versions"]["torch"] = rows[3]["versions"]["torch"] = "2.15.1"
-    found = coverage_page.page(coverage_page.frame(wrapped(rows)), wrapped(rows))
+    found = coverage.page(coverage.frame(wrapped(rows)), wrapped(rows))
     measured_with = found.partition("## Measured with\n\n")[2]
     assert "- cpu: A CPU" in measured_with
     assert "- vulkan: A GPU" in measured_with
@@ -275,7 +275,7 @@ def test_times_and_fingerprints_leave_the_page_as_it_is(results, ended):
             row["latency"] |= {"ms": 77.0, "doubt": "why", "values_ms": [77.0]}
         if row["export"]:
             row["export"]["export_s"] = 99.0
-    assert coverage_page.page(coverage_page.frame(wrapped(rows)), wrapped(rows)) == before
+    assert coverage.page(coverage.frame(wrapped(rows)), wrapped(rows)) == before
 
 
 STATUSES = st.sampled_from([s for s in outcome.STATUSES if s not in ("ok", "unavailable")])
@@ -315,16 +315,16 @@ def some_rows(draw) -> list[dict]:
 @given(some_rows())
 def test_every_cell_is_counted_once_and_every_other_one_has_a_reason(rows):
     records = wrapped(rows)
-    cells = coverage_page.frame(records)
+    cells = coverage.frame(records)
     assert set(cells["ending"]) <= set(ENDINGS)
-    counts = coverage_page.suites(cells).set_index("suite")
+    counts = coverage.suites(cells).set_index("suite")
     counts = counts.drop("all", errors="ignore")
     assert counts["cells"].sum() == len(rows)
     assert (counts[[c for c in counts if c in ENDINGS.values()]].sum(axis=1) == counts["cells"]).all()  # fmt: skip
     stopped = [row for row in rows if not row["latency"]]
-    reasons = coverage_page.reasons(cells)
+    reasons = coverage.reasons(cells)
     assert reasons["cells"].sum() == len(stopped)
-    marks = coverage_page.models(cells).iloc[:-1, 2:].to_numpy().ravel()
+    marks = coverage.models(cells).iloc[:-1, 2:].to_numpy().ravel()
     assert sum(mark != "–" for mark in marks) == len(rows)
     assert sum(mark.startswith("✓") for mark in marks) == len(rows) - len(stopped)
 
@@ -332,7 +332,7 @@ def test_every_cell_is_counted_once_and_every_other_one_has_a_reason(rows):
 @given(some_rows())
 def test_no_detail_or_name_breaks_a_table(rows):
     records = wrapped(rows)
-    page = coverage_page.page(coverage_page.frame(records), records)
+    page = coverage.page(coverage.frame(records), records)
     tables = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
     for table in tables:
         lines = table.removesuffix("\n").split("\n")
@@ -345,8 +345,8 @@ def test_no_detail_or_name_breaks_a_table(rows):
 
 @given(some_rows())
 def test_the_csv_holds_every_field_whole(rows):
-    cells = coverage_page.frame(wrapped(rows))
-    text = coverage_page.to_csv(cells)
+    cells = coverage.frame(wrapped(rows))
+    text = coverage.to_csv(cells)
     assert len(text.splitlines()) == 1 + len(rows)
     read = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [tuple(line) for line in read] == [coverage.COLUMNS] * len(rows)

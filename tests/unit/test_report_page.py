@@ -17,8 +17,8 @@ from scripts.features.compare.comparing import Settings, compare
 from scripts.features.kernels import page_view as kernels_view
 from scripts.features.operators.report import page_view as operators_view
 from scripts.features.operators.report import problem_record as operator_record
-from scripts.features.profile import page_view as profile_view
-from scripts.features.report.web import details, page, page_source, row_views, views
+from scripts.features.profile import page as profile_view
+from scripts.features.report.web import details, page, page_source, row_views
 from scripts.features.report.web.page import packed, policy_hash
 from scripts.features.report.web.page_source import Source
 from scripts.matrix.stages import status_path
@@ -91,7 +91,7 @@ def test_no_script_of_the_page_parses_a_text_as_html_or_code(file):
 
 def test_each_view_has_a_script_and_each_script_is_in_the_page():
     scripts = {file.stem for file in WEB.glob("assets/*.js")}
-    assert {view.script for view in views.loaded()} <= scripts
+    assert {view.script for view in page.views()} <= scripts
     assert {f"assets/{name}.js" for name in scripts} == {
         name for name in page.SCRIPTS if name.startswith("assets")
     }
@@ -371,7 +371,7 @@ def test_the_command_writes_the_page_and_names_what_is_wrong(source, tmp_path):
     results = source.results / "results.jsonl"
     assert run("--results", str(results), "--out", str(out)).returncode == 0
     data = data_of(out.read_text(encoding="utf-8"))
-    assert {f"view-{view.name}" for view in views.loaded()} < set(data)
+    assert {f"view-{view.name}" for view in page.views()} < set(data)
     results.write_text("{}\n")
     failed = run("--results", str(results), "--out", str(out))
     assert failed.returncode != 0
