@@ -105,17 +105,6 @@ def test_the_page_has_the_views_of_the_features(source, monkeypatch):
     assert 'id="data-view-latency"' in alone
 
 
-def test_the_libraries_are_the_ones_that_their_page_names():
-    readme = (WEB / "vendor/README.md").read_text(encoding="utf-8")
-    for file in (name for name in page.SCRIPTS if name.startswith("vendor")):
-        head = (WEB / file).read_text(encoding="utf-8")[:100]
-        version = re.search(r"v(\d+\.\d+\.\d+)", head)[1]
-        name = Path(file).name
-        [line] = [line for line in readme.splitlines() if line.startswith(f"| `{name}`")]
-        assert f" {version} " in line
-        assert (WEB / "vendor" / name.replace(".min.js", ".LICENSE")).is_file()
-
-
 def test_rows_have_the_columns_of_the_csv_and_how_they_ended(source):
     table = page_source.table_of_rows(source)
     names = [one["name"] for one in table["columns"]]
@@ -376,11 +365,6 @@ def test_the_command_writes_the_page_and_names_what_is_wrong(source, tmp_path):
     failed = run("--results", str(results), "--out", str(out))
     assert failed.returncode != 0
     assert "results.jsonl:1" in failed.stderr
-
-
-def test_the_same_results_give_the_same_page(source):
-    again = dataclasses.replace(source)
-    assert page.page(source) == page.page(again)
 
 
 def test_a_comparison_is_shown_where_there_is_one(source):
