@@ -232,14 +232,6 @@ def test_what_was_found_printed_as_configuration_is_what_is_then_expected(check,
     assert check(expect) == 0
 
 
-def test_each_test_of_a_baseline_is_held_to_its_own_expectation(results, ended):
-    results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
-    results.write(ended("error", "gradients", "conv"))
-    expect = {"*/eager/*": "ok", "conv/eager/train": {"status": "error", "stage": "gradients"}}
-    assert violated(record.records(results.matrix), expect) == ([], 4)
-    assert violated(record.records(results.matrix), {"*/train": "ok"}) == (["conv/eager/train"], 2)
-
-
 def test_the_cells_are_named_as_the_matrix_names_them(results):
     results.matrix = dataclasses.replace(
         results.matrix,
