@@ -102,7 +102,7 @@ def _failure(record: Record) -> list[Section]:
 
 
 def _latency(record: Record, row: Row) -> Section:
-    latency, cold = record["latency"], (record["runs"] or [{}])[0]
+    latency, run = record["latency"], record["run"]
     if not latency:
         return Section("Latency")
     ends = row.timing.ends_ms if row.timing else None
@@ -134,8 +134,8 @@ def _latency(record: Record, row: Row) -> Section:
         ("anchor", latency["anchor"]),
         ("others", f"other processes used {latency.get('foreign') or 0:.0%} of the cores, other guests {latency.get('steal') or 0:.0%}"),
         ("tokens per s", latency.get("tokens_per_s") and number(latency["tokens_per_s"])),
-        ("load", cold.get("load_ms") and number(cold["load_ms"], "ms")),
-        ("first call", cold.get("first_call_ms") and number(cold["first_call_ms"], "ms")),
+        ("load", run.get("load_ms") and number(run["load_ms"], "ms")),
+        ("first call", run.get("first_call_ms") and number(run["first_call_ms"], "ms")),
     ), [chart])  # fmt: skip
 
 
