@@ -18,52 +18,34 @@ def record(
     model: str = "net",
     *,
     values_ms=(20.0, 30.0, 40.0, 50.0, 60.0),
-    ms: float = 40.0,
-    first_call_ms: float | None = 1000.0,
-    code: str = "PASS",
-    status: str = "ok",
-    detail: str = "",
-    speedup: float | None = 2.0,
-    rss_mib: float = 1000.0,
+    first_call_ms: float = 1000.0,
     device_name: str | None = "A CPU",
-    suite: str = "zoo",
     **experiment,
 ) -> dict:
-    """A record as results.jsonl has it; of a failed cell if `status` is not ok."""
-    iree = runtime == "iree"
-    measured = status == "ok"
-    names = {"frontend": "mlir" if iree else None, "target": "llvm-cpu" if iree else None}
+    """A record as results.jsonl has it."""
+    is_iree = runtime == "iree"
+    names = {"frontend": "mlir", "target": "llvm-cpu"} if is_iree else {"frontend": None, "target": None}  # fmt: skip
     usual = {"test": "eval", "dtype": "f32", "batch_size": 3, "device": "cpu", "runtime": runtime}
-    made = {
-        "model": {"name": model, "suite": suite, "file": "models/net.py", "options": {}},
+    return {
+        "model": {"name": model, "suite": "zoo", "file": "models/net.py", "options": {}},
         "experiment": usual | names | {"backend": None, "device_uri": "cpu"} | experiment,
-        "outcome": {"status": status, "stage": "verify", "reason": "", "detail": detail},
-        "verification": {"code": code},
-        "latency": None,
-        "run": {
-            "device_name": device_name,
-            "threads": 2,
-            "first_call_ms": first_call_ms,
-            "max_rss_mb": rss_mib,
-        },
+        "outcome": {"status": "ok", "stage": "verify", "reason": "", "detail": ""},
+        "verification": {"code": "PASS"},
+        "latency": {"ms": 40.0, "values_ms": list(values_ms), "calls": 4 * len(values_ms)},
+        "runs": [run_of(first_call_ms / 1e3, 1)],
+        "run": {"device_name": device_name, "threads": 2, "first_call_ms": first_call_ms},
         "export": None,
-        "compile": {"compile_s": 7.5} if iree else None,
+        "compile": {"compile_s": 7.5} if is_iree else None,
         "versions": {},
     }
-    if measured:
-        made["latency"] = {
-            "ms": ms,
-            "values_ms": list(values_ms),
-            "calls": 4 * len(values_ms),
-            "speedup_vs_eager": speedup,
-        }
-        made["runs"] = [run_of((first_call_ms or 1000.0) / 1e3, 1)]
+
+
+def failed(runtime: str = "eager", status: str = "error", detail: str = "it broke", **more) -> dict:
+    """A record of a cell that was not measured."""
+    made = record(runtime, device_name=None, **more) | {"latency": None, "runs": None}
+    made["outcome"] |= {"status": status, "detail": detail}
+    made["verification"]["code"] = "VERIFIER_DIDNT_RUN"
     return made
-
-
-def failed(runtime: str = "eager", status: str = "error", code: str = "VERIFIER_DIDNT_RUN", **more):
-    usual = {"detail": "it broke", "device_name": None, "first_call_ms": None}
-    return record(runtime, status=status, code=code, **(usual | more))
 
 
 def with_runs(made: dict, *runs: dict) -> dict:
