@@ -181,7 +181,7 @@ def page(cells: pd.DataFrame, records: Sequence[results_file.Record]) -> str:
         *([section("Remedies", made_good(cells), REMEDIES)] if cells["remedy"].any() else []),
         section("By model", models(cells), LEGEND),
         *([section("Rewrites", rewrites(cells))] if cells["rewrites"].any() else []),
-        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
+        Section("Measured with", lines=provenance.measured_with),
     ]  # fmt: skip
     return f"\n{as_markdown(sections)}"
 

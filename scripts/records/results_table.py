@@ -79,11 +79,21 @@ class Provenance:
         ]
 
     @property
-    def with_what(self) -> list[str]:
-        """Such as `IREE 3.13.0`, for each package."""
+    def measured_with(self) -> list[str]:
+        """The devices, and such as `IREE 3.13.0` for each package."""
+        versions = sorted(self.versions.items())
         return [
-            f"{name} {', '.join(sorted(numbers))}"
-            for name, numbers in sorted(self.versions.items())
+            *self.where,
+            *(f"{name} {', '.join(sorted(numbers))}" for name, numbers in versions),
+        ]
+
+    @property
+    def configuration(self) -> list[str]:
+        """Such as `targets: llvm-cpu: llvm-cpu, host, O3`, for each entry."""
+        return [
+            f"{kind}: {name}: {'; '.join(variants)}"
+            for kind, entries in self.entries.items()
+            for name, variants in entries.items()
         ]
 
     def _add_versions(self, record: Record) -> None:

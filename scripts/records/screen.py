@@ -108,7 +108,7 @@ def heading(title: str, table: Table) -> Iterator[Text]:
     """Yield the lines above a table of results: what it is, the counts, and where and with what the rows were measured."""
     yield Text(title, style="bold")
     yield Text(wording.title(table), style="dim")
-    yield Text("; ".join((*table.provenance.where, *table.provenance.with_what)), style="dim")
+    yield Text("; ".join(table.provenance.measured_with), style="dim")
     yield Text()
 
 

@@ -167,7 +167,7 @@ def test_the_provenance_counts_what_was_measured_on_what_and_when():
         "cpu: AMD EPYC, 2 threads",
         "vulkan: llvmpipe (LLVM 15.0.6, 256 bits) (llvmpipe Mesa 22.3.6 (LLVM 15.0.6))",
     ]
-    assert "IREE 3.13.0" in of.with_what
+    assert "IREE 3.13.0" in of.measured_with
     assert of.when.startswith("2026-11-22 ")
     assert of.when.endswith(" UTC")
     assert of.entries["targets"]["llvm-cpu"] == ["llvm-cpu, host, O3"]

@@ -17,7 +17,7 @@ from scripts.features.report.web.page_source import FAILED_CHARS, Record, Run, S
 from scripts.matrix import cell, compile_tables
 from scripts.matrix.cell import EVAL, TRAIN
 from scripts.matrix.stages import STAGES, status_path
-from scripts.records import page_sections, speedups, wording
+from scripts.records import latency_page, page_sections, speedups, wording
 from scripts.records.clusters import Cluster, clusters, command
 from scripts.records.fields import lookup
 from scripts.records.page_sections import Chart, Line, Section, Styled
@@ -124,7 +124,6 @@ PLANNED = {
     "intermediate results, packed weights": "compile.transient_bytes",
 }
 """What a program needs memory for, with the places of the bytes in a record."""
-MOST_MODELS = 300
 BY_MODEL = "Milliseconds per call; lines: 99 % intervals. †: its ratios are doubtful, its details say why. Each model has its own scale."
 SCALING = """\
 Efficiency: latency of the fewest threads × their number, divided by latency × number of threads. It is 100 % if twice the threads take half the time. Numbers
@@ -141,22 +140,11 @@ def overview(source: Source) -> dict[str, Any]:
     """Return the map of the matrix (rows, columns, and the index of a record for each place), and as sections what was
     measured with what, and what was not measured."""
     table = source.table
-    provenance = table.provenance
     columns = in_order(table.rows)
     lines = {(line.model, line.test): place for place, line in enumerate(table.rows)}
-    entries = [
-        (f"{kind.removesuffix('s')} {name}", "; ".join(variants))
-        for kind, known in provenance.entries.items()
-        for name, variants in known.items()
-    ]
-    sections = (
-        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
-        Section("Not measured", lines=[*map(wording.absent, table.absent)]),
-        Section("Configuration", rows=entries),
-        Section("Models", rows=[*provenance.models.items()][:MOST_MODELS]),
-    )
+    sections = page_sections.shown(latency_page.background(table))
     return {
-        "sections": [page_sections.to_json(section) for section in page_sections.shown(sections)],
+        "sections": [page_sections.to_json(section) for section in sections],
         "columns": [[column.name, column.target] for column in columns],
         "rows": [[line.label, line.size] for line in table.rows],
         "cells": [
