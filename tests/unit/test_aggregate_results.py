@@ -89,15 +89,6 @@ def test_a_model_whose_reference_failed_has_the_options_of_its_entry(results, ag
     assert (rows[0]["size"], rows[0]["seed"], rows[0]["seq_len"]) == ("s", "1", "")
 
 
-@pytest.mark.parametrize("env", ["torch-mlir", "iree"])
-def test_a_run_in_which_nothing_worked_still_has_its_table(aggregate, ended, env):
-    rows, records = aggregate(ended("error", "env", env))
-    assert len(rows) == len(records) == 6
-    assert {r["status"] for r in rows[:4]} == {"error"}
-    assert {r["blocked_by"] for r in rows[:4]} == {f"env {env}"}
-    assert not any(r["latency_ms"] for r in rows[:4])
-
-
 def test_numbers_keep_seven_digits(results):
     results.write()
     found = record.records(results.matrix)

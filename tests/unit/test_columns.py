@@ -78,16 +78,8 @@ def test_what_a_record_takes_over_is_what_its_stages_write(section, recorded, ma
 @pytest.fixture
 def table():
     """The table with a column more, of a verification's."""
-    clock = Field(
-        "run.clock_mhz",
-        INTEGER,
-        "Clock of the CPU.",
-        "MHz",
-        "clock_mhz",
-        nullable=True,
-        varies=True,
-    )
-    return (*FIELDS, clock)
+    words = ("run.clock_mhz", INTEGER, "Clock of the CPU.", "MHz", "clock_mhz")
+    return (*FIELDS, Field(*words, nullable=True, varies=True))
 
 
 def test_a_column_is_added_in_one_place(table, results, monkeypatch):
