@@ -23,7 +23,7 @@ from rich.table import Table
 
 from scripts.core import exits
 from scripts.matrix.choices import BASES
-from scripts.records import results_file, summary
+from scripts.records import results_file, screen
 from scripts.supervise import journal, outcome
 from scripts.timing import ratios
 from scripts.timing.ratios import UNDECIDED, Interval
@@ -44,7 +44,7 @@ def main() -> None:
     account = journal.of_last_run(args.journal, max(e["end"] for e in entries))
     assert account is not None  # there are entries
     console = Console(width=120)
-    console.print(summary.seconds(account))
+    console.print(screen.seconds(account))
     console.print(split(begun, entries))
     console.print(*figures(args.results, args.target))
 

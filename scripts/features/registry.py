@@ -35,7 +35,7 @@ DECLARED = (
 VIEWS = (
     "scripts.features.operators.report.page_view",
     "scripts.features.kernels.page_view",
-    "scripts.features.profile.page_view",
+    "scripts.features.profile.page",
     "scripts.features.compare.page_views",
 )
 """The modules whose VIEWS the report page has beside those of the rows, in the order of their tabs."""

@@ -127,7 +127,7 @@ def check(results: Path, records: Collection[Mapping[str, Any]]) -> None:
         return
     known = outputs.made_from(results / outputs.JSONL.name)
     models = dict.fromkeys(record["model"]["name"] for record in records)
-    differing = list(dict.fromkeys([*_of_records(records), *_of_made_from(known, models, results)]))
+    differing = list(dict.fromkeys(_of_made_from(known, models, results)))
     if not differing:
         return
     of, here = (
@@ -151,15 +151,6 @@ def _run_command(command_line: Mapping[str, Any] | None) -> str:
     files = (command_line or {}).get("files")
     options = f"--configfile {shlex.join(files)}" if files else ""
     return checkout.run_command(str(outputs.CSV), shlex.join(words), options)
-
-
-def _of_records(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """What differs of the files of models, by what each row has recorded."""
-    for record in records:
-        recorded = (record["reference"] or {}).get("digests") or {}
-        file = record["model"].get("file")
-        if file and recorded.get("code"):
-            yield from _file(file, recorded["code"])
 
 
 def _file(file: str, recorded: str) -> Iterator[str]:

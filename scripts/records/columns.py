@@ -53,15 +53,17 @@ def _steps(right: str, compared: str) -> Callable[[Mapping[str, Any]], str | Non
     return steps
 
 
-def _option(name: str, *types: type) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a getter of an option that the model's functions were called with; of its entry, if the reference failed.
+def options_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options that the model's functions were called with; those of its entry, if the reference failed."""
+    resolved: Mapping[str, Any] = record["reference"].get("resolved")
+    return resolved or record["model"].get("options") or {}
 
-    The value is None if it has none of these types: a user's model file may use the name for something else.
-    """
+
+def _option(name: str, *types: type) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a getter of an option; None if it has none of these types: a user's model file may use the name for something else."""
 
     def value(record: Mapping[str, Any]) -> Any:
-        resolved = record["reference"].get("resolved") or record["model"]["options"]
-        option = resolved.get(name)
+        option = options_of(record).get(name)
         fits = type(option) in types and (type(option) is not int or abs(option) < 2**63)
         return option if fits else None
 

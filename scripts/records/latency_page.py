@@ -50,25 +50,26 @@ def page(table: Table) -> str:
 
 def sections(table: Table) -> list[Section]:
     """Return what is shown of some rows."""
-    provenance = table.provenance
     unknown, doubtful = wording.unknown(table), wording.doubtful(table)
-    # An entry has several variants if its options differ between models.
-    entries = [
-        f"{kind}: {name}: {'; '.join(variants)}"
-        for kind, known in provenance.entries.items()
-        for name, variants in known.items()
-    ]
     return [
         _latencies(table),
         Section("", note=f"{_upper_first(unknown)}." if unknown else ""),
         Section("", note=f"{_upper_first(doubtful)}:" if doubtful else "", lines=wording.doubts(table)),
         _means(table),
         Section("Leaks", lines=wording.leaks(table)),
-        Section("Not measured", lines=[*map(wording.absent, table.absent)]),
-        Section("Models", ("model", "options"), [*provenance.models.items()]),
-        Section("Configuration", lines=entries),
-        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
+        *background(table),
     ]  # fmt: skip
+
+
+def background(table: Table) -> list[Section]:
+    """Return which targets and baselines were not measured, and with what the others were."""
+    provenance = table.provenance
+    return [
+        Section("Not measured", lines=[*map(wording.absent, table.absent)]),
+        Section("Models", ("model", "options"), [*provenance.models.items()], folded=True),
+        Section("Configuration", lines=provenance.configuration),
+        Section("Measured with", lines=provenance.measured_with),
+    ]
 
 
 def _upper_first(sentence: str) -> str:

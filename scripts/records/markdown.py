@@ -28,10 +28,10 @@ def bullets(lines: Iterable[object]) -> str:
     return "".join(f"- {text(line)}\n" for line in lines)
 
 
-def code(value: str, chars: int = CODE_CHARS) -> str:
-    """Return one line as a code span in a table, cut at `chars` characters."""
+def code(value: str) -> str:
+    """Return one line as a code span in a table, cut at CODE_CHARS characters."""
     line = shown(" ".join(value.split()))
-    line = line if len(line) <= chars else line[: chars - 1] + "…"
+    line = line if len(line) <= CODE_CHARS else line[: CODE_CHARS - 1] + "…"
     # A code span ends with the same number of backticks as at its start. A pipe ends the cell, even
     # in a code span. A backslash before the pipe would be combined with the one that escapes it.
     line = re.sub(r"(?<!\\)((?:\\\\)*\\)\|", r"\1 |", line)

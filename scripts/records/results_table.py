@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from scripts.records import latency_section, speedups
+from scripts.records.columns import options_of
 from scripts.records.row import Column, Row, Timing
 from scripts.supervise import outcome
 from scripts.timing import ratios
@@ -78,11 +79,21 @@ class Provenance:
         ]
 
     @property
-    def with_what(self) -> list[str]:
-        """Such as `IREE 3.13.0`, for each package."""
+    def measured_with(self) -> list[str]:
+        """The devices, and such as `IREE 3.13.0` for each package."""
+        versions = sorted(self.versions.items())
         return [
-            f"{name} {', '.join(sorted(numbers))}"
-            for name, numbers in sorted(self.versions.items())
+            *self.where,
+            *(f"{name} {', '.join(sorted(numbers))}" for name, numbers in versions),
+        ]
+
+    @property
+    def configuration(self) -> list[str]:
+        """Such as `targets: llvm-cpu: llvm-cpu, host, O3`, for each entry."""
+        return [
+            f"{kind}: {name}: {'; '.join(variants)}"
+            for kind, entries in self.entries.items()
+            for name, variants in entries.items()
         ]
 
     def _add_versions(self, record: Record) -> None:
@@ -137,14 +148,10 @@ class Provenance:
 
 
 def model_options(record: Record) -> str:
-    """Return the options that a model was built with, and its depth.
-
-    If its reference failed, these are the options of its entry.
-    """
+    """Return the options that a model was built with, and its depth."""
     reference = record["reference"]
-    options = reference.get("resolved") or record["model"]["options"]
     depth = {key: reference[key] for key in ("layers", "vocab_size") if key in reference}
-    return options_as_text({**options, **depth})
+    return options_as_text({**options_of(record), **depth})
 
 
 def options_as_text(options: Mapping[str, Any]) -> str:
@@ -274,10 +281,8 @@ class Table:
 
 def size_of(record: Record) -> str:
     """Return the size of a model, as far as its options and its configuration give it."""
-    reference = record["reference"]
-    resolved = reference.get("resolved") or record["model"]["options"]
-    layers = reference.get("layers")
-    parts = [str(resolved["size"])] if "size" in resolved else []
+    options, layers = options_of(record), record["reference"].get("layers")
+    parts = [str(options["size"])] if "size" in options else []
     return ", ".join(parts + ([f"{layers} layers"] if layers else []))
 
 

@@ -159,6 +159,5 @@ def speedup(over_base: Speedup | None, mean: Mean) -> str:
         return NO_INTERVAL
     if not at.is_known:
         return UNKNOWN
-    return f"{at.ratio:.2f} ({at.low:.2f} to {at.high:.2f})" + (
-        "" if over_base.count == mean.verified else f", {over_base.count} rows"
-    )
+    counted = "" if over_base.count == mean.verified else f", {over_base.count} rows"
+    return within(at.ratio, at.low, at.high) + counted

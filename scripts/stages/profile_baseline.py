@@ -52,7 +52,7 @@ def profile(cell: Work) -> dict[str, Any]:
     work of the model too (torch_model/work.py)."""
     import torch
 
-    from scripts.features.profile import by_module, exported_modules, rounds
+    from scripts.features.profile import by_module, rounds
     from scripts.torch_model import work as work_of
     from scripts.torch_runtime import torch_session
 
@@ -60,7 +60,7 @@ def profile(cell: Work) -> dict[str, Any]:
     commands.report_working()
     built = torch_session.build_ahead(cell)
     exported = built.module if isinstance(built.module, torch.fx.GraphModule) else None
-    modules = exported_modules.split(exported) if exported is not None else {}
+    modules = by_module.split(exported) if exported is not None else {}
     marking: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if cell.runtime == "inductor":
         from scripts.features.profile import inductor_by_module
@@ -84,8 +84,8 @@ def profile(cell: Work) -> dict[str, Any]:
     by_part, measured = rounds.profiled(lambda: _fastest_ms(session, calls), take)
     if loaded:
         counted = asdict(work_of.count(session, loaded))
-        work_of_model = {"work": exported_modules.merged_work(counted, modules)}
-    by_module_of_model = exported_modules.merged_times(by_part, modules)
+        work_of_model = {"work": by_module.merged_work(counted, modules)}
+    by_module_of_model = by_module.merged_times(by_part, modules)
     return {
         "runtime": cell.runtime,
         "threads": cell.threads,

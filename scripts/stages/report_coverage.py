@@ -12,7 +12,7 @@ from scripts.core import atomic, commands, exits
 from scripts.core.commands import option
 from scripts.features import registry
 from scripts.matrix import cell
-from scripts.records import coverage_page
+from scripts.records import coverage
 from scripts.records.coverage import ENDINGS
 from scripts.records.markdown import text
 from scripts.records.results_file import BadRecords, Record, read
@@ -42,9 +42,9 @@ def main() -> None:
         records = load(args.results, args.cell)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
-    cells = coverage_page.frame(records)
+    cells = coverage.frame(records)
     if args.out_csv:
-        atomic.write_text(args.out_csv, coverage_page.to_csv(cells))
+        atomic.write_text(args.out_csv, coverage.to_csv(cells))
         print(args.out_csv)
     if args.out_md:
         paths = [*map(_from_here, args.results), "--out-md", _from_here(args.out_md)]
@@ -53,7 +53,7 @@ def main() -> None:
         made_by = shlex.join(command)
         note = f"\n{args.note}\n" if args.note else ""
         head = f"# {text(args.title)}\n\nMade by `{made_by}`.\n{note}"
-        atomic.write_text(args.out_md, head + coverage_page.page(cells, records))
+        atomic.write_text(args.out_md, head + coverage.page(cells, records))
         print(args.out_md)
     counts = cells["ending"].value_counts()
     print(", ".join(f"{counts[key]} {ENDINGS[key]}" for key in ENDINGS if key in counts))

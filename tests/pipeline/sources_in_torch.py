@@ -101,7 +101,7 @@ def _make_folders(folder: Path) -> None:
 def _modules(loaded: LoadedModel, profiled: bool) -> dict[str, Any]:
     """The module of each node of the captured graph, the classes of modules, and the modules that have a time in profiles: by eager,
     and for the file by inductor too."""
-    from scripts.features.profile import by_module, exported_modules, inductor_by_module
+    from scripts.features.profile import by_module, inductor_by_module
 
     program = capture.functional(capture.capture(loaded), {})
     origins = locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX)
@@ -119,7 +119,7 @@ def _modules(loaded: LoadedModel, profiled: bool) -> dict[str, Any]:
     times = {}
     if isinstance(model, torch.fx.GraphModule):
         results = call()
-        parts = exported_modules.split(model)
+        parts = by_module.split(model)
         assert all(torch.equal(call()[key], value) for key, value in results.items())
         compiled = torch.compile(model)
         with torch.no_grad(), inductor_by_module.marking():
@@ -129,7 +129,7 @@ def _modules(loaded: LoadedModel, profiled: bool) -> dict[str, Any]:
             )
     times["eager"] = by_module.eager(call, model, 1)
     for name, by_part in times.items():
-        found = exported_modules.merged_times(by_part, parts)
+        found = by_module.merged_times(by_part, parts)
         answer[name] = sorted([str(module.path), module.kind] for module in found)
     return answer
 

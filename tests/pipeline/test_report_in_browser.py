@@ -18,7 +18,6 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from scripts.features.compare import formats, pairs
 from scripts.features.compare.comparing import Settings, compare
 from scripts.features.report.web import page as web_page
-from scripts.features.report.web import views
 from scripts.features.report.web.page_source import Source
 from scripts.matrix.stages import status_path
 from scripts.records import speedups, wording
@@ -30,7 +29,7 @@ from tests import histories, report_records
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-FILTERED = [view.name for view in views.loaded() if view.filtered]
+FILTERED = [view.name for view in web_page.views() if view.filtered]
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +109,7 @@ def go(page: Page, file: Path, address: str = "") -> None:
 
 def view(page: Page, name: str) -> None:
     """Open a view by its tab."""
-    title = next(one.title for one in views.loaded() if one.name == name)
+    title = next(one.title for one in web_page.views() if one.name == name)
     page.click(f"#tabs a:text-is('{title}')")
     page.wait_for_selector(f"#tabs a[aria-current]:text-is('{title}')")
     page.wait_for_selector(f"main[data-view={name}]")
@@ -130,7 +129,7 @@ def choose(page: Page, facet: str, value: str) -> None:
     page.keyboard.press("Escape")
 
 
-@pytest.mark.parametrize("name", [one.name for one in views.loaded()])
+@pytest.mark.parametrize("name", [one.name for one in web_page.views()])
 def test_every_view_opens_and_shows_text(page, name):
     view(page, name)
     assert len(page.inner_text("main")) > 40
@@ -302,7 +301,7 @@ def test_hostile_texts_are_shown_as_texts(page):
     assert HOSTILE in page.inner_text("dialog h2")
     assert "</script>" in page.inner_text("dialog pre >> nth=-1")
     page.keyboard.press("Escape")
-    for one in views.loaded():
+    for one in web_page.views():
         view(page, one.name)
         assert page.locator("main img, main script, dialog img, dialog script").count() == 0
     view(page, "failures")
@@ -310,7 +309,7 @@ def test_hostile_texts_are_shown_as_texts(page):
     assert HOSTILE in page.inner_text("main")
 
 
-@pytest.mark.parametrize("name", [one.name for one in views.loaded()])
+@pytest.mark.parametrize("name", [one.name for one in web_page.views()])
 def test_a_narrow_screen_needs_no_sideways_scrolling(page, name):
     page.set_viewport_size({"width": 360, "height": 740})
     view(page, name)
@@ -359,7 +358,7 @@ def test_the_page_over_a_history_shows_the_newest_rows_and_what_changed(browser,
     opened.wait_for_selector("main figure svg")
     assert "× 0.66" in opened.inner_text("main")
     assert opened.locator("main section:has(> h2:text-is('Runs')) tbody tr").count() == 9
-    for one in views.loaded():
+    for one in web_page.views():
         view(opened, one.name)
         assert opened.evaluate("document.documentElement.scrollWidth") <= 360
     assert said == []

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from scripts.command import export as export_records
-from scripts.features.report import formats as record_formats
 
 ENDED = 1_800_000_000.5
 
@@ -19,52 +18,34 @@ def record(
     model: str = "net",
     *,
     values_ms=(20.0, 30.0, 40.0, 50.0, 60.0),
-    ms: float = 40.0,
-    first_call_ms: float | None = 1000.0,
-    code: str = "PASS",
-    status: str = "ok",
-    detail: str = "",
-    speedup: float | None = 2.0,
-    rss_mib: float = 1000.0,
+    first_call_ms: float = 1000.0,
     device_name: str | None = "A CPU",
-    suite: str = "zoo",
     **experiment,
 ) -> dict:
-    """A record as results.jsonl has it; of a failed cell if `status` is not ok."""
-    iree = runtime == "iree"
-    measured = status == "ok"
-    names = {"frontend": "mlir" if iree else None, "target": "llvm-cpu" if iree else None}
+    """A record as results.jsonl has it."""
+    is_iree = runtime == "iree"
+    names = {"frontend": "mlir", "target": "llvm-cpu"} if is_iree else {"frontend": None, "target": None}  # fmt: skip
     usual = {"test": "eval", "dtype": "f32", "batch_size": 3, "device": "cpu", "runtime": runtime}
-    made = {
-        "model": {"name": model, "suite": suite, "file": "models/net.py", "options": {}},
+    return {
+        "model": {"name": model, "suite": "zoo", "file": "models/net.py", "options": {}},
         "experiment": usual | names | {"backend": None, "device_uri": "cpu"} | experiment,
-        "outcome": {"status": status, "stage": "verify", "reason": "", "detail": detail},
-        "verification": {"code": code},
-        "latency": None,
-        "run": {
-            "device_name": device_name,
-            "threads": 2,
-            "first_call_ms": first_call_ms,
-            "max_rss_mb": rss_mib,
-        },
+        "outcome": {"status": "ok", "stage": "verify", "reason": "", "detail": ""},
+        "verification": {"code": "PASS"},
+        "latency": {"ms": 40.0, "values_ms": list(values_ms), "calls": 4 * len(values_ms)},
+        "runs": [run_of(first_call_ms / 1e3, 1)],
+        "run": {"device_name": device_name, "threads": 2, "first_call_ms": first_call_ms},
         "export": None,
-        "compile": {"compile_s": 7.5} if iree else None,
+        "compile": {"compile_s": 7.5} if is_iree else None,
         "versions": {},
     }
-    if measured:
-        made["latency"] = {
-            "ms": ms,
-            "values_ms": list(values_ms),
-            "calls": 4 * len(values_ms),
-            "speedup_vs_eager": speedup,
-        }
-        made["runs"] = [run_of((first_call_ms or 1000.0) / 1e3, 1)]
+
+
+def failed(runtime: str = "eager", status: str = "error", detail: str = "it broke", **more) -> dict:
+    """A record of a cell that was not measured."""
+    made = record(runtime, device_name=None, **more) | {"latency": None, "runs": None}
+    made["outcome"] |= {"status": status, "detail": detail}
+    made["verification"]["code"] = "VERIFIER_DIDNT_RUN"
     return made
-
-
-def failed(runtime: str = "eager", status: str = "error", code: str = "VERIFIER_DIDNT_RUN", **more):
-    usual = {"detail": "it broke", "device_name": None, "first_call_ms": None}
-    return record(runtime, status=status, code=code, **(usual | more))
 
 
 def with_runs(made: dict, *runs: dict) -> dict:
@@ -138,25 +119,6 @@ def test_every_module_of_the_folder_is_a_format():
         assert callable(module.add_options)
 
 
-def test_a_new_format_needs_one_file_and_nothing_else(export, tmp_path, monkeypatch):
-    plugins = tmp_path / "plugins"
-    plugins.mkdir()
-    (plugins / "plain_list.py").write_text(
-        '"""Names."""\nFILE = "x.txt"\n'
-        "def add_options(group): group.add_argument('--loud', action='store_true')\n"
-        "def render(export, args): return ' '.join(r['cell'] for r in export.records) + '!' * args.loud\n"
-    )
-    monkeypatch.setattr(
-        record_formats, "__path__", [*record_formats.__path__, str(plugins)], raising=True
-    )
-    export.write(record(), record("inductor"))
-    [path] = export("plain-list", "--loud")
-    assert path == tmp_path / "plain-list" / "x.txt"
-    assert path.read_text() == "net/eager/eval net/inductor/eval!"
-    sys.modules.pop("scripts.features.report.formats.plain_list")
-    del record_formats.plain_list
-
-
 @pytest.mark.parametrize("name", FORMATS)
 def test_without_out_the_files_are_in_a_folder_of_their_own_beside_the_results(export, name):
     export.write(record())
@@ -199,75 +161,55 @@ def test_a_name_that_leaves_the_folder_is_refused(export, of_several_files, tmp_
     assert "expected one that stays in its folder" in said
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_missing_file_is_named_with_what_to_do(export, name):
-    said = export.refuses(name)
-    assert f"error: {export.results}: no such file; run `snakemake" in said
-    assert "--results" in said
-
-
 @pytest.mark.parametrize(
     ("line", "why"),
     [
         ("{broken", "not valid JSON"),
         ('{"a": NaN}', "not valid JSON (JSON is malformed: invalid character (byte 6))"),
         ("[1]", "Expected `object`, got `array`"),
-        ('{"model": {"name": "x"}}', "Object missing required field `suite` - at `$.model`"),
         ('{"timestamp": 1}', "Object missing required field `model`"),
+        (record() | {"runs": []}, "Expected `array` of length >= 1 - at `$.runs`"),
+        (record() | {"runs": [{"iterations": 1}]}, "Object missing required field `total_s` - at `$.runs[0]`"),
+        (record() | {"runs": [run_of(1.0, 0)]}, "Expected `int` >= 1 - at `$.runs[0].iterations`"),
+        (record() | {"runs": [run_of(1.0, median_s=1.0)]}, "Object contains unknown field `median_s` - at `$.runs[0]`"),
+        (record(test="warm"), "Invalid enum value 'warm' - at `$.experiment.test`"),
     ],
-)
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_line_that_is_no_record_is_named_with_its_number(export, name, line, why):
-    export.results.write_text(json.dumps(record()) + "\n\n" + line + "\n")
-    said = export.refuses(name)
-    assert f"error: {export.results}:3: {why}" in said
+)  # fmt: skip
+def test_a_line_that_is_no_record_is_named_with_its_number(export, line, why):
+    text = line if isinstance(line, str) else json.dumps(line)
+    export.results.write_text(json.dumps(record()) + "\n\n" + text + "\n")
+    assert f"error: {export.results}:3: {why}" in export.refuses("torchbench-xla")
+
+
+def test_a_missing_file_is_named_with_what_to_do(export):
+    said = export.refuses("pytorch-hud")
+    assert f"error: {export.results}: no such file; run `snakemake" in said
+
+
+XLA = "torchbench-xla"
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("rows", "name", "options", "said"),
     [
-        ({"runs": [{"iterations": 1}]}, "Object missing required field `total_s` - at `$.runs[0]`"),
-        (
-            {"runs": [run_of(1.0), run_of(True)]},
-            "Expected `float`, got `bool` - at `$.runs[1].total_s`",
-        ),
-        ({"runs": [run_of(1.0, 0)]}, "Expected `int` >= 1 - at `$.runs[0].iterations`"),
-        (
-            {"runs": [run_of(1.0, trace_s="1")]},
-            "Expected `float | null`, got `str` - at `$.runs[0].trace_s`",
-        ),
-        (
-            {"latency": {"ms": 1.0, "values_ms": [1.0, "2"]}},
-            "Expected `float`, got `str` - at `$.latency.values_ms[1]`",
-        ),
-        (
-            {"experiment": record()["experiment"] | {"test": "warm"}},
-            "Invalid enum value 'warm' - at `$.experiment.test`",
-        ),
-        (
-            {"latency": {"ms": 1.0, "values_ms": []}},
-            "Expected `array` of length >= 1 - at `$.latency.values_ms`",
-        ),
-        (
-            {"latency": {"median_ms": 1.0, "values_ms": [1.0]}},
-            "Object missing required field `ms` - at `$.latency`",
-        ),
-        ({"runs": []}, "Expected `array` of length >= 1 - at `$.runs`"),
-        (
-            {"runs": [run_of(1.0, median_s=1.0)]},
-            "Object contains unknown field `median_s` - at `$.runs[0]`",
-        ),
+        ([], "pytorch-hud", [], "nothing to export: the file has no record"),
+        ([record(), record("inductor")], XLA, ["--only", "runtime=iree"], "no record matches --only 'runtime=iree'; runtime is one of: eager, inductor"),
+        ([record()], XLA, ["--cell", "none/*"], "no record matches --cell none/*; there are: net/eager/eval"),
+        ([record()], XLA, ["--only", "runtime"], "is not KEY=GLOB with KEY one of: cell, device"),
+        ([record()], XLA, ["--only", "colour=red"], "is not KEY=GLOB with KEY one of: cell, device"),
+        ([record()], XLA, ["--timestamp=nan"], "seconds since the epoch"),
+        ([record()], XLA, ["--timestamp=-1"], "seconds since the epoch"),
+        ([record()], "google-benchmark", ["--alias-iree", "*"], "--alias-iree"),
+        ([failed()], "google-benchmark", ["--measured-only"], "no cell was measured"),
+        ([record("iree")], XLA, [], "nothing to export: there are only IREE cells; add --alias-iree with one of: mlir/llvm-cpu"),
+        ([record(), record("iree")], XLA, ["--alias-iree", "hlo/*"], "'hlo/*' matches no IREE cell; there are: mlir/llvm-cpu"),
+        ([record("iree"), record("iree", target="other")], XLA, ["--alias-iree", "*"], "name one lowering path with --alias-iree: mlir/llvm-cpu, mlir/other"),
+        ([record(), failed("inductor", device="cuda")], XLA, ["--accelerator-model", "A100"], "cpu and cuda one name; choose one, such as --only device=cpu"),
     ],
-)
-def test_what_is_no_number_is_refused_and_named(export, change, why):
-    export.write(record(), record("inductor") | change)
-    assert f"{export.results}:2: {why}" in export.refuses("torchbench-xla")
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_an_empty_file_has_nothing_to_export(export, name):
-    export.write()
-    assert "nothing to export" in export.refuses(name)
+)  # fmt: skip
+def test_what_cannot_be_exported_is_refused_with_what_to_do(export, rows, name, options, said):
+    export.write(*rows)
+    assert said in export.refuses(name, *options)
 
 
 def test_only_selects_and_a_key_that_a_record_lacks_is_empty(export):
@@ -284,33 +226,6 @@ def test_cells_are_selected_by_globs_of_their_names(export):
     chosen = export.xla(*rows, options=["--cell", "*/inductor/*", "--cell", "other/*"])
     assert len(chosen) == 2
     assert len(export.xla(*rows, options=["--cell", "!other/*", "--only", "runtime=eager"])) == 1
-    said = export.refuses("torchbench-xla", "--cell", "none/*")
-    assert "no record matches --cell none/*; there are: " in said
-    assert "other/eager/eval" in said
-
-
-def test_only_that_matches_nothing_says_what_there_is(export):
-    export.write(record(), record("inductor"))
-    said = export.refuses("torchbench-xla", "--only", "runtime=iree")
-    assert "no record matches --only 'runtime=iree'; runtime is one of: eager, inductor" in said
-
-
-@pytest.mark.parametrize("condition", ["runtime", "colour=red", "=x"])
-def test_only_of_an_unknown_key_lists_the_keys(export, condition):
-    export.write(record())
-    said = export.refuses("torchbench-xla", "--only", condition)
-    assert "is not KEY=GLOB with KEY one of: cell, model" in said
-
-
-def test_options_of_another_format_are_refused(export):
-    export.write(record())
-    assert "--alias-iree" in export.refuses("google-benchmark", "--alias-iree", "*")
-
-
-@pytest.mark.parametrize("text", ["soon", "nan", "-1", "inf"])
-def test_a_timestamp_is_seconds(export, text):
-    export.write(record())
-    assert "seconds since the epoch" in export.refuses("torchbench-xla", f"--timestamp={text}")
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -372,7 +287,11 @@ def test_every_key_is_there_for_every_runtime_measured_or_not(
     assert row["experiment"]["enable_functionalization"] is False
     assert (row["experiment"]["test"], row["experiment"]["batch_size"]) == ("eval", 3)
     assert row["timestamp"] == ENDED
-    assert all_numbers(row["metrics"]) if measured else set(row["metrics"]) == {"error"}
+    if measured:
+        assert all_numbers(row["metrics"])
+    else:
+        assert (row["metrics"], row["repeat"]) == ({"error": "error: it broke"}, 0)
+        assert row["verification_code"] == "VERIFIER_DIDNT_RUN"
 
 
 def test_the_cold_run_is_first_and_then_a_call_of_each_process_with_the_counts_of_the_warm_run(
@@ -394,27 +313,22 @@ def test_the_cold_run_is_first_and_then_a_call_of_each_process_with_the_counts_o
     }
 
 
-def test_an_untouched_counter_is_zero_but_an_unknown_trace_is_left_out(export):
+def test_what_a_runtime_does_not_count_is_left_out_and_an_unused_counter_is_zero(export):
     cold = run_of(9.0, trace_s=3.0, compile_s=5.0, compile_count=2)
-    [row] = export.xla(with_runs(record("xla", values_ms=[1.0]), cold, run_of(1.0)))
-    assert row["metrics"]["xla_CompileTime_time_s"] == [5.0, 0]
-    assert row["metrics"]["xla_CompileTime_number"] == [2, 0]
-    assert not {"trace_total_time", "xla_ExecuteTime_time_s"} & set(row["metrics"])
-    assert all_numbers(row["metrics"])
+    of_xla, of_inductor = export.xla(
+        with_runs(record("xla", values_ms=[1.0]), cold, run_of(1.0)),
+        with_runs(record("inductor"), cold, cold),
+    )
+    assert of_xla["metrics"]["xla_CompileTime_time_s"] == [5.0, 0]
+    assert not {"trace_total_time", "xla_ExecuteTime_time_s"} & set(of_xla["metrics"])
+    assert all_numbers(of_xla["metrics"])
+    assert set(of_inductor["metrics"]) == {"total_time", "per_iter_time"}
 
 
-def test_only_xla_runtimes_have_traces(export):
-    run = run_of(1.0, trace_s=1.0, compile_s=1.0, compile_count=1, execute_s=1, execute_count=1)
-    [row] = export.xla(with_runs(record("inductor"), run, run))
-    assert set(row["metrics"]) == {"total_time", "per_iter_time"}
-
-
-def test_a_failed_cell_has_its_status_and_detail_for_metrics(export):
-    [row] = export.xla(failed("openxla", "timeout", detail="12 s"))
-    assert row["metrics"] == {"error": "timeout: 12 s"}
-    assert row["verification_code"] == "VERIFIER_DIDNT_RUN"
-    assert row["repeat"] == 0
-    assert row["iterations_per_run"] == 1
+def test_the_accelerator_and_the_time_can_be_given(export):
+    options = ["--accelerator-model", "A100", "--timestamp", "123.5"]
+    rows = export.xla(record(), failed("inductor"), options=options)
+    assert {(row["experiment"]["accelerator_model"], row["timestamp"]) for row in rows} == {("A100", 123.5)}  # fmt: skip
 
 
 def test_a_line_separator_in_a_message_ends_no_line(export):
@@ -425,49 +339,12 @@ def test_a_line_separator_in_a_message_ends_no_line(export):
     assert json.loads(line)["metrics"]["error"] == "error: above\u2028below"
 
 
-def test_a_timestamp_is_one_for_the_file_and_can_be_given(export):
-    rows = export.xla(record(), record("inductor"), options=["--timestamp", "123.5"])
-    assert [row["timestamp"] for row in rows] == [123.5, 123.5]
-
-
 def test_an_accelerator_is_named_by_a_cell_that_ran_on_it_else_by_its_kind(export):
     rows = export.xla(
         failed(), record("inductor", device_name="A CPU"), failed("inductor", device="cuda")
     )
     assert [row["experiment"]["accelerator_model"] for row in rows] == ["A CPU", "A CPU", "cuda"]
     assert [row["experiment"]["accelerator"] for row in rows] == ["cpu", "cpu", "cuda"]
-
-
-def test_an_accelerator_alias_is_for_every_row_of_one_device(export):
-    rows = export.xla(record(), failed("inductor"), options=["--accelerator-model", "A100"])
-    assert {row["experiment"]["accelerator_model"] for row in rows} == {"A100"}
-
-
-def test_an_accelerator_alias_for_two_devices_is_refused(export):
-    export.write(record(), failed("inductor", device="cuda"))
-    said = export.refuses("torchbench-xla", "--accelerator-model", "A100")
-    assert "cpu and cuda one name; choose one, such as --only device=cpu" in said
-    assert export("torchbench-xla", "--accelerator-model", "A100", "--only", "device=cpu")
-
-
-def test_too_few_samples_are_written_and_named(export):
-    rows = export.xla(record(values_ms=(1.0, 2.0)), record("inductor", values_ms=(1.0, 2.0, 3.0)))
-    assert len(rows) == 2
-    assert "fewer than 4 samples" in export.notes
-    assert "net/eager/eval\n" in export.notes
-
-
-def test_iree_cells_are_left_out_and_counted(export):
-    assert len(export.xla(record(), record("iree"))) == 1
-    assert "left out 1 IREE cells" in export.notes
-    assert "mlir/llvm-cpu" in export.notes
-
-
-def test_only_iree_cells_and_no_alias_is_nothing_to_export(export):
-    export.write(record("iree"))
-    said = export.refuses("torchbench-xla")
-    assert "nothing to export" in said
-    assert "add --alias-iree with one of: mlir/llvm-cpu" in said
 
 
 def test_an_aliased_iree_cell_takes_the_place_of_openxla(export):
@@ -495,37 +372,19 @@ def test_the_cold_run_of_an_iree_cell_has_the_seconds_of_iree_compile(export):
     assert all_numbers(row["metrics"])
 
 
-def test_two_aliased_lowering_paths_of_one_model_are_refused(export):
-    export.write(record("iree"), record("iree", target="other"))
-    said = export.refuses("torchbench-xla", "--alias-iree", "*")
-    assert "would be one row to aggregate.py" in said
-    assert "name one lowering path with --alias-iree: mlir/llvm-cpu, mlir/other" in said
-    assert export("torchbench-xla", "--alias-iree", "*/other")
-
-
-def test_an_alias_that_matches_nothing_says_what_there_is(export):
-    export.write(record(), record("iree"))
-    said = export.refuses("torchbench-xla", "--alias-iree", "stablehlo/*")
-    assert "'stablehlo/*' matches no IREE cell; there are: mlir/llvm-cpu" in said
-
-
-def test_failed_rows_hide_nothing_so_they_may_coincide(export):
-    assert len(export.xla(record(), failed(dtype="f16"))) == 2
-
-
-def test_devices_batches_and_tests_are_told_apart(export):
-    rows = [
-        record(),
-        record(device="cuda", device_name="A GPU"),
-        record(batch_size=8),
-        record(test="train"),
-    ]
-    assert len(export.xla(*rows)) == 4
-
-
-def test_a_runtime_without_a_name_in_the_format_is_left_out_and_named(export):
-    assert len(export.xla(record(), record("tvm"))) == 1
-    assert "no such runtime: net/tvm" in export.notes
+@pytest.mark.parametrize(
+    ("rows", "written", "note"),
+    [
+        ([record(), record("iree")], 1, "left out 1 IREE cells, which the format has no name for; --alias-iree FRONTEND/TARGET writes those of one lowering path: mlir/llvm-cpu"),
+        ([record(), record("tvm")], 1, "left out, the format has no such runtime: net/tvm"),
+        ([record(values_ms=(1.0, 2.0)), record("inductor", values_ms=(1.0, 2.0, 3.0))], 2, "fewer than 4 samples, so aggregate.py --metric exec leaves out: net/eager/eval\n"),
+        ([record(), failed(dtype="f16")], 2, ""),  # a failed row hides nothing
+        ([record(), record(device="cuda", device_name="A GPU"), record(batch_size=8), record(test="train")], 4, ""),
+    ],
+)  # fmt: skip
+def test_what_is_left_out_is_named(export, rows, written, note):
+    assert len(export.xla(*rows)) == written
+    assert note in export.notes
 
 
 # google-benchmark
@@ -562,10 +421,6 @@ def test_repetitions_then_aggregates_as_the_library_writes_them(export):
     assert aggregates["stddev"]["real_time"] == pytest.approx(7_000_000**0.5)
     assert aggregates["cv"]["real_time"] == pytest.approx(7**0.5 / 3)
     assert [a["aggregate_unit"] for a in aggregates.values()] == ["time"] * 3 + ["percentage"]
-
-
-def test_the_library_has_no_aggregates_of_one_repetition(export):
-    assert len(export.google(record(values_ms=(1.0,)))["benchmarks"]) == 1
 
 
 def test_names_say_the_cell_and_what_is_unusual(export):
@@ -605,20 +460,11 @@ def test_a_failed_cell_is_an_entry_with_an_error(export):
     assert "--measured-only" in export.notes
 
 
-def test_measured_only_leaves_failed_cells_out(export):
-    made = export.google(record(), failed("inductor"), options=["--measured-only"])
-    assert {entry["run_name"] for entry in made["benchmarks"]} == {"net/eager/eval"}
+def test_measured_only_leaves_failed_cells_out_and_one_repetition_has_no_aggregates(export):
+    rows = record(values_ms=(1.0,)), failed("inductor")
+    [entry] = export.google(*rows, options=["--measured-only"])["benchmarks"]
+    assert entry["run_name"] == "net/eager/eval"
     assert "error_occurred" not in export.notes
-
-
-def test_measured_only_of_nothing_measured_is_refused(export):
-    export.write(failed())
-    assert "no cell was measured" in export.refuses("google-benchmark", "--measured-only")
-
-
-def test_cpu_times_are_zero_and_that_is_said(export):
-    entries = export.google(record(values_ms=(1.0, 2.0)))["benchmarks"]
-    assert {entry["cpu_time"] for entry in entries} == {0.0}
     assert "CPU times are not recorded; cpu_time is 0" in export.notes
 
 
@@ -660,8 +506,9 @@ def texts(value: dict) -> None:
 
 
 def test_the_database_of_pytorch_gets_a_record_per_value(export):
-    made = complete(record("iree", detail=""))
-    export.write(made, complete(failed("iree", model="bad")))
+    made, bad = record("iree"), failed("iree", model="bad")
+    made["versions"] = bad["versions"] = {"iree": "3.13.0", "iree_build": "rc1", "torch": None}
+    export.write(made, bad)
     [path] = export("pytorch-hud", "--benchmark", "mine")
     entries = json.loads(path.read_text(), parse_constant=pytest.fail)
     for entry in entries:
@@ -678,11 +525,3 @@ def test_the_database_of_pytorch_gets_a_record_per_value(export):
     assert metrics["bad", "ok"] == [0.0]
     assert entries[0]["dependencies"]["iree"]["version"] == "3.13.0"
     assert entries[0]["dependencies"]["iree"]["extra_info"] == {"build": "rc1"}
-
-
-def complete(made: dict) -> dict:
-    """A record with versions and an interval."""
-    made["versions"] = {"iree": "3.13.0", "iree_build": "rc1", "torch": None}
-    if made["latency"]:
-        made["latency"] |= {"low_ms": 38.0, "high_ms": 42.0}
-    return made

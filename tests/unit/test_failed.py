@@ -19,7 +19,20 @@ from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
 
 
 @pytest.fixture
-def listed(results, ended, monkeypatch, capsys):
+def run(monkeypatch, capsys):
+    """Runs `vmfbench failed`; returns what it prints."""
+
+    def call(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["failed", *arguments])
+        assert failed.main() == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def listed(results, ended, run):
+    """The same, with four failures that the configuration has."""
     endings = {
         **ended("unsupported", "export", "conv/mlir"),
         **ended("timeout", "compile", "tiny/mlir/vulkan"),
@@ -27,12 +40,6 @@ def listed(results, ended, monkeypatch, capsys):
         **ended("oom", "baseline", "tiny/eager/eval"),
     }
     results.write(endings)
-
-    def run(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["failed", *arguments])
-        assert failed.main() == 0
-        return capsys.readouterr().out
-
     return run
 
 
@@ -63,11 +70,7 @@ def test_a_failure_is_shown_with_reason_detail_log_and_command(listed):
         "    log:    results/export/conv/mlir/log.txt",
         "    repeat: python -m scripts.stages.export",
     ]
-
-
-def test_commands_are_printed_alone_for_a_shell(listed):
-    said = listed("--commands", "--stage", "export")
-    assert said == "python -m scripts.stages.export\n"
+    assert listed("--commands", "--stage", "export") == "python -m scripts.stages.export\n"
 
 
 def test_failures_are_a_list_of_objects_for_programs(listed):
@@ -127,16 +130,13 @@ def test_what_the_configuration_no_longer_has_is_not_listed(listed, results):
     assert "eager" not in said
 
 
-def test_of_a_baseline_only_the_tests_that_the_configuration_has_are_listed(
-    results, ended, monkeypatch, capsys
-):
+def test_of_a_baseline_only_the_tests_that_the_configuration_has_are_listed(results, ended, run):
     results.matrix = dataclasses.replace(results.matrix, tests=("eval", "train"))
     results.write({
         **ended("oom", "gradients", "conv"),
         **ended("timeout", "baseline", "tiny/eager/train"),
         **ended("error", "baseline", "tiny/eager/eval"),
     })  # fmt: skip
-    monkeypatch.setattr(sys, "argv", ["failed"])
     for tests, heads in [
         (("eval", "train"), ["tiny/eager/eval", "tiny/eager/train", "gradients conv"]),
         (("train",), ["tiny/eager/train", "gradients conv"]),
@@ -144,90 +144,67 @@ def test_of_a_baseline_only_the_tests_that_the_configuration_has_are_listed(
     ]:
         matrix = dataclasses.replace(results.matrix, tests=tests)
         atomic.write_json("results/logs/matrix.json", matrix.to_json())
-        failed.main()
-        said = [line for line in capsys.readouterr().out.splitlines()[:-1] if line[:1].strip()]
+        said = [line for line in run().splitlines()[:-1] if line[:1].strip()]
         assert [line.split(":")[0].removeprefix("baseline ") for line in said] == heads
 
 
-def test_a_dump_that_failed_is_listed_as_any_other_stage(results, ended, monkeypatch, capsys):
+def test_a_dump_that_failed_is_listed_and_found_by_the_name_of_its_row_too(results, ended, run):
     results.write()
     for cell in ("conv/eager/eval", "tiny/iree/mlir/vulkan"):
         [failure] = ended("error", "dumps", cell).values()
         outcome.write(status_path("dumps", cell), failure, Usage(0, 0))
     atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
-    monkeypatch.setattr(sys, "argv", ["failed"])
-    failed.main()
-    assert capsys.readouterr().out.count("dumps ") == 2
-
-
-def test_a_dump_is_found_by_the_name_of_its_row_too(results, ended, monkeypatch, capsys):
-    results.write()
-    [failure] = ended("error", "dumps", "tiny/iree/mlir/vulkan").values()
-    outcome.write(status_path("dumps", "tiny/iree/mlir/vulkan"), failure, Usage(0, 0))
-    for glob, count in [("tiny/mlir/vulkan", 1), ("tiny/iree/*", 1), ("conv/*", 0)]:
-        monkeypatch.setattr(sys, "argv", ["failed", "--cell", glob])
-        failed.main()
-        assert capsys.readouterr().out.splitlines()[-1] == f"{count} failed stages"
+    assert run().count("dumps ") == 2
+    for glob, count in [("tiny/mlir/vulkan", 1), ("tiny/iree/*", 1), ("conv/mlir/*", 0)]:
+        assert run("--cell", glob).splitlines()[-1] == f"{count} failed stages"
 
 
 def test_a_failure_of_a_stage_that_there_is_no_longer_is_listed_all_the_same(
-    tmp_path, ended, monkeypatch, capsys
+    tmp_path, ended, monkeypatch, run
 ):
     monkeypatch.chdir(tmp_path)
     [failure] = ended("error", "lower", "conv").values()
     outcome.write(status_path("lower", "conv"), failure, Usage(0, 0))
-    monkeypatch.setattr(sys, "argv", ["failed", "--cell", "conv"])
-    failed.main()
-    assert "lower conv: error" in capsys.readouterr().out
+    assert "lower conv: error" in run("--cell", "conv")
 
 
 def test_a_row_that_left_its_group_is_listed_with_its_own_log_and_the_command_of_the_group(
-    results, ended, monkeypatch, capsys
+    results, ended, run
 ):
     results.write(ended("crashed", "time", "conv/mlir/llvm-cpu", "SIGSEGV"))
     atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
-    for glob, count in (("conv/mlir/*", 1), ("conv/eager/*", 0)):
-        monkeypatch.setattr(sys, "argv", ["failed", "--cell", glob])
-        assert failed.main() == 0
-        said = capsys.readouterr().out.splitlines()
-        assert said[-1] == f"{count} failed stages"
-        assert said[:4] == ([
-            "time conv/mlir/llvm-cpu: crashed (SIGSEGV)",
-            "    what",
-            "    log:    results/time/conv/cpu/eval/members/conv_mlir_llvm-cpu.txt",
-            "    repeat: python -m scripts.stages.time_group",
-        ] if count else said[:4])  # fmt: skip
+    assert run("--cell", "conv/eager/*") == "0 failed stages\n"
+    assert run("--cell", "conv/mlir/*").splitlines() == [
+        "time conv/mlir/llvm-cpu: crashed (SIGSEGV)",
+        "    what",
+        "    log:    results/time/conv/cpu/eval/members/conv_mlir_llvm-cpu.txt",
+        "    repeat: python -m scripts.stages.time_group",
+        "",
+        "1 failed stages",
+    ]
 
 
-def test_a_row_that_left_the_group_of_a_problem_is_listed(tmp_path, monkeypatch, capsys):
+def test_a_row_that_left_the_group_of_a_problem_is_listed(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     own = "results/operator_time/0/cpu"
     ended = Outcome("ok", "operator_time", "0/cpu", log=f"{own}/log.txt", command="time")
     outcome.write(f"{own}/status.json", ended, Usage(0, 0))
     left = {"status": "crashed", "reason": "SIGSEGV", "detail": "what"}
-    members = {"0/mlir/llvm-cpu": left, "0/eager": {"status": "ok"}}
-    lines = [
-        ProblemEnd(
-            "a", dataclasses.replace(ended, cell="0/cpu: a"), 1.0, {"timing": {"members": members}}
-        )
-    ]
+    timing = {"members": {"0/mlir/llvm-cpu": left, "0/eager": {"status": "ok"}}}
+    of_problem = dataclasses.replace(ended, cell="0/cpu: a")
+    lines = [ProblemEnd("a", of_problem, 1.0, {"timing": timing})]
     outcome.write_problem_ends(Path(own, "outcomes.jsonl"), lines)
-    monkeypatch.setattr(sys, "argv", ["failed"])
-    assert failed.main() == 0
-    said = capsys.readouterr().out.splitlines()
+    said = run().splitlines()
     assert said[0] == "operator_time 0/mlir/llvm-cpu: a: crashed (SIGSEGV)"
     assert said[2] == f"    log:    {own}/members/0_mlir_llvm-cpu.txt"
     assert said[-1] == "1 failed stages"
 
 
-def test_a_group_that_could_not_be_timed_is_listed(results, ended, monkeypatch, capsys):
+def test_a_group_that_could_not_be_timed_is_listed(results, ended, run):
     results.write(ended("timeout", "time", "conv/cpu/eval", "time-limit"))
     atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
-    monkeypatch.setattr(sys, "argv", ["failed", "--stage", "time"])
-    failed.main()
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "time conv/cpu/eval: timeout (time-limit)"
-    assert said[-1] == "1 failed stages"
+    said = run("--stage", "time").splitlines()
+    assert (said[0], said[-1]) == ("time conv/cpu/eval: timeout (time-limit)", "1 failed stages")
 
 
 def test_a_status_that_cannot_be_read_is_listed_as_damaged(listed):
@@ -239,9 +216,7 @@ def test_a_status_that_cannot_be_read_is_listed_as_damaged(listed):
     assert said[-1] == "1 failed stages"
 
 
-def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(
-    results, monkeypatch, capsys
-):
+def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(results, run):
     operators = Operators(
         frontends=results.matrix.frontends, targets=results.matrix.targets, baselines={}
     )
@@ -258,9 +233,7 @@ def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(
     outcome.write(f"{own}/status.json", Outcome("ok", "operator_export", "0/mlir"), Usage(0, 0))
     lines = [ProblemEnd(one.cell[-1], one) for one in ended]
     outcome.write_problem_ends(Path(own, "outcomes.jsonl"), lines)
-    monkeypatch.setattr(sys, "argv", ["failed", "--cell", "0/*"])
-    assert failed.main() == 0
-    said = capsys.readouterr().out
+    said = run("--cell", "0/*")
     assert said.startswith("operator_export 0/mlir: b: error (why)\n")
     assert said.splitlines()[-1] == "1 failed stages"
     folder = "results/repeat/operator_export/0/mlir/tasks/x"

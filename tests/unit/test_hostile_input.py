@@ -103,8 +103,12 @@ def reader(request, results, monkeypatch):
     return main, [word for word in words if word not in ("--configfile", "all.yaml")]
 
 
-@pytest.mark.parametrize(("key", "value", "message"), BAD, ids=range(len(BAD)))
-@pytest.mark.parametrize("reader", READERS, indirect=True)
+@pytest.mark.parametrize(
+    ("reader", "key", "value", "message"),
+    [*(("merge", *bad) for bad in BAD), *((name, *bad) for name in READERS for bad in BAD[::5])],
+    ids=lambda value: f"{value:.20}" if isinstance(value, str) else type(value).__name__,
+    indirect=["reader"],
+)
 def test_a_bad_record_stops_with_its_file_line_and_key(reader, whole, run, key, value, message):
     set_value(whole[0], key, value)
     Path("bad").mkdir()
@@ -176,26 +180,23 @@ def test_a_bad_file_of_a_view_is_named(whole, run, name, text, message):
     assert message in said
 
 
+OF_OPERATOR = '{"experiment": {"runtime": "iree", "frontend": "a", "target": "b"}, "problem": %s}'
+
+
 @pytest.mark.parametrize(
-    "line",
-    ["[" * 100_000, "[]", '{"experiment": 5}', '{"experiment": {"runtime": "iree", "frontend": "a", "target": "b"}, "problem": []}', "\x1b", '{"experiment": {"runtime": []}}'],
+    ("line", "message"),
+    [
+        ("[" * 100_000, ""), ("[]", ""), ("\x1b", ""), ('{"experiment": {"runtime": []}}', ""), (OF_OPERATOR % "[]", ""),
+        (OF_OPERATOR % '{"name": "x"}', "Object missing required field `op` - at `$.problem`"),
+    ],
     ids=range(6),
 )  # fmt: skip
-def test_a_bad_record_of_an_operator_stops_with_its_line(results, run, line):
+def test_a_bad_record_of_an_operator_stops_with_its_line(results, run, line, message):
     Path("operators.jsonl").write_text(line)
     words = ["--format", "backendbench", "--results", "operators.jsonl", "--out", "out"]
     code, said = run(export.main, *words)
     assert code == 1
-    assert "operators.jsonl:1: " in said
-
-
-def test_a_record_of_an_operator_that_lacks_values_is_named(results, run):
-    record = {"experiment": {"runtime": "iree", "frontend": "a", "target": "b"}, "problem": {"name": "x"}}  # fmt: skip
-    Path("operators.jsonl").write_text(json.dumps(record))
-    words = ["--format", "backendbench", "--results", "operators.jsonl", "--out", "out"]
-    code, said = run(export.main, *words)
-    assert code == 1
-    assert "operators.jsonl:1: Object missing required field `op` - at `$.problem`" in said
+    assert f"operators.jsonl:1: {message}" in said
 
 
 @pytest.fixture
@@ -210,7 +211,6 @@ def record(whole) -> dict:
     [
         ("name", "../../laptop", "$.name"),
         ("name", "laptop\n", "$.name"),
-        ("name", "z" * 1000, "$.name"),
         ("system", ATTACK * 100, "$.system"),
         ("cores", float("nan"), "malformed"),
         ("cores", 2**64, "$.imported.cores"),
@@ -218,10 +218,7 @@ def record(whole) -> dict:
         ("row.model.name", "../../../x", "$.model.name"),
         ("row.experiment.target", "..", "$.experiment.target"),
         ("row.latency", {"ms": "5"}, ""),
-        ("row.versions", [], ""),
-        ("row", [], "$.row"),
         ("timing", {"members": ATTACK}, "timing"),
-        ("verified", "yes", "$.verified"),
     ],
 )
 def test_a_bad_record_of_another_machine_is_not_imported(record, run, key, value, message):

@@ -207,16 +207,9 @@ def bundle(results, aggregate, tmp_path) -> Path:
 
 
 def measure(folder: Path, *words: str) -> subprocess.CompletedProcess:
-    command = [
-        sys.executable,
-        "-m",
-        "scripts.stages.measure_elsewhere",
-        "--budget",
-        "0.6",
-        "--threads",
-        "3",
-    ]
-    return subprocess.run([*command, "--name", "my laptop", *words], cwd=folder, capture_output=True, text=True)  # fmt: skip
+    command = [sys.executable, "-m", "scripts.stages.measure_elsewhere", "--name", "my laptop"]
+    options = ["--budget", "0.6", "--threads", "3", *words]
+    return subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True)
 
 
 def test_a_bundle_measures_with_its_own_files_alone(bundle, imports, aggregate):
@@ -238,11 +231,8 @@ def test_a_bundle_imports_what_its_machine_has(bundle):
     for path in bundle.rglob("scripts/**/*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                names = (
-                    [node.module]
-                    if isinstance(node, ast.ImportFrom)
-                    else [a.name for a in node.names]
-                )
+                is_from = isinstance(node, ast.ImportFrom)
+                names = [node.module] if is_from else [alias.name for alias in node.names]
                 assert {str(name).partition(".")[0] for name in names} <= there, path
 
 

@@ -86,25 +86,14 @@ def test_a_latency_with_too_wide_an_interval_is_unknown():
     assert "| m | unknown | **5.00 (" in page or "| m | unknown | 5.00 (" in page
     assert "1,466" not in page
     assert "Too few or too unlike generations; 1 of 1 ratios are not known to 50 %." in page
-    assert (table.provenance.ratios, table.provenance.decided, table.provenance.unknown) == (
-        1,
-        0,
-        1,
-    )
+    of = table.provenance
+    assert (of.ratios, of.decided, of.unknown) == (1, 0, 1)
 
 
 def test_rows_of_which_nothing_ran_still_give_a_page():
     page = latency_page.page(Table.of_records([record(TORCH)]))
     assert "0 of 1 rows measured" in page
     assert "Geometric" not in page
-
-
-def test_several_versions_of_a_package_stand_in_their_order():
-    rows = [record(Column(f"f{n}", "cpu"), steady(5)) for n in (3, 1, 4, 0, 5, 2)]
-    for one in rows:
-        one["versions"] = {"torch": one["experiment"]["frontend"].replace("f", "2.")}
-    page = latency_page.page(Table.of_records(rows))
-    assert "- PyTorch 2.0, 2.1, 2.2, 2.3, 2.4, 2.5\n" in page
 
 
 def test_a_row_whose_calls_leave_memory_behind_says_so():

@@ -21,7 +21,7 @@ from scripts.matrix.entries import Frontend
 from scripts.matrix.rows import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES, status_path
-from scripts.records import coverage, coverage_page, expectations, fields, record, screen
+from scripts.records import coverage, expectations, fields, record, screen
 from scripts.records.columns import FIELDS
 from scripts.records.results_file import Record
 from scripts.records.results_table import Table
@@ -463,7 +463,7 @@ def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
             "compiled for vulkan: {} as asked, {} by remedy, {} not at all".format(*counts),
         ]
         records = [Record(Path("r"), n, one) for n, one in enumerate(found)]
-        page = coverage_page.page(coverage_page.frame(records), records)
+        page = coverage.page(coverage.frame(records), records)
         assert "| vulkan | {} | {} | {} |".format(*counts) in page
         listed = "| mlir | vulkan | why | other-path | xla | 1 | conv |"
         assert (listed in page) == ("## Remedies" in page) == (works is not None)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from scripts.matrix.choices import BASES
 from scripts.matrix.entries import Frontend, Override
-from scripts.records import coverage, coverage_page, markdown, record
+from scripts.records import coverage, markdown, record
 from scripts.records.coverage import ENDINGS, STAGES
 from scripts.records.results_file import BadRecords, Record
 from scripts.stages import report_coverage
@@ -78,8 +78,7 @@ def test_a_verified_cell_has_no_stage_that_stopped_it(cells_of):
 
 
 @pytest.mark.parametrize(
-    ("environment", "reached"),
-    [("torch-mlir", "nothing"), ("iree", "export")],
+    ("environment", "reached"), [("torch-mlir", "nothing"), ("iree", "export")]
 )
 def test_a_cell_without_an_environment_reached_what_left_a_report(
     cells_of, ended, environment, reached
@@ -127,7 +126,7 @@ def test_a_program_that_was_rewritten_is_starred_and_counted_once_a_frontend(res
 
 def page_of(results) -> str:
     rows = wrapped(record.records(results.matrix))
-    return coverage_page.page(coverage_page.frame(rows), rows)
+    return coverage.page(coverage.frame(rows), rows)
 
 
 def wrapped(rows: list[dict]) -> list[Record]:
@@ -172,15 +171,20 @@ def test_a_model_that_fails_before_its_lowering_paths_part_fails_everywhere(resu
     assert "| verified |  | 1 of 2 | 1 of 2 | 1 of 2 | 1 of 2 |\n" in found
 
 
-def test_reasons_stand_the_most_frequent_first(results, ended):
+def test_the_page_has_counts_then_reasons_with_the_most_frequent_first_then_the_long_table(
+    results, ended
+):
+    results.matrix = dataclasses.replace(results.matrix, baselines={})
     results.write(
         ended("error", "compile", "conv/mlir/llvm-cpu", "rare")
         | ended("error", "export", "tiny/mlir", "frequent")
     )
-    found = page_of(results)
-    assert "| vmfbench | 1 | 1 | 2 | 1 | 0 | 0 | 1 | 0 | 0 |\n" in found
-    assert "| user | 1 | 0 | 2 | 0 | 0 | 0 | 0 | 2 | 0 |\n" in found
-    lines = found.partition("## Why cells stopped")[2].splitlines()
+    page = page_of(results)
+    titles = re.findall("^## (.*)", page, re.MULTILINE)
+    assert titles == ["By suite", "Why cells stopped", "Compiled", "By model", "Measured with"]
+    assert "| vmfbench | 1 | 1 | 2 | 1 | 0 | 0 | 1 | 0 | 0 |\n" in page
+    assert "| user | 1 | 0 | 2 | 0 | 0 | 0 | 0 | 2 | 0 |\n" in page
+    lines = page.partition("## Why cells stopped")[2].splitlines()
     assert [line.split(" | ")[3] for line in lines if " | error | " in line] == ["frequent", "rare"]
 
 
@@ -195,17 +199,9 @@ def test_a_cell_that_is_not_in_the_matrix_is_a_dash(results):
     assert head in found
     rows = wrapped(record.records(results.matrix))
     del rows[0]  # conv with mlir on llvm-cpu: now conv begins with another lowering path
-    cells = coverage_page.frame(rows)
-    assert coverage_page.models(cells).iloc[0].tolist() == ["vmfbench", "conv", "✓", "✓", "–"]
-
-
-def test_lowering_paths_of_one_frontend_stand_together_whichever_model_has_them(results):
-    two_lowering_paths(results)
-    results.write()
-    rows = wrapped(record.records(results.matrix))
-    del rows[1]  # of conv, mlir on vulkan: the first to have it is tiny, after all of conv's
-    found = coverage_page.models(coverage_page.frame(rows))
-    assert [*found][2:] == ["mlir/\nllvm-cpu", "mlir/\nvulkan", "exp/\nllvm-cpu", "exp/\nvulkan"]
+    models = coverage.models(coverage.frame(rows))
+    assert models.iloc[0].tolist() == ["vmfbench", "conv", "✓", "✓", "–"]
+    assert [*models][2:] == ["exp/\nllvm-cpu", "exp/\nvulkan", "mlir/\nllvm-cpu"]
 
 
 def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
@@ -213,7 +209,7 @@ def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
     rows = record.records(results.matrix)
     for row in rows:
         row["model"]["name"] = "conv"
-    found = coverage_page.page(coverage_page.frame(wrapped(rows)), wrapped(rows))
+    found = coverage.page(coverage.frame(wrapped(rows)), wrapped(rows))
     assert "| vmfbench | conv | ✓ | ✗ compile |\n" in found
     assert "| user | conv | ✓ | ✓ |\n" in found
     assert "mlir/vulkan: vmfbench/conv |\n" in found
@@ -223,59 +219,19 @@ def test_many_models_that_ended_alike_share_a_row(results):
     results.write()
     template = [row for row in record.records(results.matrix) if row["model"]["name"] == "conv"]
     rows = []
-    for number in range(coverage_page.MANY):
+    for number in range(coverage.MANY):
         for row in copy.deepcopy(template):
             row["model"]["name"] = f"m{number}"
             row["model"]["suite"] = "timm" if number else "vmfbench"
             rows.append(row)
-    few = coverage_page.models(coverage_page.frame(wrapped(rows)))
-    assert len(few) == coverage_page.MANY + 1
+    few = coverage.models(coverage.frame(wrapped(rows)))
+    assert len(few) == coverage.MANY + 1
     for row in rows:
         row["model"]["suite"] = "timm"
-    shared = coverage_page.models(coverage_page.frame(wrapped(rows)))
-    names = ", ".join(f"m{number}" for number in range(coverage_page.MANY))
+    shared = coverage.models(coverage.frame(wrapped(rows)))
+    names = ", ".join(f"m{number}" for number in range(coverage.MANY))
     assert shared["model"].tolist() == [names, ""]
     assert shared.iloc[0, 2:].tolist() == few.iloc[0, 2:].tolist()
-
-
-def test_versions_and_devices_are_those_of_the_rows(results, ended):
-    results.write(ended("error", "compile", CELL))  # ran nowhere
-    rows = record.records(results.matrix)
-    rows[0]["versions"]["torch"] = rows[1]["versions"]["torch"] = "2.15.0"
-    rows[2]["versions"]["torch"] = rows[3]["versions"]["torch"] = "2.15.1"
-    found = coverage_page.page(coverage_page.frame(wrapped(rows)), wrapped(rows))
-    measured_with = found.partition("## Measured with\n\n")[2]
-    assert "- cpu: A CPU" in measured_with
-    assert "- vulkan: A GPU" in measured_with
-    assert "- PyTorch 2.0, 2.15.0, 2.15.1\n" in measured_with
-
-
-def test_sections_with_nothing_in_them_are_left_out(results):
-    results.matrix = dataclasses.replace(results.matrix, baselines={})
-    results.write()
-    titles = re.findall("^## (.*)", page_of(results), re.MULTILINE)
-    assert titles == ["By suite", "By model", "Measured with"]
-
-
-def test_counts_and_reasons_come_before_the_long_table(results, ended):
-    results.write(ended("error", "compile", CELL))
-    titles = re.findall("^## (.*)", page_of(results), re.MULTILINE)
-    assert titles[:4] == ["By suite", "Why cells stopped", "Compiled", "By model"]
-
-
-def test_times_and_fingerprints_leave_the_page_as_it_is(results, ended):
-    results.write(ended("error", "compile", CELL))
-    before = page_of(results)
-    assert "## Why cells stopped" in before
-    rows = record.records(results.matrix)
-    for row in rows:
-        row["run"] |= {"seconds": 9.0, "load_ms": 7.0, "max_rss_mb": 5.0}
-        row["outcome"] |= {"fingerprint": "other", "log": "other"}
-        if row["latency"]:
-            row["latency"] |= {"ms": 77.0, "doubt": "why", "values_ms": [77.0]}
-        if row["export"]:
-            row["export"]["export_s"] = 99.0
-    assert coverage_page.page(coverage_page.frame(wrapped(rows)), wrapped(rows)) == before
 
 
 STATUSES = st.sampled_from([s for s in outcome.STATUSES if s not in ("ok", "unavailable")])
@@ -315,16 +271,16 @@ def some_rows(draw) -> list[dict]:
 @given(some_rows())
 def test_every_cell_is_counted_once_and_every_other_one_has_a_reason(rows):
     records = wrapped(rows)
-    cells = coverage_page.frame(records)
+    cells = coverage.frame(records)
     assert set(cells["ending"]) <= set(ENDINGS)
-    counts = coverage_page.suites(cells).set_index("suite")
+    counts = coverage.suites(cells).set_index("suite")
     counts = counts.drop("all", errors="ignore")
     assert counts["cells"].sum() == len(rows)
     assert (counts[[c for c in counts if c in ENDINGS.values()]].sum(axis=1) == counts["cells"]).all()  # fmt: skip
     stopped = [row for row in rows if not row["latency"]]
-    reasons = coverage_page.reasons(cells)
+    reasons = coverage.reasons(cells)
     assert reasons["cells"].sum() == len(stopped)
-    marks = coverage_page.models(cells).iloc[:-1, 2:].to_numpy().ravel()
+    marks = coverage.models(cells).iloc[:-1, 2:].to_numpy().ravel()
     assert sum(mark != "–" for mark in marks) == len(rows)
     assert sum(mark.startswith("✓") for mark in marks) == len(rows) - len(stopped)
 
@@ -332,7 +288,7 @@ def test_every_cell_is_counted_once_and_every_other_one_has_a_reason(rows):
 @given(some_rows())
 def test_no_detail_or_name_breaks_a_table(rows):
     records = wrapped(rows)
-    page = coverage_page.page(coverage_page.frame(records), records)
+    page = coverage.page(coverage.frame(records), records)
     tables = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
     for table in tables:
         lines = table.removesuffix("\n").split("\n")
@@ -345,8 +301,8 @@ def test_no_detail_or_name_breaks_a_table(rows):
 
 @given(some_rows())
 def test_the_csv_holds_every_field_whole(rows):
-    cells = coverage_page.frame(wrapped(rows))
-    text = coverage_page.to_csv(cells)
+    cells = coverage.frame(wrapped(rows))
+    text = coverage.to_csv(cells)
     assert len(text.splitlines()) == 1 + len(rows)
     read = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [tuple(line) for line in read] == [coverage.COLUMNS] * len(rows)
@@ -398,7 +354,9 @@ def test_one_page_of_several_runs_says_how_it_was_made(results, report, ended, c
     assert pd.read_csv("c.csv")["verified"].tolist() == [True, False, True, True]
 
 
-def test_a_page_of_selected_cells_says_which(results, report, capsys):
+def test_a_page_says_which_cells_were_selected_and_names_no_folder_of_the_machine(
+    results, report, capsys, monkeypatch
+):
     results.write()
     write("r.jsonl", record.records(results.matrix))
     report(
@@ -406,27 +364,16 @@ def test_a_page_of_selected_cells_says_which(results, report, capsys):
     )
     assert "report_coverage --cell 'conv/*/vulkan' --results r.jsonl" in Path("c.md").read_text()
     assert len(pd.read_csv("c.csv")) == 1
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+    report("--results", str(Path("../r.jsonl").resolve()), "--out-md", "c.md")
+    folder = Path("..").resolve()
+    assert f"--results {folder.name}/r.jsonl --out-md c.md`" in Path("c.md").read_text()
+    assert str(folder) not in Path("c.md").read_text()
+    monkeypatch.chdir("..")
     with pytest.raises(SystemExit):
         report("--results", "r.jsonl", "--cell", "none/*", "--out-md", "d.md")
     assert "r.jsonl: no cell of 6 matches --cell none/*" in capsys.readouterr().err
-
-
-def test_a_page_names_no_folder_of_the_machine(results, report, tmp_path):
-    results.write()
-    write("run/r.jsonl", record.records(results.matrix))
-    (tmp_path / "here").mkdir()
-    with pytest.MonkeyPatch.context() as moved:
-        moved.chdir(tmp_path / "here")
-        report("--results", str(tmp_path / "run/r.jsonl"), "--out-md", str(tmp_path / "here/c.md"))
-    found = (tmp_path / "here/c.md").read_text()
-    assert "--results run/r.jsonl --out-md c.md`" in found
-    assert str(tmp_path) not in found
-
-
-def test_a_run_without_a_file_to_write_is_refused(report, capsys):
-    with pytest.raises(SystemExit):
-        report("--results", "r.jsonl")
-    assert "give --out-md, --out-csv or both" in capsys.readouterr().err
 
 
 def test_what_cannot_be_a_page_is_an_error_that_says_where(results, report, capsys):
@@ -436,6 +383,9 @@ def test_what_cannot_be_a_page_is_an_error_that_says_where(results, report, caps
     with pytest.raises(SystemExit):
         report("--results", "nowhere.jsonl", "--out-md", "c.md")
     assert "error: nowhere.jsonl: no such file" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        report("--results", "r.jsonl")
+    assert "give --out-md, --out-csv or both" in capsys.readouterr().err
     with pytest.raises(BadRecords, match=r"r.jsonl:1 and r.jsonl:1 are both conv/mlir/llvm-cpu"):
         report_coverage.load([Path("r.jsonl")] * 2)
     write("r.jsonl", [row for row in rows if row["experiment"]["runtime"] != "iree"])

@@ -16,11 +16,6 @@ TORCH, HLO = Column("torch", "cpu"), Column("hlo", "cpu")
 EAGER, INDUCTOR = Column("eager"), Column("inductor")
 
 
-def fastest(*records) -> set[Column]:
-    [row] = Table.of_records(records).rows
-    return set(row.fastest)
-
-
 def test_columns_are_baselines_then_the_lowering_paths_of_each_target_that_measured_something():
     shown = [column.label for column in real().columns]
     paths = ("torchmlir-torch", "torchmlir-stablehlo", "torchxla-stablehlo")
@@ -42,56 +37,43 @@ def test_what_had_no_device_is_a_line_per_target_with_what_compiled_and_why_the_
 
 
 def test_a_target_without_a_device_that_no_row_lacks_is_a_column_of_reasons():
-    table = Table.of_records([record(EAGER, steady(1)), record(TORCH, reason="bufferization")])
+    rows = [record(EAGER, steady(1)), record(TORCH, reason="bufferization")]
+    table = Table.of_records([*rows, record(EAGER, steady(1), model="n")])
     assert table.columns == (EAGER, TORCH)
     assert table.absent == ()
     assert table.rows[0].entries[TORCH].ended.reason == "bufferization"
-
-
-def test_a_model_that_a_target_does_not_take_has_no_entry_there():
-    table = Table.of_records([record(TORCH, steady(1)), record(EAGER, steady(1), model="n")])
-    assert TORCH in table.rows[0].entries
     assert TORCH not in table.rows[1].entries
 
 
-def test_the_fastest_is_marked_alone_where_no_other_can_be_taken_for_it():
-    assert fastest(record(EAGER, steady(9)), record(TORCH, steady(5))) == {TORCH}
+STEADIER = [record(TORCH, steady(5)), record(INDUCTOR, steady(9))]
 
 
-def test_what_cannot_be_told_from_the_fastest_is_marked_too():
-    rows = [record(EAGER, steady(5.05, 1)), record(TORCH, steady(5)), record(HLO, steady(9))]
-    assert fastest(*rows) == {EAGER, TORCH}
-
-
-def test_nothing_is_called_the_fastest_where_the_interval_of_a_ratio_to_it_is_wide():
-    steadier = [record(TORCH, steady(5)), record(INDUCTOR, steady(9))]
-    assert fastest(record(EAGER, unsteady(6, 1)), *steadier) == set()
-    assert fastest(record(EAGER, unsteady(4, 1)), *steadier) == set()
-    assert fastest(record(EAGER, unsteady(6, 1)), *steadier, record(HLO, steady(0.1))) == {HLO}
-
-
-def test_a_wide_interval_says_which_is_faster_where_it_excludes_1():
-    assert fastest(record(EAGER, unsteady(600, 1)), record(TORCH, steady(5))) == {TORCH}
-
-
-def test_latencies_that_move_together_are_told_apart():
-    assert fastest(record(EAGER, unsteady(5.05)), record(TORCH, unsteady(5))) == {TORCH}
-
-
-@pytest.mark.parametrize("of", [{"device": "vulkan"}, {"precision": "bf16"}])
-def test_only_what_is_alike_is_compared(of):
-    rows = [record(EAGER, steady(9)), record(TORCH, steady(5)), record(HLO, steady(1), **of)]
-    assert fastest(*rows) == {TORCH}
-
-
-def test_nothing_is_called_the_fastest_without_something_to_compare_it_with():
-    assert fastest(record(TORCH, steady(5)), record(HLO)) == set()
-
-
-def test_a_latency_without_an_interval_is_not_marked_and_nothing_is_if_it_is_the_lowest():
-    rows = [record(EAGER, steady(9)), record(TORCH, steady(5))]
-    assert fastest(*rows, record(HLO, [4.0, 4.0], group="another")) == set()
-    assert fastest(*rows, record(HLO, [7.0, 7.0], group="another")) == {TORCH}
+@pytest.mark.parametrize(
+    ("rows", "fastest"),
+    [
+        ([record(EAGER, steady(9)), record(TORCH, steady(5))], {TORCH}),
+        # What cannot be told from the fastest is marked too.
+        ([record(EAGER, steady(5.05, 1)), record(TORCH, steady(5)), record(HLO, steady(9))], {EAGER, TORCH}),
+        # Latencies that move together are told apart.
+        ([record(EAGER, unsteady(5.05)), record(TORCH, unsteady(5))], {TORCH}),
+        # The interval of a ratio to the fastest is too wide to tell, but where it excludes 1.
+        ([record(EAGER, unsteady(6, 1)), *STEADIER], set()),
+        ([record(EAGER, unsteady(4, 1)), *STEADIER], set()),
+        ([record(EAGER, unsteady(6, 1)), *STEADIER, record(HLO, steady(0.1))], {HLO}),
+        ([record(EAGER, unsteady(600, 1)), record(TORCH, steady(5))], {TORCH}),
+        # Only what is alike is compared.
+        ([*STEADIER, record(HLO, steady(1), device="vulkan")], {TORCH}),
+        ([*STEADIER, record(HLO, steady(1), precision="bf16")], {TORCH}),
+        # There is nothing to compare with.
+        ([record(TORCH, steady(5)), record(HLO)], set()),
+        # A latency without an interval is not marked, and nothing is if it is the lowest.
+        ([*STEADIER, record(HLO, [4.0, 4.0], group="another")], set()),
+        ([*STEADIER, record(HLO, [7.0, 7.0], group="another")], {TORCH}),
+    ],
+)  # fmt: skip
+def test_the_fastest_is_marked_with_what_cannot_be_told_from_it(rows, fastest):
+    [row] = Table.of_records(rows).rows
+    assert row.fastest == fastest
 
 
 latencies = st.lists(st.floats(0.5, 50), min_size=6, max_size=6)
@@ -138,6 +120,7 @@ def test_a_geometric_mean_is_of_the_speed_ups_of_a_column_with_its_pass_rate():
     assert inductor.over[0].interval.ratio == pytest.approx(2.0)
     assert inductor.over[1] is None
     assert EAGER not in [one.column for one in table.means]
+    assert (table.bases, Table.of_records([rows[0], rows[5]]).bases) == ([0, 1], [0])
 
 
 def test_a_mean_is_of_the_rows_whose_speed_up_has_an_interval():
@@ -176,15 +159,6 @@ def test_a_model_says_how_large_it_is(of, size):
     assert row.size == size
 
 
-def test_a_model_says_what_its_functions_were_called_with():
-    options = real().provenance.models
-    assert options["llama-decode"] == (
-        "size=block, phase=decode, batch_size=1, seq_len=128, cache_len=160, pretrained=False, "
-        "dtype=f32, seed=0, layers=2, vocab_size=8192"
-    )
-    assert options["bert"] == "seq_len=128"
-
-
 def test_the_provenance_counts_what_was_measured_on_what_and_when():
     of = real().provenance
     assert (of.rows, of.measured) == (38, 22)
@@ -193,10 +167,15 @@ def test_the_provenance_counts_what_was_measured_on_what_and_when():
         "cpu: AMD EPYC, 2 threads",
         "vulkan: llvmpipe (LLVM 15.0.6, 256 bits) (llvmpipe Mesa 22.3.6 (LLVM 15.0.6))",
     ]
-    assert "IREE 3.13.0" in of.with_what
+    assert "IREE 3.13.0" in of.measured_with
     assert of.when.startswith("2026-11-22 ")
     assert of.when.endswith(" UTC")
     assert of.entries["targets"]["llvm-cpu"] == ["llvm-cpu, host, O3"]
+    assert of.models["bert"] == "seq_len=128"
+    assert of.models["llama-decode"] == (
+        "size=block, phase=decode, batch_size=1, seq_len=128, cache_len=160, pretrained=False, "
+        "dtype=f32, seed=0, layers=2, vocab_size=8192"
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,12 +202,6 @@ def test_the_doubts_are_of_rows_and_columns():
         record(TORCH, steady(5), model="n"),
     ]
     assert Table.of_records(rows).doubts == {("m", "why"): [EAGER, TORCH], ("n", "other"): [EAGER]}
-
-
-def test_without_inductor_there_is_no_mean_over_the_faster_of_both():
-    table = Table.of_records([record(EAGER, steady(10)), record(TORCH, steady(5))])
-    assert table.bases == [0]
-    assert real().bases == [0, 1]
 
 
 def test_a_target_and_a_baseline_of_one_name_are_two():

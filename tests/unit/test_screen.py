@@ -6,11 +6,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from scripts.records import screen, speedups, wording
+from scripts.records import screen, wording
 from scripts.records.results_table import Table
 from scripts.records.row import Column
 from scripts.records.screen import Screen
-from tests.rows import real, record, steady, unsteady
+from tests.rows import real, record, steady
 
 EAGER, TORCH, HLO = Column("eager"), Column("torch", "cpu"), Column("stable-hlo", "cpu")
 
@@ -54,21 +54,6 @@ def test_the_fastest_has_a_star_and_a_doubt_a_dagger():
     assert "*9.00" not in text
 
 
-def test_a_doubt_about_all_latencies_is_a_sentence_and_no_dagger():
-    rows = [record(EAGER, steady(9), doubt="why"), record(TORCH, steady(5), doubt="why")]
-    text = shown(Table.of_records(rows), 100)
-    assert "the ratios of all latencies are doubtful; results/latency.md says why" in text
-    assert "†" not in text
-
-
-def test_nothing_has_a_star_where_a_ratio_is_hardly_known():
-    rows = [record(EAGER, unsteady(4, 1)), record(TORCH, unsteady(5, 2))]
-    text = shown(Table.of_records(rows), 100)
-    assert "±" in text
-    assert "*4.00" not in text
-    assert "*5.00" not in text
-
-
 def test_a_failed_cell_shows_its_reason_which_breaks_at_hyphens_where_it_has_to():
     rows = [record(EAGER, steady(9)), record(TORCH, reason="shared-memory-limit")]
     rows += [record(Column(f"f{n}", "cpu"), steady(9)) for n in range(3)]
@@ -103,17 +88,6 @@ def test_without_intervals_nothing_is_marked_and_the_legend_says_why():
     assert "*" not in text
     assert "?: no interval, which needs 5 generations" in text
     assert "9.00 ?" in text
-
-
-def test_a_busy_machine_is_named_once_and_no_latency_beyond_half_of_it_is_a_number():
-    rows = [record(EAGER, [1.0, 90.0, 10.0, 2.0, 30.0, 9.0]), record(TORCH, steady(6))]
-    for row in rows:
-        row["latency"] |= {"foreign": 0.95, "load": 25.4}
-    speedups.add_speedups(rows)
-    text = shown(Table.of_records(rows), 120)
-    assert " unknown " in text
-    assert text.count("too noisy: load 25; 1 of 1 ratios are not known to 50 %") == 1
-    assert "unknown: wider than ±50 %" in text
 
 
 @pytest.mark.parametrize(

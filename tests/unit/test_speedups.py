@@ -44,6 +44,22 @@ def test_the_verdict_is_still_that_of_eager_and_inductor(rows):
     assert [one["latency"] and one["latency"]["verdict"] for one in rows[:3]] == [None, "faster", "faster"]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("section", "change"),
+    [
+        *(("experiment", change) for change in ({"test": "train"}, {"precision": "bf16"}, {"dtype": "f16"}, {"batch_size": 2}, {"device": "vulkan"})),
+        *(("run", change) for change in ({"threads": 3}, {"device_name": "another"})),
+        ("model", {"name": "n"}),
+    ],
+)  # fmt: skip
+def test_rows_of_other_conditions_are_not_compared(section, change):
+    rows = [record(EAGER, steady(10)), record(TORCH, steady(5)), record(TORCH, steady(5))]
+    rows[2][section] |= change
+    speedups.add_speedups(rows)
+    of_eager, same, other = (row["latency"]["speedup_vs_eager"] for row in rows)
+    assert (of_eager, same, other) == (1.0, pytest.approx(2.0), None)
+
+
 def test_a_run_with_another_baseline_has_columns_for_it_after_those_of_inductor(rows):
     table = columns.with_bases(COLUMNS, rows)
     names = [one.column for one in table]

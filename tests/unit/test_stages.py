@@ -12,7 +12,7 @@ from scripts.features.report.verbs import failed
 from scripts.matrix import sections, settings, stages
 from scripts.matrix.cell import Kind, of_axes
 from scripts.matrix.stages import STAGES, Need, Stage
-from scripts.records import summary
+from scripts.records import screen
 from scripts.run import fingerprint
 from scripts.run.plan import Plan
 from scripts.supervise import journal, outcome
@@ -83,10 +83,14 @@ def test_a_stage_more_is_in_the_account_and_the_table_of_a_run(
     journal.begin(path)
     for stage in ("polish", "verify"):
         journal.append(path, {"stage": stage, "start": 0.0, "child_seconds": 3.0})
-    summary.show(path, time.time(), {})
+    screen.show(path, time.time(), {})
     assert re.search(r"polish\W+1\W+3", capsys.readouterr().err)
     rows = [{"status": "error", "stage": "polish", "verification_code": ""}]
-    assert [column.header for column in summary.table(rows).columns] == ["status", "polish", "all"]
+    assert [column.header for column in screen.by_status(rows).columns] == [
+        "status",
+        "polish",
+        "all",
+    ]
 
 
 def test_a_stage_more_is_among_those_that_failed(polish, results, monkeypatch, capsys):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.records import fields, record, row_set, summary
+from scripts.records import fields, record, row_set, screen
 from scripts.records.columns import COLUMNS, FIELDS
 from scripts.run import outputs
 from scripts.supervise import journal
@@ -21,7 +21,7 @@ def test_the_table_counts_rows_by_status_and_deciding_stage(results, ended):
     }
     results.write(endings)
     rows = [fields.row(one, FIELDS) for one in record.records(results.matrix)]
-    title, _, table = summary.counted(rows).renderables
+    title, _, table = screen.counted(rows).renderables
     assert title.plain == "6 rows, 2 with a verified latency"
     head = [column.header for column in table.columns]
     lines = list(zip(*(column.cells for column in table.columns), strict=True))
@@ -47,7 +47,7 @@ def test_the_results_are_shown_by_the_run_that_wrote_them_with_their_stale_rows(
     if not written:
         before = outputs.versions()
     journal.begin(Path("journal.jsonl"))
-    summary.show(Path("journal.jsonl"), time.time(), before)
+    screen.show(Path("journal.jsonl"), time.time(), before)
     said = " ".join(capsys.readouterr().err.split())
     assert ("latency.csv" in said) == ("6 rows" in said) == written
     stale = f"{len(rows)} rows were measured by older code; --config retry=stale"
@@ -58,7 +58,7 @@ def test_the_results_are_shown_by_the_run_that_wrote_them_with_their_stale_rows(
 
 def test_a_journal_without_a_run_shows_nothing(tmp_path, capsys):
     (tmp_path / "journal.jsonl").write_text("")
-    summary.show(tmp_path / "journal.jsonl", time.time(), {})
+    screen.show(tmp_path / "journal.jsonl", time.time(), {})
     assert capsys.readouterr() == ("", "")
 
 
@@ -69,7 +69,7 @@ def test_seconds_are_accounted_for_where_a_stage_ran(stages, tmp_path, monkeypat
     journal.begin(path)
     for stage in stages:
         journal.append(path, {"stage": stage, "start": 0, "child_seconds": 9, "startup_s": 4})
-    summary.show(path, time.time(), {})
+    screen.show(path, time.time(), {})
     said = capsys.readouterr().err
     assert ("s in all" in said) == bool(re.search(r"compile.*1.*4.*5", said)) == bool(stages)
 
@@ -79,6 +79,6 @@ def test_failures_are_pointed_at_where_there_are_some(results, ended):
     rows = [fields.row(one, FIELDS) for one in record.records(results.matrix)]
     named = [{key: str(value) for key, value in row.items()} for row in rows]
     failures = "failures: vmfbench failed"
-    assert failures in list(summary.pointers(named))
+    assert failures in list(screen.pointers(named))
     good = [row for row in named if row["status"] == "ok"]
-    assert failures not in list(summary.pointers(good))
+    assert failures not in list(screen.pointers(good))

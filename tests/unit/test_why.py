@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from scripts.features.profile import rounds
+from scripts.features.profile import why as verb
 from scripts.features.profile.account import patterns, shares
 from scripts.matrix.stages import status_path
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 
-ROOT = Path(__file__).resolve().parents[2]
 CELL = "tiny/mlir/llvm-cpu"
 
 
@@ -101,24 +101,21 @@ def results(tmp_path) -> Path:
     return folder
 
 
-def why(results: Path, *options: str, cell: str = CELL) -> subprocess.CompletedProcess:
-    command = [
-        sys.executable,
-        "-m",
-        "scripts.command",
-        "why",
-        cell,
-        "--results",
-        str(results),
-        *options,
-    ]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+@pytest.fixture
+def why(results, monkeypatch, capsys):
+    """What `vmfbench why` prints about a cell, and its error."""
+
+    def call(*options: str, cell: str = CELL) -> str:
+        monkeypatch.setattr(sys, "argv", ["why", cell, "--results", str(results), *options])
+        with contextlib.suppress(SystemExit):
+            verb.main()
+        return "".join(capsys.readouterr())
+
+    return call
 
 
-def test_modules_and_dispatches_are_shown_beside_eager_and_the_limit(results):
-    assert (
-        why(results).stdout
-        == """\
+def test_modules_and_dispatches_are_shown_beside_eager_and_the_limit(why):
+    said = """\
 tiny/mlir/llvm-cpu: ms per call: IREE 11.0, eager 4.50, limit 0.400; 2 threads
 control, the same calls where they were profiled: IREE 11.0 to 11.5, eager 4.50 to 4.60; load 1.8
 
@@ -136,37 +133,36 @@ share    ms  calls  workgroups  busy  dispatch     operators    modules
 Look first at
 1. pool (Pool, 1 ×): 8.00 ms, 6.50 ms more than eager. d_1_scatter: 8.00 ms in 1 call (1 workgroup for 2 threads; no product: scatter_add).
 """
-    )
+    assert why() == said
 
 
-def test_json_has_every_module_and_dispatch(results):
-    found = json.loads(why(results, "--json").stdout)
+def test_json_has_every_module_and_dispatch(why):
+    found = json.loads(why("--json"))
     assert [one["name"] for one in found["parts"]] == ["pool", "fc", "(no module)", "(the model itself)"]  # fmt: skip
     assert [one["function"] for one in found["kernels"]] == ["d_1_scatter", "d_0_matmul", "_encoding_0"]  # fmt: skip
     assert found["first"][0].startswith("pool (Pool, 1 ×)")
 
 
-def test_without_other_profiles_iree_alone_is_shown(results):
+def test_without_other_profiles_iree_alone_is_shown(results, why):
     (results / "profile/tiny/eager/eval/profile.json").write_text("")
     (results / "machine_limits/cpu/limits.json").unlink()
-    lines = why(results).stdout.splitlines()
+    lines = why().splitlines()
     assert lines[0] == "tiny/mlir/llvm-cpu: ms per call: IREE 11.0; 2 threads"
     assert lines[3].split() == ["module", "class", "×", "IREE", "ms"]
 
 
-def test_without_a_profile_the_command_or_the_failure_is_named(results):
-    missing = why(results, cell="other/mlir/llvm-cpu")
-    assert missing.returncode
-    assert "snakemake --cores 8 profile --config models=other frontends=mlir" in missing.stderr
+def test_without_a_profile_the_command_or_the_failure_is_named(results, why):
+    missing = why(cell="other/mlir/llvm-cpu")
+    assert "snakemake --cores 8 profile --config models=other frontends=mlir" in missing
     one = Outcome("error", "profile", "other/iree/mlir/llvm-cpu", "exit-1", "it broke", log="l")
     path = results.parent / status_path("profile", "other/iree/mlir/llvm-cpu")
     outcome.write(path, one, Usage(0, 0))
-    assert "failed: error (exit-1): it broke" in why(results, cell="other/mlir/llvm-cpu").stderr
+    assert "failed: error (exit-1): it broke" in why(cell="other/mlir/llvm-cpu")
 
 
-def test_limits_with_another_number_of_threads_are_not_shown(results):
+def test_limits_with_another_number_of_threads_are_not_shown(results, why):
     dataclasses.replace(LIMITS, threads=1).write(results / "machine_limits/cpu/limits.json")
-    head = why(results).stdout.splitlines()[0]
+    head = why().splitlines()[0]
     assert head == "tiny/mlir/llvm-cpu: ms per call: IREE 11.0, eager 4.50; 2 threads"
 
 
@@ -184,12 +180,12 @@ def changed(results: Path, of: str, **values: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_times_are_scaled_to_the_rows_which_were_timed_in_turns(results):
+def test_times_are_scaled_to_the_rows_which_were_timed_in_turns(results, why):
     """The machine was slower while IREE was profiled: its row says that it is as fast as eager."""
     timed(results, [8.0, 8.1, 8.0, 7.9, 8.0], [4.0, 4.0, 4.1, 3.9, 4.0])
     changed(results, "tiny/iree/mlir/llvm-cpu", profiled_ms=16.0, call_ms=11.0)
     changed(results, "tiny/eager/eval", profiled_ms=8.0)
-    lines = why(results).stdout.splitlines()
+    lines = why().splitlines()
     assert "IREE 8.00, eager 4.00" in lines[0]
     pool = next(line for line in lines if line.startswith("pool"))
     assert pool.split()[3:5] == ["0.750", "4.00"]
@@ -204,27 +200,27 @@ def test_times_are_scaled_to_the_rows_which_were_timed_in_turns(results):
         ("tiny/iree/mlir/llvm-cpu", {"foreign": 0.93}, "other processes used 93% of the cores while IREE was profiled"),
     ],
 )  # fmt: skip
-def test_where_profiles_are_in_doubt_nothing_is_recommended(results, of, values, said):
+def test_where_profiles_are_in_doubt_nothing_is_recommended(results, why, of, values, said):
     timed(results, [8.0, 8.1, 8.0, 7.9, 8.0], [4.0, 4.0, 4.1, 3.9, 4.0])
     changed(results, of, **values)
-    lines = why(results).stdout.splitlines()
+    lines = why().splitlines()
     assert lines[0] == f"In doubt, so nothing is recommended: {said}"
     assert lines[1].startswith("tiny/mlir/llvm-cpu: ms per call: IREE 8.00, eager 4.00")
     assert "Look first at" not in lines
-    found = json.loads(why(results, "--json").stdout)
+    found = json.loads(why("--json"))
     assert (found["first"], found["doubts"]) == ([], [said])
 
 
-def test_rows_that_do_not_say_how_they_compare_are_a_doubt(results):
+def test_rows_that_do_not_say_how_they_compare_are_a_doubt(results, why):
     timed(results, [10.0, 9.0], [4.0, 4.1])
     said = "the rows of IREE and eager do not say how they compare: 2 generations and 2 generations"
-    assert why(results).stdout.splitlines()[0].endswith(f": {said}")
+    assert why().splitlines()[0].endswith(f": {said}")
 
 
-def test_a_profile_without_a_control_is_a_doubt(results):
+def test_a_profile_without_a_control_is_a_doubt(results, why):
     old = {key: value for key, value in EAGER.items() if key != "control_ms"}
     (results / "profile/tiny/eager/eval/profile.json").write_text(json.dumps(old))
-    assert "the profile of eager is of an older version, without a control" in why(results).stdout
+    assert "the profile of eager is of an older version, without a control" in why()
 
 
 def test_a_profile_is_of_the_round_that_was_disturbed_least():

@@ -131,10 +131,10 @@ def start_run():
 
 def show_cpu():
     """Print the table of the CPU, while the run goes on."""
-    from scripts.records import summary
+    from scripts.records import screen
 
     watched.aside()
-    summary.show_cpu()
+    screen.show_cpu()
 
 
 def end_run():
@@ -142,9 +142,9 @@ def end_run():
     watched.end()
     if run_log.started:
         # Import here, because `snakemake -n` and jobs on nodes do not need these modules.
-        from scripts.records import summary
+        from scripts.records import screen
 
-        summary.show(progress.JOURNAL, run_log.now(), run_log.before)
+        screen.show(progress.JOURNAL, run_log.now(), run_log.before)
     patches.end()
 
 

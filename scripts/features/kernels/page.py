@@ -79,7 +79,6 @@ def sections(
 ) -> list[Section]:
     """Return what is shown of some records. `plot`: the Markdown of the plot of a kernel."""
     kernels = Kernels.of_records(records)
-    provenance = kernels.table.provenance
     of_kernel: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         of_kernel[record["kernel"]["name"]].append(record)
@@ -88,7 +87,7 @@ def sections(
         Section(f"Doubts ({wording.DOUBTFUL})", lines=wording.doubts(kernels.table)),
         Section("What the machine can do", parts=[*map(_limits, limits)]),
         Section("Not measured", lines=[*map(wording.absent, kernels.table.absent)]),
-        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
+        Section("Measured with", lines=kernels.table.provenance.measured_with),
         Section(
             *("GB/s", (), (), (), RATES),
             parts=[_rates(name, of_name, plot.format(name=name)) for name, of_name in of_kernel.items()],

@@ -1,7 +1,7 @@
 """Profiles a program in rounds: calls without a profiler, then profiled ones.
 
 The calls without a profiler are the control. They are the same in every round, and the same as those of the program's row: where they
-differ, something has disturbed the profile (doubts.py).
+differ, something has disturbed the profile (account.doubts).
 """
 
 from __future__ import annotations

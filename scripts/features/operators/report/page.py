@@ -272,9 +272,7 @@ def _weak(table: Table) -> Section:
 
 def _measured_with(table: Table) -> list[str]:
     provenance = table.provenance
-    lines = [*provenance.where, *provenance.with_what]
-    for kind, entries in provenance.entries.items():
-        lines += [f"{kind}: {name}: {'; '.join(shown)}" for name, shown in entries.items()]
+    lines = [*provenance.measured_with, *provenance.configuration]
     return lines + ([f"measured {provenance.when}"] if provenance.when else [])
 
 

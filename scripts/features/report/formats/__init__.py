@@ -21,10 +21,10 @@ from typing import Any
 from scripts.records.results_file import BadRecords, Record
 
 CELL_KEYS = (
-    "cell", "model", "suite", "runtime", "frontend", "target", "test", "dtype", "precision",
-    "batch_size", "device", "xla_flags", "toolchain",
+    "cell", "device", "precision", "dtype", "test", "batch_size", "runtime", "frontend", "target",
+    "xla_flags", "toolchain", "suite", "model",
 )  # fmt: skip
-"""Keys that distinguish records, and by which `--only` selects."""
+"""Keys that distinguish records, and by which `--only` selects; after `cell`, which follows from the others, the simplest first."""
 
 
 @dataclasses.dataclass
@@ -59,7 +59,7 @@ def distinct(
         if first is record:
             continue
         both = f"{first.where} ({first['cell']}) and {record.where} ({record['cell']})"
-        differ = [k for k in _TELLING if first[k] != record[k]]
+        differ = [k for k in CELL_KEYS[1:] if first[k] != record[k]]
         if not differ:
             raise BadRecords(
                 f"{both} are the same cell; are these two runs in one file? Export each by itself"
@@ -79,10 +79,3 @@ def named(records: Iterable[Record]) -> str:
 def as_text(value: Any) -> str:
     """A value as `--only` compares it; None is the empty text."""
     return "" if value is None else str(value)
-
-
-# Keys to choose between two records, the simplest first; `cell` follows from the others.
-_TELLING = (
-    "device", "precision", "dtype", "test", "batch_size", "runtime", "frontend", "target",
-    "xla_flags", "toolchain", "suite", "model",
-)  # fmt: skip

@@ -148,13 +148,21 @@ def failures(results: Path, matrix: Matrix | None) -> list[Outcome]:
         for line in outcome.read_problem_ends_if_whole(path.with_name(OUTCOMES)).values():
             by_path += [(path, ended) for ended in (line.outcome, *_left(line))]
         by_path += [(path, ended) for ended in group.outcomes(path.parent)]
-    wanted = None if matrix is None else _cells(matrix)
+    cells = _cells(matrix) if matrix else set()
+
+    def is_of_matrix(ended: Outcome) -> bool:
+        if matrix is None:
+            return True
+        if ended.stage == "env":  # one of envs/, or of the toolchains
+            return EntryName.read(ended.cell).toolchain in matrix.toolchains
+        return (ended.stage, _folder_of(ended)) in cells
+
     return [
         ended
         for path, ended in by_path
         if path.parent == results / ended.stage / _folder_of(ended)
         and ended.status in outcome.FAILED
-        and (wanted is None or _is_env(ended, matrix) or (ended.stage, _folder_of(ended)) in wanted)
+        and is_of_matrix(ended)
     ]
 
 
@@ -165,13 +173,6 @@ def _left(line: ProblemEnd) -> Iterator[Outcome]:
             left = msgspec.convert(timed, MemberTiming)
             cell = f"{member}: {line.problem}"
             yield replace(group.member_outcome(member, left, line.outcome), cell=cell)
-
-
-def _is_env(ended: Outcome, matrix: Matrix | None) -> bool:
-    """Whether a failure is that of an environment of the last run: one of envs/, or of its toolchains."""
-    return ended.stage == "env" and (
-        matrix is None or EntryName.read(ended.cell).toolchain in matrix.toolchains
-    )
 
 
 def names(ended: Outcome) -> list[str]:

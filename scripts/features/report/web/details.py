@@ -11,6 +11,7 @@ from typing import Any
 from scripts.features.report.web.page_source import FAILED_CHARS, Record, Run, Source, end_of
 from scripts.records import page_sections, wording
 from scripts.records.clusters import command
+from scripts.records.columns import options_of
 from scripts.records.page_sections import Chart, Line, Section
 from scripts.records.row import Row
 from scripts.records.wording import mebibytes, number, seconds, size, within
@@ -66,7 +67,7 @@ def _sections(results: Path, record: Record, row: Row, runs: Sequence[Run]) -> l
         Section("End of the log", lines=[ended["log"]] if log else [], text=log),
         facts("Model and versions", (
             ("file", model.get("file")),
-            ("options", _options(reference.get("resolved") or model.get("options"))),
+            ("options", _options(options_of(record))),
             ("inputs from", reference.get("inputs_from")),
             ("device", ", ".join(filter(None, (run["device_name"], threads)))),
             ("versions", _options(record["versions"])),
@@ -75,8 +76,8 @@ def _sections(results: Path, record: Record, row: Row, runs: Sequence[Run]) -> l
     ]  # fmt: skip
 
 
-def _options(values: Mapping[str, Any] | None) -> str:
-    known = {name: value for name, value in (values or {}).items() if value is not None}
+def _options(values: Mapping[str, Any]) -> str:
+    known = {name: value for name, value in values.items() if value is not None}
     return ", ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in known.items())  # fmt: skip
 
 
@@ -101,7 +102,7 @@ def _failure(record: Record) -> list[Section]:
 
 
 def _latency(record: Record, row: Row) -> Section:
-    latency, cold = record["latency"], (record["runs"] or [{}])[0]
+    latency, run = record["latency"], record["run"]
     if not latency:
         return Section("Latency")
     ends = row.timing.ends_ms if row.timing else None
@@ -133,8 +134,8 @@ def _latency(record: Record, row: Row) -> Section:
         ("anchor", latency["anchor"]),
         ("others", f"other processes used {latency.get('foreign') or 0:.0%} of the cores, other guests {latency.get('steal') or 0:.0%}"),
         ("tokens per s", latency.get("tokens_per_s") and number(latency["tokens_per_s"])),
-        ("load", cold.get("load_ms") and number(cold["load_ms"], "ms")),
-        ("first call", cold.get("first_call_ms") and number(cold["first_call_ms"], "ms")),
+        ("load", run.get("load_ms") and number(run["load_ms"], "ms")),
+        ("first call", run.get("first_call_ms") and number(run["first_call_ms"], "ms")),
     ), [chart])  # fmt: skip
 
 

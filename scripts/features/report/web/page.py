@@ -11,14 +11,16 @@ import base64
 import gzip
 import hashlib
 import html
+import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 
-from scripts.core import private
-from scripts.features.report.web import details, page_source, views
-from scripts.features.report.web.page_source import Source, View
+from scripts.core import checkout, private
+from scripts.features import registry
+from scripts.features.report.web import details, page_source, row_views
+from scripts.features.report.web.page_source import AGAIN, Source, View
 from scripts.records import wording
 
 HERE = Path(__file__).parent
@@ -29,6 +31,21 @@ SCRIPTS = (
 """The files of the scripts, in order."""
 LEVEL = 6
 """Level of gzip: with 9, the page of 5,000 rows is 2 % smaller and takes twice as long to make."""
+VIEWS = (
+    View("overview", "Overview", row_views.overview, script="overview"),
+    View("latency", "Latency", row_views.latency, script="latency"),
+    View("threads", "Threads", row_views.threads, f"All rows were measured on one number of threads. Measure on several, {AGAIN}" + checkout.run_command("results/report.html", "measure='{threads: [1, 2]}'")),
+    View("failures", "Failures", row_views.failures),
+    View("memory", "Memory", row_views.memory),
+    View("training", "Training", row_views.training, f"No training steps were measured. Measure them, {AGAIN}{checkout.run_command('results/latency.csv', 'tests=eval,train')}"),
+)  # fmt: skip
+"""The views of the rows: each is a function that returns its sections (scripts/records/page_sections.py)."""
+
+
+def views() -> list[View]:
+    """All views, in the order of their tabs: those of the rows, then those of the other features (registry.VIEWS)."""
+    modules = map(importlib.import_module, registry.VIEWS)
+    return [*VIEWS, *(view for module in modules for view in module.VIEWS)]
 
 
 def page(source: Source, title: str = "vmfbench report") -> str:
@@ -66,7 +83,7 @@ def policy_hash(script: str) -> str:
 
 def _data(source: Source) -> Iterator[str]:
     """Yield the elements with the data."""
-    selected = {view: _selected(view, source) for view in views.loaded()}
+    selected = {view: _selected(view, source) for view in views()}
     tabs = [
         {
             "name": view.name,

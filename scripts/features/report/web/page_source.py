@@ -83,13 +83,11 @@ def _stages(row: Row, record: Record) -> Iterator[tuple[Stage, Cell]]:
 
 def of_row(row: Cell) -> Iterator[tuple[Stage, Cell]]:
     """Yield the stages of its own that a row may have had, in order, each with its cell."""
-    names = [stage.name for stage in stages.before(stages.LAST[row.kind])]
-    if row.kind is Kind.IREE:
-        names.insert(names.index("compile") + 1, "remedy")
-    if row.test == TRAIN:
-        names.insert(names.index("reference") + 1, "gradients")
-    for name in names:
-        yield STAGES[name], row.to(STAGES[name].kind)
+    further = {"compile": "remedy"} | ({"reference": "gradients"} if row.test == TRAIN else {})
+    for stage, cell in stages.of_row(row):
+        yield stage, cell
+        if name := further.get(stage.name):
+            yield STAGES[name], row.to(STAGES[name].kind)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,11 @@ from scripts.features.report.web.page_source import FAILED_CHARS, Record, Run, S
 from scripts.matrix import compile_tables
 from scripts.matrix.cell import EVAL, TRAIN
 from scripts.matrix.stages import STAGES, status_path
-from scripts.records import page_sections, speedups, wording
+from scripts.records import latency_page, page_sections, speedups, wording
 from scripts.records.clusters import Cluster, clusters, command
 from scripts.records.fields import lookup
 from scripts.records.page_sections import Chart, Line, Section, Styled
-from scripts.records.results_table import ModelRows, Table, in_order
+from scripts.records.results_table import ModelRows, in_order
 from scripts.records.row import Column, Row, Timing
 from scripts.records.wording import NOT_IN_MATRIX, mebibytes, number, seconds, size
 from scripts.supervise import outcome
@@ -30,6 +30,8 @@ from scripts.timing.ratios import Interval
 
 Numbered = dict[int, Row]
 """The rows of a line by their number of threads."""
+Shown = tuple[float, float | None, float | None]
+"""A value, and the ends of its interval."""
 
 
 @dataclass(frozen=True)
@@ -42,30 +44,23 @@ class ScalingPoint:
     efficiency: float | None = None
     interval: Interval | None = None
 
-
-@dataclass(frozen=True)
-class ScalingLine:
-    """A model in one test by one path, on one CPU, with a point for each number of threads, the fewest first. `column` is the
-    path without a number. `device`: the CPU, if there are lines of several."""
-
-    rows: ModelRows
-    column: Column
-    points: tuple[ScalingPoint, ...]
-    device: str = ""
+    @property
+    def latency(self) -> Shown | None:
+        """The milliseconds."""
+        timing = self.row.timing
+        return (timing.ms, *(timing.ends_ms or (None, None))) if timing else None
 
     @property
-    def path(self) -> str:
-        """The name of the line in legends."""
-        return f"{wording.path(self.column)}{self.device and f' ({self.device})'}"
+    def percent(self) -> Shown | None:
+        """The efficiency in percent."""
+        ends = (self.interval.low, self.interval.high) if self.interval else (None, None)
+        low, high = (end and 100 * end for end in ends)
+        return (100 * self.efficiency, low, high) if self.efficiency else None
 
 
-def scaling_lines(table: Table) -> list[ScalingLine]:
-    """Return the lines with more than one number of threads, in the order of the models and of their columns."""
-    return [line for rows in table.rows for line in _scaling_lines(rows) if len(line.points) > 1]
-
-
-def _scaling_lines(of_model: ModelRows) -> Iterator[ScalingLine]:
-    """Yield the lines of a model. Each has the failures of its path, which may have been on any CPU."""
+def scaling_lines(of_model: ModelRows) -> dict[str, list[ScalingPoint]]:
+    """Return the rows of a model by path, those of several numbers of threads, with the fewest threads first. A path that was timed on several CPUs
+    has a line for each, which has the failures of the path too: these may have been on any CPU."""
     timed: dict[Column, dict[str, Numbered]] = defaultdict(lambda: defaultdict(dict))
     failed: dict[Column, Numbered] = defaultdict(dict)
     for row in of_model.entries.values():
@@ -76,11 +71,14 @@ def _scaling_lines(of_model: ModelRows) -> Iterator[ScalingLine]:
                 timed[shared][cpu][at.threads] = row
         elif count := row.cell.threads:
             failed[shared][count] = row
+    lines = {}
     for column in dict.fromkeys((*timed, *failed)):
-        several = len(timed[column]) > 1
         for cpu, rows in (timed[column] or {"": {}}).items():
-            points = tuple(_scaling_points(failed[column] | rows))
-            yield ScalingLine(of_model, column, points, cpu if several else "")
+            on_cpu = f" ({cpu})" if len(timed[column]) > 1 else ""
+            points = list(_scaling_points(failed[column] | rows))
+            if len(points) > 1:
+                lines[wording.path(column) + on_cpu] = points
+    return lines
 
 
 def _scaling_points(rows: Numbered) -> Iterator[ScalingPoint]:
@@ -92,9 +90,8 @@ def _scaling_points(rows: Numbered) -> Iterator[ScalingPoint]:
         elif count == fewest:
             yield ScalingPoint(count, row, 1.0)
         else:
-            yield ScalingPoint(
-                count, row, *_efficiency(timings[fewest], row.timing, fewest / count)
-            )
+            known = _efficiency(timings[fewest], row.timing, fewest / count)
+            yield ScalingPoint(count, row, *known)
 
 
 def _efficiency(base: Timing, timing: Timing, share: float) -> tuple[float | None, Interval | None]:
@@ -127,7 +124,6 @@ PLANNED = {
     "intermediate results, packed weights": "compile.transient_bytes",
 }
 """What a program needs memory for, with the places of the bytes in a record."""
-MOST_MODELS = 300
 BY_MODEL = "Milliseconds per call; lines: 99 % intervals. †: its ratios are doubtful, its details say why. Each model has its own scale."
 SCALING = """\
 Efficiency: latency of the fewest threads × their number, divided by latency × number of threads. It is 100 % if twice the threads take half the time. Numbers
@@ -144,22 +140,11 @@ def overview(source: Source) -> dict[str, Any]:
     """Return the map of the matrix (rows, columns, and the index of a record for each place), and as sections what was
     measured with what, and what was not measured."""
     table = source.table
-    provenance = table.provenance
     columns = in_order(table.rows)
     lines = {(line.model, line.test): place for place, line in enumerate(table.rows)}
-    entries = [
-        (f"{kind.removesuffix('s')} {name}", "; ".join(variants))
-        for kind, known in provenance.entries.items()
-        for name, variants in known.items()
-    ]
-    sections = (
-        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
-        Section("Not measured", lines=[*map(wording.absent, table.absent)]),
-        Section("Configuration", rows=entries),
-        Section("Models", rows=[*provenance.models.items()][:MOST_MODELS]),
-    )
+    sections = page_sections.shown(latency_page.background(table))
     return {
-        "sections": [page_sections.to_json(section) for section in page_sections.shown(sections)],
+        "sections": [page_sections.to_json(section) for section in sections],
         "columns": [[column.name, column.target] for column in columns],
         "rows": [[line.label, line.size] for line in table.rows],
         "cells": [
@@ -204,64 +189,55 @@ def _by_model(source: Source) -> Section:
 
 def threads(source: Source) -> list[Section] | None:
     """Return a section per model and test with its paths by number of threads; None if all rows have one number."""
-    places = {(row.model, row.test, row.column): index for index, row in enumerate(source.rows)}
-    by_model: dict[str, list[ScalingLine]] = defaultdict(list)
-    for line in scaling_lines(source.table):
-        by_model[line.rows.label].append(line)
-    models = [_scaling(model, lines, places) for model, lines in by_model.items()]
+    places = {str(row.cell): index for index, row in enumerate(source.rows)}
+    by_model = {rows.label: scaling_lines(rows) for rows in source.table.rows}
+    models = [_scaling(model, lines, places) for model, lines in by_model.items() if lines]
     return [Section("", note=SCALING, parts=models)] if models else None
 
 
-def _scaling(model: str, lines: Sequence[ScalingLine], places: Mapping[Any, int]) -> Section:
-    points = [
-        (line, point, places[line.rows.model, line.rows.test, point.row.column])
-        for line in lines
-        for point in line.points
-    ]
-    numbers = sorted({point.threads for _, point, _ in points})
-    latencies = [
-        Line(
-            line.path,
-            line.path,
-            [
-                (numbers.index(p.threads), p.row.timing.ms, *(p.row.timing.ends_ms or (None, None)))
-                for p in line.points
-                if p.row.timing
-            ],
+def _scaling(
+    model: str, lines: Mapping[str, Sequence[ScalingPoint]], places: Mapping[str, int]
+) -> Section:
+    points = [(path, point) for path, line in lines.items() for point in line]
+    numbers = sorted({point.threads for _, point in points})
+
+    def chart(
+        title: str,
+        unit: str,
+        value: Callable[[ScalingPoint], Shown | None],
+        rule: float | None = None,
+    ) -> Chart:
+        drawn = [
+            Line(
+                path,
+                path,
+                [
+                    (numbers.index(point.threads), *shown)
+                    for point in line
+                    if (shown := value(point))
+                ],
+            )
+            for path, line in lines.items()
+        ]
+        return Chart(
+            title,
+            unit,
+            [line for line in drawn if line.points],
+            "threads",
+            [*map(str, numbers)],
+            rule,
         )
-        for line in lines
-    ]
-    efficiencies = [
-        Line(
-            line.path,
-            line.path,
-            [
-                (
-                    numbers.index(p.threads),
-                    100 * p.efficiency,
-                    *(
-                        (100 * p.interval.low, 100 * p.interval.high)
-                        if p.interval
-                        else (None, None)
-                    ),
-                )
-                for p in line.points
-                if p.efficiency
-            ],
-        )
-        for line in lines
-    ]
-    ticks = [*map(str, numbers)]
+
     return Section(
         model,
         ("path", "threads", "latency", "parallel efficiency"),
-        [(line.path, str(point.threads), *_scaling_cells(point)) for line, point, _ in points],
+        [(path, str(point.threads), *_scaling_cells(point)) for path, point in points],
         (1, 2, 3),
         charts=[
-            Chart("latency", "ms", [line for line in latencies if line.points], "threads", ticks),
-            Chart("parallel efficiency", "%", [line for line in efficiencies if line.points], "threads", ticks, rule=100),
+            chart("latency", "ms", lambda point: point.latency),
+            chart("parallel efficiency", "%", lambda point: point.percent, rule=100),
         ],
-        places=[place for _, _, place in points],
+        places=[places[str(point.row.cell)] for _, point in points],
     )  # fmt: skip
 
 
