@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.run.progress import JOURNAL
-from scripts.run.time_left import IDLE_S, TIMED, TimeLeft
+from scripts.run.progress import IDLE_S, JOURNAL, TIMED, TimeLeft
 from scripts.supervise import journal
 from scripts.supervise.outcome import UNAVAILABLE
 from scripts.timing.turns import Rule

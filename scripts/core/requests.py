@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import sys
 import types
 import typing
@@ -104,10 +105,15 @@ def decode(kind: type[Request], fields: Mapping[str, Any]) -> Request:
     return request
 
 
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
 def _decoded(kind: type[Request], rest: dict[str, Any]) -> Request:
     """Take the fields of `kind` from `rest`."""
     values: dict[str, Any] = {}
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     for field in dataclasses.fields(typing.cast(Any, kind)):
         hint = hints[field.name]
         if dataclasses.is_dataclass(hint) and "type" not in field.metadata:

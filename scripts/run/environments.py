@@ -18,9 +18,9 @@ import yaml
 
 from scripts.core import checkout
 from scripts.core.checkout import ROOT
-from scripts.matrix import feature
-from scripts.matrix.cell import EntryName, Toolchain
-from scripts.supervise.diagnose import ENVIRONMENT_MARK
+from scripts.matrix import cell, feature
+from scripts.matrix.cell import Toolchain
+from scripts.supervise.environment_damage import ENVIRONMENT_MARK
 
 ENV_FOLDER = "envs"
 COMPILER, RUNTIME, TORCH_MLIR = "iree-base-compiler", "iree-base-runtime", "torch-mlir"

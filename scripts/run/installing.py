@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from scripts.core import atomic, exits, process
-from scripts.run import bytecode, environments
+from scripts.core import atomic, checkout, exits, process
+from scripts.run import environments
 
 REASON = "installer"
 """The reason of a stage that could not make an environment (supervise/diagnose.py)."""
@@ -31,6 +31,11 @@ _OF_PIP = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX"}
 _SECTIONS = ("global", "install", ":env:")
 """Those of pip's settings that count for `pip install`; a later one replaces an earlier one."""
 _SETTING = re.compile(rf"({'|'.join(_SECTIONS)})\.({'|'.join(_OF_PIP)})=(.+)")
+_IMPORT = (
+    "import sys; sys.path.insert(0, sys.argv[1])\n"
+    "from scripts.supervise import fork_server; fork_server.import_all()"
+)
+"""A program for the Python of an environment, which compiles what it imports to bytecode."""
 
 
 @contextlib.contextmanager
@@ -175,19 +180,13 @@ def add(prefix: Path, packages: Sequence[str]) -> None:
     """Install packages into an environment, with the bytecode of what stages import."""
     interpreter = prefix / "bin" / "python"
     run([uv(), "pip", "install", "--python", str(interpreter), *packages])
-    # Importing torch without bytecode takes two to three times as long, in every process. If
-    # PYTHONDONTWRITEBYTECODE is set or the folder is read-only, no process would write bytecode.
-    done = process.run_tool(bytecode.command(prefix, made_beside(prefix)))
+    # Importing torch without bytecode takes two to three times as long, in every process, and where
+    # PYTHONDONTWRITEBYTECODE is set or the folder is read-only, no process would write it.
+    done = process.run_tool([str(interpreter), "-I", "-c", _IMPORT, str(checkout.ROOT)])
     if done.returncode != 0:
         print(
             f"note: importing the packages ended with exit code {done.returncode}; they are imported without bytecode"
         )
-
-
-def made_beside(prefix: Path) -> list[Path]:
-    """The other environments of a folder: .venvs/<env>, or <digest of its pins>/<env> in a shared one."""
-    folders = (file.parent for file in prefix.parent.parent.glob("*/*/pyvenv.cfg"))
-    return sorted(folder for folder in folders if folder.absolute() != prefix.absolute())
 
 
 @functools.cache

@@ -1,20 +1,23 @@
-"""Command-line options of the commands that run a job of a stage, and the end of such a command."""
+"""The commands that run a job of a stage: their words in a rule, their options, and how they end."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import json
+import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.core import checkout, temporary
-from scripts.core.requests import StageRequest
-from scripts.run import fingerprint
+from scripts.core import checkout, exits, temporary
+from scripts.core.requests import Folders, StageRequest
+from scripts.matrix.stages import STAGES
+from scripts.run import fingerprint, resources
+from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Interrupted, Job, MoreNeeded
 
 
@@ -25,30 +28,59 @@ def prefix() -> str:
 
 
 def in_rule(
-    command: str, more_attempts: bool, owner: int, retry: Collection[str] | None = None
+    command: str,
+    stage: str,
+    *,
+    owner: int,
+    more_attempts: bool,
+    retry: Collection[str] | None = None,
+    run: str = "",
+    files: str = "",
+    lists: str = "",
+    after: str = "",
+    makes: str = "",
+    beside: str = "",
+    python: str = "{params.python}",
+    more: str = "",
+    values: Mapping[str, Any] | None = None,
 ) -> str:
-    """The command of a rule up to the options of its own stage. `command`: the module of scripts.stages that runs the
-    job.
+    """The command of a rule: the supervisor runs a stage by the param `request` and the files of the rule.
 
-    With `exec`, the supervisor's parent is Snakemake itself (the process `owner`), so it notices when Snakemake is
-    killed. `more_attempts`: whether further attempts with larger limits may follow, as they do on a cluster. `retry`:
-    of a batch of operator problems, the statuses to retry. They are no param: `due` requests the run, and they select
-    problems of it.
+    `command`: the module of scripts.stages that runs the job. With `exec`, its parent is Snakemake itself (the process `owner`), so
+    it notices when Snakemake is killed. `more_attempts`: whether further attempts with larger limits may follow, as they do on a
+    cluster. `retry`: of a batch of operator problems, the statuses to retry. They are no param: `due` requests the run, and they
+    select problems of it.
+    `run`: the entry point, if it is not that of the stage. By names of inputs, `files` and `lists` are fields of the request, which
+    have one path and several, and `after` are the status files that must be ok. `makes`: the names of the outputs, without the
+    status; `beside`: a file that is no output. `values`: fields that ask for no re-run. `python`: the interpreter. `more`: further
+    options.
     """
-    words = (
-        f"exec {prefix()}{shlex.quote(sys.executable)} -m scripts.stages.{command}"
-        " --stage {params.stage} --cell {params.cell:q}"
-        " --status {output.status:q} --log {log:q}"
-        " --timeout {resources.timeout_s} --memory {resources.memory_mb}"
-        " --preload {resources.preload} --sandbox {resources.sandbox}"
-        f" --due {{params.due:q}} --journal results/logs/journal.jsonl --owner {owner}"
-    )
+    declared = STAGES[stage]
+    words = [
+        f"exec {prefix()}{shlex.quote(sys.executable)} -m scripts.stages.{command}",
+        "--stage {params.stage} --cell {params.cell:q} --status {output.status:q} --log {log:q}",
+        "--timeout {resources.timeout_s} --memory {resources.memory_mb}",
+        "--preload {resources.preload} --sandbox {resources.sandbox}",
+        f"--due {{params.due:q}} --journal results/logs/journal.jsonl --owner {owner}",
+    ]
     if more_attempts:
-        words += " --more-time {resources.more_time} --more-memory {resources.more_memory}"
+        words += ["--more-time {resources.more_time} --more-memory {resources.more_memory}"]
     if retry is not None:
         statuses = ",".join(sorted(retry))
-        words += f" --problems {{input.batch:q}} --pins {{params.pins}} --retry '{statuses}'"
-    return words
+        words += [f"--problems {{input.batch:q}} --pins {{params.pins}} --retry '{statuses}'"]
+    words += [
+        f"--version {declared.version} --run {run or declared.modules[0]} --python {python}",
+        "--request {params.request:q}",
+        *(f"--file {name} {{input.{name}:q}}" for name in files.split()),
+        *(f"--files {name} {{input.{name}:q}}" for name in lists.split()),
+        *(["--upstream", *(f"{{input.{name}:q}}" for name in after.split())] if after else []),
+        *("--artifact", *(f"{{output.{name}:q}}" for name in makes.split())),
+        *([beside] if beside else []),
+        *(f"--field {name} {value}" for name, value in (values or {}).items()),
+        *(["{params.skip}"] if declared.skipped else []),
+        *([more] if more else []),
+    ]
+    return " ".join(words)
 
 
 def parser(command: str, description: str | None) -> argparse.ArgumentParser:
@@ -132,3 +164,22 @@ def run(described: Job, start: Callable[[], object]) -> int:
         )
         return os.EX_IOERR
     return 0
+
+
+def run_by_hand(stage: str, folders: Folders, artifact: str, work: supervise.Work) -> None:
+    """Run a job that a supervisor does itself, for a person who runs its entry point: without a limit of time. The status and the log go
+    to the folder of the results. Exits with the reason of a failure."""
+    folder = folders.results
+    job = Job(
+        stage=stage,
+        cell=folder.name,
+        status_path=folder / outcome.STATUS,
+        log_path=folder / "log.txt",
+        command=(),
+        timeout_s=math.inf,
+        memory_mb=resources.memory_limit_mb({}),
+        artifacts=[folder / artifact],
+    )
+    ended = supervise.run(job, work)
+    if ended.status != outcome.OK:
+        exits.fail(ended.detail, reason=ended.reason)

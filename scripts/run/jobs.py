@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from scripts.matrix.cell import PATTERNS, Cell, Kind, most_threads, of_wildcards
@@ -60,43 +60,6 @@ def beside_outputs(stage: str, file: str) -> str:
     It is no output and no param: results from before there was such a file stay finished.
     """
     return artifact(stage, file).replace("{", "{wildcards.").replace("}", ":q}")
-
-
-def request_in_rule(
-    supervisor: str,
-    stage: str,
-    *,
-    run: str = "",
-    files: str = "",
-    lists: str = "",
-    after: str = "",
-    makes: str = "",
-    beside: str = "",
-    python: str = "{params.python}",
-    more: str = "",
-    values: Mapping[str, Any] | None = None,
-) -> str:
-    """The command of a rule that hands over a request: the param `request`, and files of the rule.
-
-    `supervisor`: its beginning (in_rule). `run`: the entry point, if it is not that of the stage. By names of inputs, `files` and
-    `lists` are fields of the request, which have one path and several, and `after` are the status files that must be ok. `makes`:
-    the names of the outputs, without the status; `beside`: a file that is no output. `values`: fields that ask for no re-run.
-    `python`: the interpreter. `more`: further options.
-    """
-    declared = STAGES[stage]
-    words = [
-        f"{supervisor} --version {declared.version} --run {run or declared.modules[0]} --python {python}",
-        "--request {params.request:q}",
-        *(f"--file {name} {{input.{name}:q}}" for name in files.split()),
-        *(f"--files {name} {{input.{name}:q}}" for name in lists.split()),
-        *(["--upstream", *(f"{{input.{name}:q}}" for name in after.split())] if after else []),
-        *("--artifact", *(f"{{output.{name}:q}}" for name in makes.split())),
-        *filter(None, [beside]),
-        *(f"--field {name} {value}" for name, value in (values or {}).items()),
-    ]
-    if declared.skipped:
-        words.append("{params.skip}")
-    return " ".join([*words, *filter(None, [more])])
 
 
 class Where(Protocol):

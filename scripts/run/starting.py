@@ -19,7 +19,7 @@ from scripts.matrix.cell import PINNED, Cell
 from scripts.matrix.entries import Baseline, Target
 from scripts.matrix.rows import Matrix
 from scripts.matrix.stages import STATUS, VERIFICATION
-from scripts.run import entry_checks, flag_checks, kept_results, outputs
+from scripts.run import entry_checks, kept_results, outputs
 from scripts.run.plan import Plan, parse_retry
 from scripts.sources import registry
 from scripts.supervise import outcome
@@ -204,7 +204,7 @@ def problems(run: Run, may_submit: bool) -> list[str]:
         return list(dict.fromkeys(unusable))
     if run.plan.with_conda:
         return []
-    return flag_checks.problems(run.matrix)
+    return entry_checks.flag_problems(run.matrix)
 
 
 def _thread_problem(matrix: Matrix) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import snakemake.api  # its other modules cannot be imported before this one
@@ -18,7 +20,7 @@ from scripts.core import process
 from scripts.matrix import cell
 from scripts.matrix.cell import Cell
 from scripts.run.resources import ATTEMPTS
-from scripts.snakemake import executors, scheduler
+from scripts.snakemake import executors
 
 VERSION = "==9.27.*"
 """The Snakemake that the patches are written for and tested with."""
@@ -87,24 +89,28 @@ class Patches:
                 executors.refuse()
                 self._warn_of_limit()
                 if not self._problem:
-                    scheduler.lift(self._workflow.scheduler)
+                    # The number of cores limits the jobs. After 150 jobs, timers of the limit on job starts (see `calm`) take a
+                    # quarter of a core, also during measurements.
+                    self._workflow.scheduler.job_rate_limiter = None
         except executors.StillRunning as problem:
             raise WorkflowError(str(problem)) from problem
 
-    def stop_after(self, problem: Callable[[Sequence[str]], str]) -> None:
-        """End the run after the first job for whose outputs `problem` returns a message."""
-        if self._problem:
-            self._logger.warning(
-                f"switched off: stop after a row ({self._problem}). Without it, a run with `stop_on` goes on to its "
-                "end, and has exit code 1 there."
-            )
-            return
-        self._logger.addHandler(scheduler.Stopping(self._workflow.scheduler, problem))
+    def stopping(
+        self, problem: Callable[[Sequence[str]], str]
+    ) -> Callable[[Sequence[str]], object]:
+        """What to call with the outputs of each finished job, to end the run after the first one for which `problem` returns a message."""
+        if not self._problem:
+            return stop_after(self._workflow.scheduler, problem)
+        self._logger.warning(
+            f"switched off: stop after a row ({self._problem}). Without it, a run with `stop_on` goes on to its "
+            "end, and has exit code 1 there."
+        )
+        return lambda outputs: None
 
     def hold_back(self, is_later: Callable[[str, Mapping[str, str]], bool]) -> None:
         """Start jobs for which `is_later` holds after all others. Call it after `start`."""
         if not self._problem:
-            scheduler.hold_back(self._workflow.scheduler, is_later)
+            hold_back(self._workflow.scheduler, is_later)
 
     def jobs_in(self, cells: Collection[tuple[str, Cell]]) -> Iterator[str]:
         """The rules of the jobs to run that are among `cells` (rule, cell), once per job; none with another Snakemake. Call it after
@@ -122,7 +128,7 @@ class Patches:
     def _start_submitting(self) -> None:
         workflow, executor = self._workflow, self._workflow.executor_plugin.name
         self._refuse_cluster()
-        scheduler.calm(workflow.scheduler)
+        calm(workflow.scheduler)
         # Not the cores of this machine. Snakemake evaluates the resources of a job again before it starts the
         # job, so this is early enough, and which executor it uses is not known any earlier.
         workflow.global_resources["_cores"] = None
@@ -191,3 +197,75 @@ def accounting_problem(settings: Any) -> str:
         f"{' '.join(query)}: exit code {ended.returncode}: {ended.stderr.strip()}; where Slurm keeps "
         "no accounting, set `slurm-status-command: squeue` in workflow/profiles/slurm/profile.yaml"
     )
+
+
+def calm(scheduler: Any) -> None:
+    """Allow one timer at a time, and none if no job was started within a timespan. `scheduler`: a JobScheduler before it schedules.
+
+    Snakemake 9.27 starts a timer in each pass of its scheduler for its limit on job starts (`--max-jobs-per-timespan`), and each
+    timer causes another pass. Every job that ends adds a timer (the loop of snakemake/snakemake#3744). With hundreds of jobs ready,
+    each pass examines the inputs of a hundred of them, and the submitting Snakemake is always busy. The method that the scheduler
+    calls in each pass, from one thread, is replaced.
+    """
+    limiter = scheduler.job_rate_limiter
+    if limiter is None:
+        return
+    armed = threading.Event()
+
+    def wake() -> None:
+        armed.clear()  # before the pass, which may have to arm the next one
+        scheduler._open_jobs.release()
+
+    def reevaluate(delay: float) -> None:
+        # The starts as the pass has left them, without removing old ones: a start that held a job
+        # back in this pass and has become too old must still cause another pass.
+        if limiter._jobs and not armed.is_set():
+            armed.set()
+            timer = threading.Timer(delay, wake)
+            timer.daemon = True
+            timer.start()
+
+    scheduler._schedule_reevalutation = reevaluate
+
+
+def hold_back(scheduler: Any, is_later: Callable[[str, Mapping[str, str]], bool]) -> None:
+    """Start the jobs for which `is_later` holds (the name of their rule, their wildcards) while no other job is ready or runs.
+
+    A priority cannot do that: a job that needs all cores is chosen only when nothing else runs, and jobs with a lower
+    priority would take each core that becomes free.
+    """
+    select = scheduler._job_selector
+
+    def waits(job: Any) -> bool:
+        return is_later(job.rule.name, dict(job.wildcards.items()))
+
+    def select_of_first_part(jobs: Iterable[Any], *others: Any) -> Any:
+        first = [job for job in jobs if not waits(job)]
+        if first or not all(map(waits, scheduler.running)):
+            return select(first, *others) if first else []
+        return select(jobs, *others)
+
+    scheduler._job_selector = select_of_first_part
+
+
+def stop_after(
+    scheduler: Any, problem: Callable[[Sequence[str]], str]
+) -> Callable[[Sequence[str]], object]:
+    """See Patches.stopping: no further job starts, and running jobs may finish.
+
+    Snakemake does this when it receives a SIGTERM. If the signal were sent from here, its handler would wait for a
+    lock that the scheduler holds while it reports a finished job. So the handler's variable is set directly.
+    """
+
+    def look(outputs: Sequence[str]) -> None:
+        if scheduler._user_kill or not (message := problem(outputs)):
+            return
+        scheduler._user_kill = "graceful"
+        print(
+            f"stopping (stop_on): {message}\nNo further job starts, and no CSV is written. The same line goes on "
+            "from here; without stop_on= it goes on to the CSV.",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    return look

@@ -1,18 +1,15 @@
-"""Show the progress of a run on the terminal, instead of Snakemake's ten lines per job.
+"""Follow the jobs of a run by Snakemake's events, and show its progress on the terminal instead of ten lines per job.
 
-This uses a handler of Python's logging and the documented events of
-snakemake-interface-logger-plugins. It replaces nothing in Snakemake, so it is no patch.
-
-A logger plugin would be the right place but cannot be used. `--logger NAME` (or `logger:` in the
-default profile) needs a package `snakemake_logger_plugin_NAME` that can be imported when the
-command line is parsed. `python -m snakemake` finds it in the folder of the Snakefile, but the
-command `snakemake` does not, and rejects the option. So the package would have to be installed.
+This uses a handler of Python's logging and the documented events of snakemake-interface-logger-plugins, so it is no patch.
+A logger plugin cannot be used: `--logger NAME` needs a package `snakemake_logger_plugin_NAME` that can be imported when the
+command line is parsed, and the command `snakemake` does not look in the folder of the Snakefile.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from snakemake.logging import logger
@@ -43,28 +40,27 @@ def _harmless(record: logging.LogRecord) -> bool:
 
 
 class Jobs(logging.Handler):
-    """Passes the events of jobs from Snakemake's `logger` to `shown`.
+    """Passes the events of jobs from Snakemake's `logger` to `shown`, and calls functions after jobs.
 
-    It listens from the start, because Snakemake reports the number of jobs before the run begins.
-    It passes on the events of jobs after `follow` is called. Its errors do not affect the run. If a
-    logger plugin has replaced the terminal's handler, it does nothing.
+    It listens from the start, because Snakemake reports the number of jobs before the run begins, and passes on the
+    events of jobs after `follow` is called. Its errors do not affect the run. If a logger plugin has replaced the
+    terminal's handler, nothing is shown.
     """
 
     def __init__(self, logger: logging.Logger, shown: Live) -> None:
         super().__init__()
-        self._shown = shown
-        self._follows = False
+        self._shown, self._follows = shown, False
+        self._jobs: dict[int, tuple[str, list[str]]] = {}
         self._finished: list[int] = []
         self._after: dict[str, Callable[[], object]] = {}
-        self._called_after: dict[int, Callable[[], object]] = {}
+        self._after_each: Callable[[Sequence[str]], object] = lambda outputs: None
         self._terminals = [
             handler
             for handler in logger.handlers
             if isinstance(handler, logging.StreamHandler)
             and not isinstance(handler, logging.FileHandler)
         ]
-        if self._terminals:
-            logger.addHandler(self)
+        logger.addHandler(self)
 
     def follow(self) -> None:
         """Show only warnings, errors and `shown` on the terminal from now on.
@@ -82,6 +78,10 @@ class Jobs(logging.Handler):
         """Call a function after each job of a rule has finished and is shown."""
         self._after[rule] = call
 
+    def after_each(self, call: Callable[[Sequence[str]], object]) -> None:
+        """Call a function with the outputs of each job that has finished, shown or not."""
+        self._after_each = call
+
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._tell(vars(record))
@@ -89,31 +89,28 @@ class Jobs(logging.Handler):
             self.handleError(record)
 
     def _tell(self, values: Mapping[str, Any]) -> None:
-        event = values.get("event")
-        if event == LogEvent.RUN_INFO:
-            self._shown.planned(values["stats"])
-        elif not self._follows:
-            return
-        elif event == LogEvent.JOB_INFO:
-            outputs = [str(output) for output in values["output"] or ()]
-            self._shown.begun(values["jobid"], values["rule_name"], outputs)
-            if call := self._after.get(values["rule_name"]):
-                self._called_after[values["jobid"]] = call
-        elif event == LogEvent.JOB_ERROR:
-            self._shown.stopped(values["jobid"])
-        elif event == LogEvent.JOB_FINISHED:
-            self._finished.append(values["job_id"])
-        elif event == LogEvent.PROGRESS:
-            finished, self._finished = self._finished, []
-            for job in finished:
-                self._shown.finished(job, values["done"], values["total"])
-                if call := self._called_after.pop(job, None):
-                    call()
+        match values.get("event"):
+            case LogEvent.RUN_INFO if self._terminals:
+                self._shown.planned(values["stats"])
+            case LogEvent.JOB_INFO:
+                rule, outputs = values["rule_name"], [str(file) for file in values["output"] or ()]
+                self._jobs[values["jobid"]] = rule, outputs
+                if self._follows:
+                    self._shown.begun(values["jobid"], rule, outputs)
+            case LogEvent.JOB_ERROR if self._follows:
+                self._shown.stopped(values["jobid"])
+            case LogEvent.JOB_FINISHED:
+                self._finished.append(values["job_id"])
+                self._after_each(self._jobs.get(values["job_id"], ("", []))[1])
+            case LogEvent.PROGRESS:
+                finished, self._finished = self._finished, []
+                for job in finished if self._follows else ():
+                    self._shown.finished(job, values["done"], values["total"])
+                    if call := self._after.get(self._jobs.get(job, ("", []))[0]):
+                        call()
 
     def _make_room(self, _: logging.LogRecord) -> bool:
         """Clear the live line before the terminal's handler prints (a filter of that handler)."""
-        try:
+        with contextlib.suppress(OSError):  # the terminal is gone; Snakemake's own handler says so
             self._shown.aside()
-        except OSError:  # the terminal is gone; Snakemake's own handler says so
-            return True
         return True

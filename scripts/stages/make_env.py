@@ -13,7 +13,7 @@ from scripts.core.requests import Folders
 from scripts.iree import tools
 from scripts.run import environments, installing
 from scripts.run.environments import EnvironmentFileError
-from scripts.supervise.diagnose import ENVIRONMENT_MARK, environment_damage
+from scripts.supervise.environment_damage import ENVIRONMENT_MARK, environment_damage
 
 
 @dataclass(frozen=True, kw_only=True)

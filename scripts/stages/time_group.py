@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from scripts.core import requests
 from scripts.core.requests import Folders
-from scripts.run import by_hand
+from scripts.run import job_arguments
 from scripts.supervise import group
 from scripts.supervise.group import TIMING, GroupRequest
 
 
 def time_group(request: GroupRequest, folders: Folders) -> None:
     """Write the timing, and status.json. Exits if the group was not timed."""
-    by_hand.run("time", folders, TIMING, group.work(request))
+    job_arguments.run_by_hand("time", folders, TIMING, group.work(request))
 
 
 if __name__ == "__main__":

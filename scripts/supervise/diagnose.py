@@ -1,8 +1,7 @@
 """Derives status, reason and detail of a failure from a stage's exit code and output, and tells which failures are the same.
 
 `reason` is a class to group failures by; `detail` is the one line that a compiler engineer would
-quote. A new class is one entry in `_REASONS`. In a damaged environment, where a file of a package is missing or cut, what a stage
-says is not about its cell.
+quote. A new class is one entry in `_REASONS`.
 
 Failures are the same if their details differ only in numbers, names, types and places. Pages group failures by this, a bisection
 asks whether two releases fail in the same way, and a reduction keeps what fails in the same way as the whole program.
@@ -10,14 +9,10 @@ asks whether two releases fail in the same way, and a reduction keeps what fails
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import signal
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from scripts.core import exits
 from scripts.supervise import outcome
@@ -51,7 +46,7 @@ _REASONS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         # An operation of an input dialect without a lowering is unsupported; one of a code generator's own dialects is
         # a bug. numpy's tofile and IREE's archives do not include the system's message.
         (r"No space left on device|Disk quota exceeded|out of disk space|\d requested and \d+ written", "error", outcome.DISK_FULL),
-        # A cut .pyc file, of which environment.py does not know the size.
+        # A cut .pyc file, whose size no list has (environment_damage.py).
         (r"\bmarshal data\b|EOF read where (not|object) expected", "error", outcome.DAMAGED_ENVIRONMENT),
         (r"Too many open files|Resource temporarily unavailable|can't start new thread|\bCannot fork\b", "error", outcome.EXHAUSTED),
         # No shell could be started (system(3) of IREE's linker).
@@ -316,67 +311,6 @@ def pass_in_stack(log: str) -> str:
 def _clip(text: str, chars: int = DETAIL_CHARS) -> str:
     text = exits.without_addresses(" ".join(text.split()))
     return text if len(text) <= chars else text[: chars - 1] + "…"
-
-
-ENVIRONMENT_MARK = "made_of.txt"
-"""File in an environment with its `pins_digest`, written when the environment is complete (run/environments.py)."""
-
-
-def environment_damage(python: str) -> str:
-    """What is wrong with the environment of a stage, and what to do; "" if nothing is, or it is not one that uv has made.
-
-    `python`: the path of its interpreter. Only existence and sizes are compared: reading the files takes minutes.
-    """
-    program = Path(python)
-    folder = program.parent.parent
-    if program.parent.name != "bin":
-        return ""
-    if not folder.is_dir():
-        return f"{folder} is gone; the next run makes it again"
-    if not program.exists():
-        what = f"{program} is missing"
-    elif (folder / ENVIRONMENT_MARK).is_file():
-        what = next(_damaged_files(folder), "")
-    else:
-        what = ""
-    return f"{what}; {_environment_remedy(folder)}" if what else ""
-
-
-def _environment_remedy(folder: Path) -> str:
-    return f"delete {folder}, and the next run makes it again"
-
-
-def with_environment_damage(diagnosis: Diagnosis, python: str) -> Diagnosis:
-    """The diagnosis of a failed process, or `damaged-environment` if the environment of its interpreter is damaged."""
-    if diagnosis.reason == outcome.DAMAGED_ENVIRONMENT:
-        what = f"a .pyc file is truncated; {_environment_remedy(Path(python).parent.parent)}"
-    elif diagnosis.status in ("error", "crashed") and diagnosis.reason not in outcome.PASSING:
-        what = environment_damage(python)
-    else:
-        what = ""
-    if not what:
-        return diagnosis
-    return Diagnosis("error", outcome.DAMAGED_ENVIRONMENT, f"{what}: {diagnosis.detail}")
-
-
-def _damaged_files(folder: Path) -> Iterator[str]:
-    """The files that are missing, or whose size is not the one in a package's own list of them (RECORD of its wheel)."""
-    sizes = defaultdict[str, set[int]](set)  # several packages may have the same file
-    for record in folder.glob("lib/python*/site-packages/*.dist-info/RECORD"):
-        with record.open(encoding="utf-8", newline="") as file:
-            for name, _, size in (line for line in csv.reader(file) if len(line) == 3):
-                # Installers write programs (../../../bin) and files about the package anew.
-                is_rewritten = name.startswith("..") or ".dist-info/" in name
-                if size.isdecimal() and not is_rewritten:
-                    sizes[f"{record.parent.parent}/{name}"].add(int(size))
-    for path, expected in sizes.items():
-        try:
-            held = os.stat(path).st_size
-        except OSError:
-            yield f"{path} is missing"
-            continue
-        if held not in expected:
-            yield f"{path} has {held:,} bytes and was made with {max(expected):,}"
 
 
 # Two folders or more: a single one, such as "/usr", is the same on every machine.

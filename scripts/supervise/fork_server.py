@@ -15,6 +15,7 @@ import array
 import atexit
 import contextlib
 import faulthandler
+import gc
 import importlib
 import importlib.util
 import json
@@ -255,6 +256,14 @@ def preload(packages: Iterable[str] = PACKAGES) -> list[str]:
         except Exception as error:  # a stage that needs it says the same, with more
             problems.append(f"{package}: {type(error).__name__}: {error}")
     return problems
+
+
+def import_all() -> NoReturn:
+    """Import all packages that stages may import, print those that cannot be imported, and end this process."""
+    gc.disable()  # it would look at all code objects again and again
+    for problem in preload((*PACKAGES, *ON_DEMAND)):
+        print(f"note: {problem}")
+    leave(0)
 
 
 def run_stage(request: Request) -> int:

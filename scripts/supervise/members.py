@@ -21,7 +21,8 @@ from scripts.core import atomic, commands, process, requests, temporary
 from scripts.core.requests import StageRequest
 from scripts.supervise import outcome, sandbox
 from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
-from scripts.supervise.diagnose import Diagnosis, diagnose, with_environment_damage
+from scripts.supervise.diagnose import Diagnosis, diagnose
+from scripts.supervise.environment_damage import with_environment_damage
 from scripts.supervise.job import CannotStart, Job
 from scripts.supervise.watch import Watch
 from scripts.timing import ratios

@@ -17,9 +17,9 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from scripts.core import atomic
+from scripts.core import atomic, requests
 from scripts.core.atomic import Digest
 from scripts.supervise.job import Job
 
@@ -45,6 +45,9 @@ KILLED_BY = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 """Signals that stages do not send to themselves: they come from outside."""
 PASSING = frozenset({DAMAGED_FILE, DAMAGED_ENVIRONMENT, DISK_FULL, EXHAUSTED, *KILLED_BY})
 """Reasons that say nothing about a cell: the next run repeats it."""
+
+
+Values = TypeVar("Values")
 
 
 @dataclass(frozen=True)
@@ -129,38 +132,30 @@ def write(status_path: str | Path, outcome: Outcome, usage: Usage) -> None:
 
 def read(status_path: str | Path) -> Outcome:
     """Read a status file. Raises ValueError naming the file if it is not one."""
-    values = atomic.read_json(status_path)
-    try:
-        values.pop("crc32", None)  # of an older version
-        for name, value in values.items():
-            expected = (float, int, type(None)) if name == "limit" else str
-            if not isinstance(value, expected):
-                raise ValueError(f"{name} is {value!r}")
-        return Outcome(**values)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{status_path}: not a status file ({error}); the next run makes it again"
-        ) from error
+    return _decoded(Outcome, Path(status_path), "status")
 
 
 def read_usage(status_path: str | Path) -> Usage | None:
     """Read the usage file of a status file; None if the stage never ran. Raises ValueError naming the
     file if it is not one."""
-    path = usage_path(status_path)
     try:
-        values = atomic.read_json(path)
+        return _decoded(Usage, usage_path(status_path), "usage")
     except FileNotFoundError:
         return None
+
+
+def _decoded(kind: type[Values], path: Path, name: str) -> Values:
+    values = atomic.read_json(path)
     try:
         values.pop("crc32", None)  # of an older version
-        artifacts = values.pop("artifacts", {})
-        numbers = {key: float(value) for key, value in values.items()}
-        return Usage(
-            **numbers, artifacts={name: Digest(**entry) for name, entry in artifacts.items()}
-        )
+        if artifacts := values.get("artifacts"):
+            values["artifacts"] = {
+                file: requests.decode(Digest, digest) for file, digest in artifacts.items()
+            }
+        return requests.decode(kind, values)
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"{path}: not a usage file ({error}); the next run makes it again"
+            f"{path}: not a {name} file ({error}); the next run makes it again"
         ) from error
 
 

@@ -23,12 +23,8 @@ from pathlib import Path
 from scripts.core import atomic, checkout
 from scripts.core.atomic import Digest
 from scripts.supervise import journal, outcome
-from scripts.supervise.diagnose import (
-    Diagnosis,
-    diagnose,
-    pass_in_stack,
-    with_environment_damage,
-)
+from scripts.supervise.diagnose import Diagnosis, diagnose, pass_in_stack
+from scripts.supervise.environment_damage import with_environment_damage
 from scripts.supervise.job import CannotStart, Interrupted, Job, MoreNeeded
 from scripts.supervise.outcome import Damage, Outcome, Usage
 from scripts.supervise.watch import STACKS, CappedLog, Ended, Watch

@@ -85,12 +85,6 @@ def test_a_local_run_has_no_limit_on_job_starts_and_says_nothing(said):
     assert said() == []
 
 
-def test_jobs_may_go_to_a_cluster_where_their_number_is_set_and_on_its_nodes():
-    here, head, node = Workflow(), Workflow(cluster=True), Workflow(on_node=True)
-    asked = [Patches(w, logging.getLogger("s")).may_submit for w in (here, head, node)]
-    assert asked == [False, True, True]
-
-
 def test_with_a_newer_snakemake_a_local_run_goes_on_and_says_once_what_is_off(newer, said):
     workflow = Workflow()
     patches = Patches(workflow, logging.getLogger("run"))
@@ -103,16 +97,8 @@ def test_with_a_newer_snakemake_a_local_run_goes_on_and_says_once_what_is_off(ne
     assert len(said()) == 1
 
 
-def test_a_run_with_a_gate_follows_its_jobs():
-    logger = logging.Logger("gate")
-    Patches(Workflow(), logger).stop_after(lambda outputs: "")
-    assert len(logger.handlers) == 1
-
-
 def test_a_run_with_a_gate_says_where_it_cannot_be_stopped(said, newer):
-    logger = logging.getLogger("gate")
-    Patches(Workflow(), logger).stop_after(lambda outputs: "")
-    assert not logger.handlers
+    Patches(Workflow(), logging.getLogger("gate")).stopping(pytest.fail)(["a"])
     assert said()[-1].startswith("switched off: stop after a row (it is written for")
 
 
@@ -120,6 +106,7 @@ def test_a_local_run_with_a_number_of_jobs_says_it_when_it_starts(newer, said):
     workflow = Workflow()
     workflow.resource_settings.nodes = 4  # `--jobs`, which a run on a cluster has too
     patches = Patches(workflow, logging.getLogger("run"))
+    assert patches.may_submit
     assert said() == []
     workflow.execute()
     patches.start()

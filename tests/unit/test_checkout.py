@@ -17,7 +17,7 @@ from scripts.core import checkout
 from scripts.core.requests import Folders
 from scripts.run import environments, installing
 from scripts.stages import make_env
-from scripts.supervise.diagnose import ENVIRONMENT_MARK
+from scripts.supervise.environment_damage import ENVIRONMENT_MARK
 from tests.checkouts import ROOT
 
 
@@ -67,17 +67,9 @@ def test_the_command_of_a_wheel_is_that_of_the_checkout(monkeypatch):
     said = checkout.run_command("profile code", "models=vit tests=train", "--force")
     monkeypatch.setattr(sys, "argv", shlex.split(said)[1:])
     run.main()
-    expected = [
-        "--cores",
-        "all",
-        "profile",
-        "code",
-        "--config",
-        "models=vit",
-        "tests=train",
-        "--force",
+    assert started == [
+        ["--cores", "all", "profile", "code", "--config", "models=vit", "tests=train", "--force"]
     ]
-    assert started == [expected]
 
 
 def test_no_message_spells_the_command_itself():
@@ -189,11 +181,8 @@ def test_elsewhere_commands_find_the_project_and_then_what_the_user_added(
     file, path = json.loads(done.stdout)
     assert file == str(ROOT / "scripts/__init__.py")
     assert path[: 1 + bool(theirs)] == [str(ROOT), *filter(None, [theirs])]
-
-
-def test_a_command_of_a_command_has_each_place_once(elsewhere, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), "/of/theirs"]))
-    assert checkout.prefix()[1] == f"PYTHONPATH={ROOT}:/of/theirs"
+    assert checkout.prefix()[1] == f"PYTHONPATH={ROOT}:/of/theirs", "each place once"
 
 
 @pytest.fixture

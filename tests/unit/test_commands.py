@@ -53,17 +53,10 @@ def test_every_verb_says_what_it_does_and_takes_help(verb):
 
 
 def test_a_word_that_is_no_verb_is_wrong_use_and_names_the_nearest():
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.command", "biscet"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert (
-        done.stderr
-        == "vmfbench: no verb 'biscet'; did you mean bisect? `vmfbench --help` lists them.\n"
-    )
+    command = [sys.executable, "-m", "scripts.command", "biscet"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    said = "vmfbench: no verb 'biscet'; did you mean bisect? `vmfbench --help` lists them.\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +97,8 @@ def test_the_exit_code_is_that_of_the_command(body, code):
 
 
 def test_an_error_that_is_not_of_the_output_is_shown():
-    done = subprocess.run(
-        [sys.executable, *command("raise BrokenPipeError('of another process')")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [sys.executable, *command("raise BrokenPipeError('of another process')")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "BrokenPipeError: of another process" in done.stderr
 

@@ -103,16 +103,6 @@ def test_another_reader_of_a_damaged_file_is_blocked_by_the_same_stage():
     assert upstream[0].read_bytes() == recorded
 
 
-def test_what_no_size_is_known_of_is_read_as_it_is():
-    supervise.run(job("export", MAKE))
-    usage = outcome.usage_path(PROGRAM)
-    atomic.write_json(usage, {"seconds": 1.0, "max_rss_mb": 1.0})  # of an older version
-    cut(PROGRAM)
-    Path("model.py").write_text("x")
-    words = [str(PROGRAM), "model.py", "--options={}", "x" * 5000, "", "-", "/", "results/export"]
-    assert supervise.run(job("compile", READ, *words)).status == "ok"
-
-
 def test_the_artifact_of_an_earlier_run_is_no_input_of_its_own_stage():
     supervise.run(job("export", MAKE))
     cut(PROGRAM)
@@ -182,19 +172,14 @@ def elsewhere():
 
 def test_an_artifact_may_be_on_another_file_system_than_its_status(elsewhere):
     """An environment's list of packages is in .venvs/, its status in results/."""
-    target = elsewhere / "env" / "versions.json"
+    Path("results").symlink_to(elsewhere / "results")
+    (elsewhere / "results").mkdir()
+    target = Path("env/versions.json")
     result = supervise.run(job("env", MAKE, artifact=str(target)))
     assert result.status == "ok", result.detail
     assert len(target.read_bytes()) == 1024
     assert os.listdir(target.parent) == ["versions.json"]
-
-
-def test_results_may_be_on_another_file_system(elsewhere):
-    Path("results").symlink_to(elsewhere)
-    assert supervise.run(job("export", MAKE)).status == "ok"
-    assert supervise.run(job("compile", READ, str(PROGRAM))).status == "ok"
-    cut(PROGRAM)
-    assert supervise.run(job("compile", READ, str(PROGRAM))).reason == "damaged-file"
+    assert supervise.run(job("compile", READ, str(target))).status == "ok"
 
 
 def full(*_, **__):
@@ -211,22 +196,6 @@ def test_a_copy_to_a_full_file_system_is_a_row_and_leaves_nothing_half_written(
     result = supervise.run(job("env", MAKE, artifact=str(target)))
     assert (result.status, result.reason) == ("error", "disk-full")
     assert os.listdir(target.parent) == ["versions.json"]
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "raise OSError(28, 'No space left on device', 'weights.irpa')",
-        "raise RuntimeError('stdio_stream.c:399: UNKNOWN; write failed, possibly out of disk space')",
-        "raise OSError('8388608 requested and 2097152 written')",
-        "import sys; sys.exit('LLVM ERROR: IO failure on output stream: No space left on device')",
-        "import os; print('LLVM ERROR: IO failure: No space left on device'); os.abort()",
-    ],
-)
-def test_a_stage_that_finds_the_disk_full_is_due_again(code):
-    result = supervise.run(job("export", code))
-    assert (result.status, result.reason) == ("error", "disk-full")
-    assert dues()["export"] == "code+1"
 
 
 def test_what_a_killed_process_has_left_half_written_is_deleted():

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from scripts.supervise import outcome, supervise
-from scripts.supervise.diagnose import (
+from scripts.supervise.diagnose import Diagnosis
+from scripts.supervise.environment_damage import (
     ENVIRONMENT_MARK,
-    Diagnosis,
     environment_damage,
     with_environment_damage,
 )

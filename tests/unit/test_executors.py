@@ -93,22 +93,6 @@ def test_a_round_without_an_answer_is_said_with_its_reason(broken):
     assert (": no controller; asking again" in warning) == broken
 
 
-def test_a_round_with_all_answers_says_nothing():
-    assert asked(Executor({"a": "active", "b": "error"}))[1] == []
-
-
-def test_a_later_round_asks_anew():
-    executor = Executor({"a": None})
-
-    async def rounds():
-        first = [job async for job in executor.check_active_jobs([Info("a")])]
-        executor.answers[Info("a")] = "success"
-        return first, [job async for job in executor.check_active_jobs(first)]
-
-    assert asyncio.run(rounds()) == ([Info("a")], [])
-    assert executor.reported == [("a", "success")]
-
-
 def test_a_job_that_was_reported_in_an_earlier_round_is_not_taken_for_ended():
     """Ids of objects come again: those of one round tell nothing of the next."""
     executor, info = Executor({"a": "success"}), Info("a")

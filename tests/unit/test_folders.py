@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,12 +54,8 @@ def test_results_are_where_they_were_asked_for(ran, shared):
     assert not (shared / "results/latency.csv").exists()
     assert not (shared / "results/logs").exists()
     assert not (ran.path / ".venvs").exists()
-
-
-def test_shared_environments_are_kept(ran, shared):
     log = (ran.path / "results/env/iree/log.txt").read_text()
     assert f"{shared}/.venvs/iree is made of these pins already" in log
-    assert not (shared / ".venvs/iree/made_of.txt").exists()
 
 
 def test_the_same_line_again_has_nothing_to_do_and_a_lost_environment_is_asked_for(ran, shared):
@@ -81,17 +76,6 @@ def test_recorded_commands_run_as_they_stand(ran, tmp_path):
     subprocess.run(["bash", "-c", recorded], cwd=ran.path, check=True)
     assert (folder / "module.vmfb").is_file()
     assert recorded.startswith("env PYTHONPATH=")
-
-
-def test_failures_are_listed_from_the_checkout(ran, shared):
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.command", "failed", "--results", str(ran.path / "results")],
-        cwd=shared,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "0 failed stages\n"
 
 
 SNAKEFILE = """

@@ -16,7 +16,8 @@ from scripts.records import fields, record
 from scripts.records.columns import FIELDS
 from scripts.run import outputs, starting
 from scripts.run.starting import Gate
-from scripts.snakemake.scheduler import Stopping
+from scripts.snakemake.apply import stop_after
+from scripts.snakemake.terminal import Jobs
 
 LAST = "conv/mlir/llvm-cpu"
 
@@ -101,7 +102,8 @@ def run():
     """The logger and scheduler of a run; each job makes the file with its number."""
     scheduler = types.SimpleNamespace(_user_kill=None)
     logger = logging.Logger("snakemake", logging.INFO)
-    logger.addHandler(Stopping(scheduler, lambda outputs: "why" if "2" in outputs else ""))
+    jobs = Jobs(logger, None)
+    jobs.after_each(stop_after(scheduler, lambda outputs: "why" if "2" in outputs else ""))
 
     def finish(job: int) -> str | None:
         extra = {"jobid": job, "rule_name": "x", "output": [job]}
@@ -118,12 +120,3 @@ def test_no_job_starts_after_the_first_that_ends_the_run(run, capsys):
     said = capsys.readouterr().err
     assert said.count("stopping (stop_on): why") == 1
     assert "The same line goes on" in said
-
-
-def test_an_error_while_looking_does_not_end_the_run(capsys):
-    scheduler = types.SimpleNamespace(_user_kill=None)
-    handler = Stopping(scheduler, lambda _: 1 / 0)
-    values = {"event": LogEvent.JOB_FINISHED, "job_id": 1}
-    handler.emit(logging.makeLogRecord(values))
-    assert scheduler._user_kill is None
-    assert "ZeroDivisionError" in capsys.readouterr().err

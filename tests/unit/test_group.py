@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.core import atomic, requests
+from scripts.core import atomic
 from scripts.core.requests import StageRequest
 from scripts.supervise import group, members, outcome, supervise
 from scripts.supervise.job import Job
@@ -71,12 +71,6 @@ def test_a_member_that_ended_has_its_reason_and_no_latency():
     assert (bad.values_ms, bad.p50_ms) == ((), None)
     assert found["b"].values_ms == pytest.approx((5, 7, 5)), "five generations count in any case"
     assert part.generations == 3
-
-
-def test_when_all_have_ended_there_are_no_generations():
-    part, found = part_of({"a": timed(ended=ENDED), "a again": timed(ended=ENDED)}, "a", "a again", "", 0)  # fmt: skip
-    assert (part.generations, part.counted, part.control) == (0, (), "")
-    assert found["a"].status == "crashed"
 
 
 def test_latencies_are_of_members_that_have_all_generations():
@@ -144,17 +138,13 @@ def test_the_worker_of_a_row_loads_what_was_verified():
         *("/venvs/iree/bin/python", "-m", "scripts.stages.time_module"),
         *("--module=m.vmfb", "--device=local-task", "--input=2xf32=@a b.bin"),
     ]
-    verified = StageRequest("scripts.stages.verify_baseline", "/venvs/torch/bin/python", {})
-    assert timing_command(verified, folder, {"flags": [], "python": "/x"}) == [
-        *("/venvs/torch/bin/python", "-m", "scripts.stages.time_baseline"),
-        *("--request", "results/verify/m/f/t/request.json"),
-    ]
-
-
-def test_a_conda_environments_interpreter_is_the_one_that_verified():
-    verified = StageRequest("scripts.stages.verify_baseline", "python", {})
-    found = timing_command(verified, Path("r"), {"flags": [], "python": "/c/py"})
-    assert found[0] == "/c/py"
+    # conda's is the one that verified.
+    for python, verified_by in (("/venvs/torch/bin/python", "/x"), ("python", "/c/py")):
+        verified = StageRequest("scripts.stages.verify_baseline", python, {})
+        assert timing_command(verified, folder, {"flags": [], "python": verified_by}) == [
+            *(python if python != "python" else verified_by, "-m", "scripts.stages.time_baseline"),
+            *("--request", "results/verify/m/f/t/request.json"),
+        ]
 
 
 WORKER = """
@@ -259,19 +249,13 @@ def test_a_member_alone_is_compared_with_nothing_and_has_no_second_process(run):
     assert run.started == ["m/a/eval"] * 3
 
 
-def test_nothing_is_timed_again_if_nothing_changed(two):
-    assert two(["m/a/eval", "m/b/eval"], anchor="m/a/eval") == two.first
+@pytest.mark.parametrize("what", ["nothing", "narrower selection", "failed since"])
+def test_nothing_is_timed_again_if_nothing_changed(two, what):
+    if what == "failed since":
+        two.verify("m/b/eval", 3, status="error")
+    cells = ["m/b/eval"] if what == "narrower selection" else ["m/a/eval", "m/b/eval"]
+    assert two(cells, anchor="m/a/eval") == two.first
     assert two.started == []
-
-
-def test_nothing_is_timed_again_for_a_narrower_selection(two):
-    assert two(["m/b/eval"], anchor="m/a/eval") == two.first
-    assert two.started == []
-
-
-def test_a_member_whose_verification_failed_since_is_no_reason_to_time_again(two):
-    two.verify("m/b/eval", 3, status="error")
-    assert two(["m/a/eval", "m/b/eval"]) == two.first
 
 
 @pytest.mark.parametrize("what", ["member", "verification", "rule", "due", "file"])
@@ -317,12 +301,8 @@ def test_members_that_are_not_verified_are_left_out(run):
     found = run(["m/a/eval", "m/b/eval", "m/never/eval"], anchor="m/b/eval")
     assert found.members.keys() == {"m/a/eval"}
     assert found.anchor == ""
-
-
-def test_a_group_without_verified_members_is_ok_and_empty(run):
-    found = run(["m/a/eval"])
-    assert (found.members, found.parts) == ({}, ())
-    assert run.started == []
+    nothing = run(["m/never/eval"])
+    assert (nothing.members, nothing.parts) == ({}, ())
 
 
 def test_a_member_that_fails_has_an_outcome_of_its_own(run, tmp_path):
@@ -362,13 +342,3 @@ def test_outcomes_of_what_was_not_timed_are_none(results, tmp_path):
     results.write(ending("crashed", "time", "conv/eager/eval", "SIGSEGV", "fault"))
     [of] = group.outcomes(Path("results/time/conv/cpu/eval"))
     assert (of.status, of.reason, of.cell) == ("crashed", "SIGSEGV", "conv/eager/eval")
-
-
-def test_what_is_timed_is_given_as_json():
-    request = group.GroupRequest(
-        {"a": "results/baseline/a"}, {"budget_s": 1.0}, "a", ("a",), (("a", "b"),), ("a",)
-    )
-    text = json.dumps(requests.plain(request))
-    assert requests.decode(group.GroupRequest, json.loads(text)) == request
-    with pytest.raises(ValueError, match="members"):
-        requests.decode(group.GroupRequest, {})

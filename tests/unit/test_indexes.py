@@ -85,35 +85,31 @@ def test_an_index_of_pips_variables_is_found_without_pip(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['index-url = "https://u.example"', '[[index]]\nurl = "https://u.example"', "pip.no-index = true"],
-)  # fmt: skip
-def test_an_index_in_a_file_of_uv_stays(home, monkeypatch, text):
+    ("text", "stays"),
+    [
+        ('index-url = "https://u.example"', True),
+        ('[[index]]\nurl = "https://u.example"', True),
+        ("pip.no-index = true", True),
+        ('cache-dir = "/tmp"', False),
+    ],
+)
+def test_an_index_in_a_file_of_uv_stays(home, monkeypatch, text, stays):
     monkeypatch.setenv("PIP_INDEX_URL", SECRET)
     monkeypatch.delenv("UV_NO_CONFIG")
     file = home / ".config/uv/uv.toml"
     file.parent.mkdir(parents=True)
     file.write_text(text)
-    assert variables() == {}
+    assert variables() == ({} if stays else {"UV_DEFAULT_INDEX": SECRET})
 
 
-def test_a_file_of_uv_without_an_index_changes_nothing(home, monkeypatch):
-    monkeypatch.setenv("PIP_INDEX_URL", SECRET)
-    monkeypatch.setenv("UV_CONFIG_FILE", str(home / "uv.toml"))
-    monkeypatch.delenv("UV_NO_CONFIG")
-    (home / "uv.toml").write_text('cache-dir = "/tmp"')
-    assert variables() == {"UV_DEFAULT_INDEX": SECRET}
-
-
-@pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_NO_INDEX"])
-def test_an_index_in_a_variable_of_uv_stays(monkeypatch, name, capsys):
-    monkeypatch.setenv("PIP_INDEX_URL", SECRET)
-    monkeypatch.setenv(name, "1")
-    assert variables() == {}
-    assert capsys.readouterr().out == ""
-
-
-def test_where_pip_has_no_index_uv_keeps_its_default(capsys):
+@pytest.mark.parametrize(
+    "of_user", [{}, *({"PIP_INDEX_URL": SECRET, name: "1"} for name in ("UV_INDEX_URL", "UV_NO_INDEX"))]
+)  # fmt: skip
+def test_uv_keeps_its_index_where_a_variable_names_one_or_pip_has_none(
+    monkeypatch, capsys, of_user
+):
+    for name, value in of_user.items():
+        monkeypatch.setenv(name, value)
     assert variables() == {}
     assert capsys.readouterr().out == ""
 

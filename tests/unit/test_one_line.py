@@ -10,7 +10,6 @@ from scripts.matrix import expansion, settings
 from scripts.matrix.settings import ConfigError
 from scripts.run import starting
 from scripts.run.plan import Plan
-from scripts.timing.turns import Rule
 from tests import programs
 from tests.checkouts import ROOT
 
@@ -22,15 +21,8 @@ CONFIG = ROOT / "config.yaml"
 def home(tmp_path, monkeypatch) -> Path:
     """A home folder with two model files, in which the command is typed."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in (
-        "mine.py",
-        "sub/other.py",
-        "sub/mine.py",
-        "bert.py",
-        "sub/bert.py",
-        "größe.py",
-        "weights.pth",
-    ):
+    names = ("mine.py", "sub/other.py", "sub/mine.py", "bert.py", "sub/bert.py", "größe.py")
+    for name in (*names, "weights.pth"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(MODEL)
     return tmp_path
@@ -41,15 +33,11 @@ def expand(home: Path, **config):
     return expansion.expand(declared, selections, ROOT)
 
 
-@pytest.mark.parametrize("path", ["~/mine.py", "mine.py", "sub/../mine.py", "{home}/mine.py"])
+@pytest.mark.parametrize("path", ["~/mine.py", "sub/../mine.py", "{home}/mine.py"])
 def test_a_file_is_measured_alone_under_its_own_name(home, path):
     found = expand(home, file=path.format(home=home)).models
     assert list(found) == ["mine"]
     assert (found["mine"].file, found["mine"].suite) == (str(home / "mine.py"), "user")
-
-
-def test_several_files_are_a_list_with_commas(home):
-    assert list(expand(home, file="mine.py, sub/other.py").models) == ["mine", "other"]
 
 
 def test_programs_and_folders_have_their_names_and_what_their_files_say(home):
@@ -148,16 +136,12 @@ def test_the_options_of_an_entry_of_that_name_hold(home):
         ("größe.py", r"file=größe\.py: the model would be named 'größe'; .*rename the file, or"),
         ("mine.py,sub/mine.py", r"file=sub/mine\.py: mine is the model of .*/mine\.py"),
         ("nowhere.py,sub", r"nowhere(.|\n)*file=sub: "),
+        (None, "^file: found nothing after `file=`"),
     ],
 )  # fmt: skip
 def test_what_no_model_can_be_made_of_is_said_whole(home, file, message):
     with pytest.raises(ConfigError, match=message):
         settings.load({"file": file}, [CONFIG], ROOT, home)
-
-
-def test_nothing_after_file_is_refused(home):
-    with pytest.raises(ConfigError, match=r"^file: found nothing after `file=`"):
-        settings.load({"file": None}, [CONFIG], ROOT, home)
 
 
 def test_a_quick_run_is_short_on_the_cpu_and_beside_eager(home):
@@ -197,13 +181,6 @@ def test_the_command_line_wins_over_a_quick_run(home, quick):
     assert (list(found.targets), list(found.baselines)) == (["cuda"], ["inductor"])
     rule = Plan(found, frozenset(), with_conda=False).groups.rule("conv")
     assert (rule.generations, rule.budget_s) == (7, 5)
-
-
-def test_a_run_that_is_not_quick_measures_again(home):
-    def rule(**given):
-        return Plan(expand(home, **given), frozenset(), with_conda=False).groups.rule("conv")
-
-    assert rule(quick=True) != rule(quick=False) == rule() == Rule()
 
 
 def test_a_quick_run_without_a_target_on_the_cpu_is_refused(home, tmp_path):

@@ -34,29 +34,24 @@ def queue(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("executor", "cancel"), [("slurm", "scancel"), ("cluster-generic", "./cancel now")]
-)
-def test_what_still_runs_is_named_with_what_cancels_it_and_nothing_else(queue, executor, cancel):
+    ("executor", "settings", "cancel"),
+    [
+        ("slurm", SETTINGS, "scancel"),
+        ("cluster-generic", SETTINGS, "./cancel now"),
+        ("cluster-generic", SimpleNamespace(status_cmd="./status"), "the command that cancels jobs, for"),
+    ],
+)  # fmt: skip
+def test_what_still_runs_is_named_with_what_cancels_it_and_nothing_else(
+    queue, executor, settings, cancel
+):
     queue("11", "12", "13", running=("12", "13", "99"))
     with pytest.raises(executors.StillRunning) as error:
-        executors.refuse_beside(executor, SETTINGS)
+        executors.refuse_beside(executor, settings)
     assert "an earlier run has left 2 job(s) that still run or wait" in str(error.value)
     assert str(error.value).endswith(f"\n  {cancel} 12 13")
     for job in ("12", "13"):
         (queue.folder / "jobs" / job).unlink()
-    executors.refuse_beside(executor, SETTINGS)
-
-
-def test_where_no_command_cancels_jobs_they_are_named(queue):
-    queue("11", running=("11",))
-    with pytest.raises(executors.StillRunning, match="the command that cancels jobs, for 11"):
-        executors.refuse_beside("cluster-generic", SimpleNamespace(status_cmd="./status"))
-
-
-@pytest.mark.parametrize("noted", [(), ("11",)])
-def test_where_nothing_is_left_the_run_begins(queue, noted):
-    queue(*noted)
-    executors.refuse_beside("slurm", None)
+    executors.refuse_beside(executor, settings)
 
 
 def test_a_job_that_was_not_noted_any_more_is_found_by_its_runs_name(queue):

@@ -9,7 +9,7 @@ import pytest
 from snakemake.scheduling.job_scheduler import JobRateLimiter, JobScheduler
 from snakemake.settings.types import MaxJobsPerTimespan
 
-from scripts.snakemake import scheduler as patches
+from scripts.snakemake import apply as patches
 
 TIMESPAN = 0.1
 
@@ -70,7 +70,7 @@ def test_jobs_that_the_limit_held_back_are_started_without_another_event(schedul
 
 
 def test_a_scheduler_without_a_limit_stays_as_it_is(scheduler):
-    patches.lift(scheduler)
+    scheduler.job_rate_limiter = None
     before = scheduler._schedule_reevalutation
     patches.calm(scheduler)
     assert scheduler._schedule_reevalutation == before

@@ -19,19 +19,12 @@ def sacct(tmp_path, monkeypatch):
     return install
 
 
-def test_what_fails_is_quoted_with_what_to_do(sacct):
+def test_accounting_that_fails_where_it_is_used_is_quoted_with_what_to_do(sacct):
     sacct("echo 'Slurm accounting storage is disabled' >&2; exit 1")
     said = apply.accounting_problem(SimpleNamespace(status_command="sacct"))
     assert "exit code 1: Slurm accounting storage is disabled; " in said
     assert "slurm-status-command: squeue" in said
-
-
-@pytest.mark.parametrize("settings", [{"status_command": "squeue"}, {}])
-def test_it_is_not_asked_where_it_is_not_used(sacct, settings):
-    sacct("exit 1")
-    assert apply.accounting_problem(SimpleNamespace(**settings)) == ""
-
-
-def test_accounting_that_answers_is_no_problem(sacct):
+    for settings in ({"status_command": "squeue"}, {}):
+        assert apply.accounting_problem(SimpleNamespace(**settings)) == ""
     sacct("echo 1")
     assert apply.accounting_problem(SimpleNamespace(status_command="sacct")) == ""

@@ -84,15 +84,6 @@ def test_a_job_that_snakemake_calls_failed_is_told_of(logger):
     assert ("stopped", 3) in shown.told
 
 
-def test_the_live_line_makes_room_for_what_the_terminal_shows_and_for_nothing_else(logger):
-    jobs = Jobs(logger, shown := Shown())
-    jobs.follow()
-    logger.info("a detail")
-    assert shown.told == []
-    logger.warning("look")
-    assert shown.told == [("aside",)]
-
-
 @pytest.mark.parametrize(
     ("left_out", "told"), [(LogEvent.PROGRESS, []), (LogEvent.JOB_INFO, RAN)], ids=str
 )
@@ -124,12 +115,6 @@ def test_a_terminal_that_is_gone_does_not_reach_the_run(logger):
     Jobs(logger, shown).follow()
     logger.warning("look")
     assert logger.kept.getvalue() == "look\n"
-
-
-def test_an_event_without_its_fields_does_not_reach_the_run(logger, capsys):
-    Jobs(logger, Shown()).follow()
-    logger.info("x", extra={"event": LogEvent.JOB_INFO})
-    assert "KeyError" in capsys.readouterr().err
 
 
 def test_a_logger_plugin_in_the_terminals_place_is_left_alone(capsys):

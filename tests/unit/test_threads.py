@@ -32,7 +32,7 @@ from scripts.matrix.stages import VERIFICATION
 from scripts.matrix.torchbench import TorchbenchFile
 from scripts.records import expectations, record, speedups
 from scripts.records.results_file import cell_of
-from scripts.run import flag_checks
+from scripts.run import entry_checks
 from scripts.run.plan import Plan
 from tests import declarations
 from tests.declarations import CONFIG
@@ -264,9 +264,9 @@ def test_tuning_is_for_one_number():
 
 
 def test_an_unknown_flag_is_reported_once_for_all_numbers(monkeypatch):
-    monkeypatch.setattr(flag_checks.tools, "compiler_of", lambda prefix: prefix)
-    monkeypatch.setattr(flag_checks, "_known", lambda env, compiler: (["--y"], "3.13.0"))
-    assert flag_checks.problems(of_numbers([1, 2])) == [
+    monkeypatch.setattr(entry_checks.tools, "compiler_of", lambda prefix: prefix)
+    monkeypatch.setattr(entry_checks, "_flags", lambda env, compiler: (["--y"], "3.13.0"))
+    assert entry_checks.flag_problems(of_numbers([1, 2])) == [
         "targets.llvm-cpu.flags: iree-compile 3.13.0 does not know --x; did you mean --y?"
     ]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from benchmarks import time_left as replay
 from benchmarks.time_left import Replayed
-from scripts.run import time_left
-from scripts.run.time_left import TimeLeft
+from scripts.run import progress
+from scripts.run.progress import TimeLeft
 
 STEPS = (
     # Stages whose jobs run beside each other, with the number of jobs and their seconds together.
@@ -64,7 +64,7 @@ def test_a_default_run_is_known_within_a_third_from_its_tenth_on(seed, slower):
 def test_a_slow_network_does_not_make_the_rest_of_a_run_long():
     estimate = TimeLeft()
     estimate.planned({"env": 1, "compile": 10})
-    before_s = estimate.seconds(0) - time_left.TYPICAL_S["env"]
+    before_s = estimate.seconds(0) - progress.TYPICAL_S["env"]
     estimate.begun(1, "env", 0)
     estimate.ended(1, 1000)
     assert estimate.seconds(1000) == pytest.approx(before_s)
@@ -75,7 +75,7 @@ def test_what_builds_take_says_nothing_about_the_budget_of_a_group():
     estimate.planned({"compile": 1, "time": 3})
     estimate.begun(1, "compile", 0)
     estimate.ended(1, 1000)
-    assert estimate.seconds(1000) == pytest.approx(3 * 4 * time_left.PER_BUDGET)
+    assert estimate.seconds(1000) == pytest.approx(3 * 4 * progress.PER_BUDGET)
 
 
 def test_jobs_beside_each_other_share_the_time_that_passes():
@@ -101,7 +101,7 @@ def test_a_job_that_stopped_is_still_to_come():
 
 
 def events() -> Iterator[st.SearchStrategy]:
-    stage = st.sampled_from([*time_left.TYPICAL_S, "no-stage"])
+    stage = st.sampled_from([*progress.TYPICAL_S, "no-stage"])
     yield st.lists(st.tuples(stage, st.floats(0, 1e4), st.floats(0, 1e4)), min_size=1, max_size=12)
 
 
@@ -137,7 +137,7 @@ def test_groups_without_a_device_take_no_time():
     estimate = TimeLeft(budget_s=20)
     estimate.planned({"time": 6})
     estimate.idle({"time": 4})
-    group_s = 20 * time_left.PER_BUDGET
+    group_s = 20 * progress.PER_BUDGET
     assert estimate.seconds(0) == pytest.approx(2 * group_s)
     now = 0.0
     for job, length_s in enumerate([0.1, 0.1, group_s, 0.1]):

@@ -23,7 +23,8 @@ from scripts.matrix.compile_tables import Variant
 from scripts.matrix.rows import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES
-from scripts.run import flag_checks, kept_results, outputs
+from scripts.matrix.compile_tables import Variant
+from scripts.run import entry_checks, kept_results, outputs
 from scripts.run.kept_results import Result
 from scripts.run.plan import Plan
 from scripts.stages import aggregate_results
@@ -291,7 +292,7 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
     cell = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
     assert plan.maker.specs(cell) == plan["variants"].specs(cell) == ["mine.mlir"]
     said = "targets.llvm-cpu.flags: the tuning spec mine.mlir does not exist"
-    assert flag_checks.problems(of) == [said]
+    assert entry_checks.flag_problems(of) == [said]
 
 
 def test_a_rocm_target_is_shown_beside_pytorch_on_the_same_gpu():

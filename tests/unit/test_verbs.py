@@ -154,17 +154,19 @@ def as_json(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["vmfbench doctor", "--json"])
 
 
-def test_a_machine_that_lacks_nothing_is_fit(machine, capsys):
-    assert lacking(capsys) == {}
-
-
 @pytest.mark.parametrize(("has", "what", "advice"), [
     ({"memory_gb": 4}, "memory", "the default run takes 8 GB: select fewer models"),
     ({"disk_gb": 19}, "disk", "the default run takes 20 GB: docs/disk.md says what can be deleted"),
 ])  # fmt: skip
-def test_memory_and_disk_are_needed(machine, capsys, has, what, advice):
+def test_memory_and_disk_are_needed(machine, monkeypatch, capsys, has, what, advice):
+    assert lacking(capsys) == {}
     machine(**has)
     assert lacking(capsys) == {what: advice}
+    monkeypatch.setattr(sys, "argv", ["vmfbench doctor"])
+    with pytest.raises(SystemExit):
+        doctor.main()
+    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    assert lines[what].strip() == f"{next(iter(has.values()))} GB free → {advice}"
 
 
 def test_environments_that_are_made_need_no_disk(machine, monkeypatch, capsys):
@@ -194,15 +196,6 @@ def test_an_environment_that_is_not_made_says_with_which_python_it_will_be(
 def test_the_default_run_needs_a_compiler_for_inductor(machine, monkeypatch, capsys):
     monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
     assert lacking(capsys).keys() == {"C++ compiler"}
-
-
-def test_findings_are_lines_for_people(machine, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["vmfbench doctor"])
-    machine(memory_gb=4)
-    with pytest.raises(SystemExit):
-        doctor.main()
-    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
-    assert lines["memory"].strip() == "4 GB free → the default run takes 8 GB: select fewer models"
 
 
 @pytest.mark.parametrize(("typed", "completed"), [(["doc"], {"doctor", "docs"}), (["doctor", "--j"], {"--json"})])  # fmt: skip

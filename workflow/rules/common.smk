@@ -83,19 +83,14 @@ RUN_HAS_CPU_FIRST = JOBS.all_here and PLAN.aggregation.has_cpu_first()
 PREFIX = job_arguments.prefix()
 DRIVER = shlex.quote(sys.executable)
 supervised = functools.partial(
-    job_arguments.in_rule, more_attempts=patches.may_submit, owner=os.getpid()
+    job_arguments.in_rule, owner=os.getpid(), more_attempts=patches.may_submit
 )
-
-
-def handed_to(module, **more):
-    """Return a function that makes the command of a rule: a supervisor runs the stage, by the request of its params."""
-    return functools.partial(jobs.request_in_rule, supervised(module, **more))
-
-
-requested = handed_to("supervise")
-tuned_by = handed_to("tune_iree")
-of_batch = handed_to("supervise_batch", retry=PLAN.retry)
-compiled_in_batch = handed_to("compile_operators", retry=PLAN.retry)
+requested = functools.partial(supervised, "supervise")
+tuned_by = functools.partial(supervised, "tune_iree")
+of_batch = functools.partial(supervised, "supervise_batch", retry=PLAN.retry)
+compiled_in_batch = functools.partial(
+    supervised, "compile_operators", retry=PLAN.retry
+)
 
 
 def aggregated(*options):
@@ -126,7 +121,7 @@ def start_run():
     if RUN_HAS_CPU_FIRST:
         patches.hold_back(PLAN.is_after_cpu)
     if GATE.wanted:
-        patches.stop_after(GATE.finished)
+        job_events.after_each(patches.stopping(GATE.finished))
 
 
 def show_cpu():
