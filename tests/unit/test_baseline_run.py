@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import baseline_run
 from scripts.features.compare.history import store
 from scripts.features.compare.verbs import compare, history
 from scripts.records.results_file import BadRecords
@@ -232,11 +231,11 @@ def test_a_branch_that_cannot_be_written_is_named(shared, monkeypatch, capsys, n
 def test_the_folder_of_the_run_is_found_beside_its_history(project, tmp_path):
     shutil.copytree(RESULTS, "before/results")
     git("checkout", "-q", project[2])
-    found = baseline_run.find("parent", "", "before/results/history", RESULTS)
-    assert found.results is None  # its rows are those of another commit
+    _, _, folder = compare.find_run("parent", "", "before/results/history", RESULTS)
+    assert folder is None  # its rows are those of another commit
     git("commit", "-q", "--allow-empty", "-m", "x")
-    found = baseline_run.find("parent", "", "before/results/history", RESULTS)
-    assert found.results == Path("before/results")
+    _, _, folder = compare.find_run("parent", "", "before/results/history", RESULTS)
+    assert folder == Path("before/results")
 
 
 @pytest.mark.parametrize("words", [["--against", "parent", "a", "b"], ["--against", "parent", "--toolchain", "a", "b"], ["--commit"], ["a"]])  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import code_changes, formats, latencies, pairs
+from scripts.features.compare import code_changes, formats, pairs
 from scripts.features.compare.code_changes import CALLS, CHANGED, GONE, NEW, REARRANGED
 from scripts.features.compare.comparing import Settings, compare
 from scripts.records.results_file import cell_of
@@ -142,8 +142,7 @@ def test_a_latency_that_is_hardly_known_is_not_divided(pair, sides):
         ((9.0, 14.0, 10.0, 9.0, 14.0), False),
         ((10.1, 10.2, 10.15, 10.1, 10.2), True),
     ):
-        logs = latencies.term("again", (10.0,) * 5, after_ms)
-        again = latencies.Estimate(pair, latencies.TURNS, 10.0, 10.1, (logs,))
+        again = pairs.in_turns(pair, "again", (10.0,) * 5, after_ms)
         (change,) = code_changes.code_change(pair, folders, again).changed
         assert (change.difference_ms is not None) == is_known
 
@@ -157,8 +156,7 @@ def test_the_latency_is_that_of_turns_if_there_were_any(pair, sides):
     # The machine was twice as fast in the second run, which proves nothing.
     pair.after["latency"]["values_ms"] = [0.5 * ms for ms in pair.before["latency"]["values_ms"]]
     pair.after["latency"]["group"] = "later"
-    logs = latencies.term("again", (10.0,) * 5, (12.0,) * 5)
-    again = latencies.Estimate(pair, latencies.TURNS, 10.0, 12.0, (logs,))
+    again = pairs.in_turns(pair, "again", (10.0,) * 5, (12.0,) * 5)
     folders = (sides[0].folder, sides[1].folder)
     (slower,) = code_changes.code_change(pair, folders, again).changed
     assert slower.ms == (pytest.approx(7.5), pytest.approx(9.0))

@@ -15,7 +15,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from scripts.core.requests import StageRequest
-from scripts.features.compare import formats, latencies, outcome_changes, pairs, remeasuring
+from scripts.features.compare import formats, pairs, remeasuring
 from scripts.features.compare.code_changes import CodeChange, DispatchChange
 from scripts.features.compare.comparing import SAME_PROGRAM, Settings, compare
 from scripts.features.compare.verbs import compare as command
@@ -101,26 +101,26 @@ def test_changes_of_outcomes_are_named_and_only_those_for_the_worse_are_alarms(b
     gone = str(cell_of(after.pop()))
     found = compared(before, after)
     assert kinds(found) == {
-        broken: outcome_changes.BROKEN,
-        fixed: outcome_changes.FIXED,
-        wrong: outcome_changes.NEWLY_WRONG,
-        right: outcome_changes.NEWLY_RIGHT,
-        other: outcome_changes.OTHER_REASON,
-        by_remedy: outcome_changes.BROKEN,
-        gone: outcome_changes.GONE,
+        broken: pairs.BROKEN,
+        fixed: pairs.FIXED,
+        wrong: pairs.NEWLY_WRONG,
+        right: pairs.NEWLY_RIGHT,
+        other: pairs.OTHER_REASON,
+        by_remedy: pairs.BROKEN,
+        gone: pairs.GONE,
     }
     assert {one.cell for one in found.alarms} == {broken, wrong, by_remedy}
     said = {one.cell: one for one in found.outcomes}
     assert (said[broken].before, said[broken].after) == ("ok", "compile: bufferization")
     assert said[by_remedy].after == "compile: stack-limit (compiled by remedy)"
     assert said[by_remedy].detail == "too large a stack"
-    assert kinds(compared(after, before))[gone] == outcome_changes.NEW
+    assert kinds(compared(after, before))[gone] == pairs.NEW
 
 
 def test_a_machine_without_the_device_is_no_failure(before, after):
     fail(cell(after, BERT), "verify", "no-device", "unavailable")
     found = compared(before, after)
-    assert kinds(found) == {BERT: outcome_changes.DEVICE}
+    assert kinds(found) == {BERT: pairs.DEVICE}
     assert not found.alarms
 
 
@@ -173,7 +173,7 @@ def test_a_slow_down_below_the_threshold_is_no_alarm(before, after):
 def test_two_runs_are_compared_by_their_anchor_whatever_the_speed_of_the_machine(before, after):
     found = compared(quiet(before, 1), quiet(after, 2, machine=1.4))
     assert {one.verdict for one in found.latencies} == {SAME}
-    assert {one.basis for one in found.latencies} == {latencies.ANCHOR}
+    assert {one.basis for one in found.latencies} == {pairs.ANCHOR}
     for name, one in ((one.cell, one) for one in found.latencies):
         rows = [cell(rows, name)["latency"] for rows in (before, after)]
         assert one.after_ms / one.before_ms == pytest.approx(1.4, rel=0.05)
@@ -182,7 +182,7 @@ def test_two_runs_are_compared_by_their_anchor_whatever_the_speed_of_the_machine
     assert anchors == [
         name for name in map(str, map(cell_of, before)) if name.endswith("/eager/eval")
     ]
-    assert {one.why for one in found.not_compared} == {latencies.IS_ANCHOR}
+    assert {one.why for one in found.not_compared} == {pairs.IS_ANCHOR}
     assert "4 × */eager/eval" in formats.as_text(found)
 
 
@@ -299,7 +299,7 @@ def test_toolchains_of_one_run_are_paired_without_their_names(before):
                 ms * (1.3 if number == 0 else 1.001) for ms in one["latency"]["values_ms"]
             ]
     made = compare(found, "pinned", "next", Settings())
-    assert {one.basis for one in made.latencies} == {latencies.TURNS}
+    assert {one.basis for one in made.latencies} == {pairs.TURNS}
     assert {one.cell for one in made.latencies if one.verdict == SLOWER} >= {BERT}
     assert not made.outcomes
     with pytest.raises(ValueError, match=r"'old'; the toolchains of the rows are: next, pinned"):
@@ -340,7 +340,7 @@ def test_means_are_given_per_path_target_and_suite(before, after):
 def test_settings_are_those_of_the_schema():
     schema = TypeAdapter(sections.Compare).json_schema()["properties"]
     assert list(schema) == [one.name for one in dataclasses.fields(Settings)]
-    assert set(outcome_changes.KINDS) == set(schema["outcomes"]["items"]["enum"])
+    assert set(pairs.KINDS) == set(schema["outcomes"]["items"]["enum"])
 
 
 @pytest.fixture
@@ -449,8 +449,7 @@ def test_a_changed_model_is_compared_in_turns_alone_and_its_amounts_are(before, 
     assert ("dispatch_count", BERT) in {(each.key, each.cell) for each in found.amounts}
     assert ("code of the model", "a", "b") in {(v.name, v.before, v.after) for v in found.versions}
     pair = next(pair for pair in pairs.of_files(before, after) if pair.cell == BERT)
-    logs = latencies.term("again", (10.0,) * 5, (13.0, 13.1, 13.0, 13.0, 13.0))
-    again = latencies.Estimate(pair, latencies.TURNS, 10.0, 13.0, (logs,))
+    again = pairs.in_turns(pair, "again", (10.0,) * 5, (13.0, 13.1, 13.0, 13.0, 13.0))
     found = compare([pair], "before", "after", Settings(), {BERT: again})
     assert [change.verdict for change in found.latencies] == [SLOWER]
     cell(after, BERT)["experiment"]["batch_size"] = 64
@@ -623,7 +622,7 @@ def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, bef
     said = capsys.readouterr()
     found = json.loads(said.out)
     [change] = found["latencies"]
-    assert (change["cell"], change["verdict"], change["basis"]) == (BERT, SLOWER, latencies.TURNS)
+    assert (change["cell"], change["verdict"], change["basis"]) == (BERT, SLOWER, pairs.TURNS)
     assert change["ratio"] == pytest.approx(1.3)
     [members] = asked
     assert [one.folder for one in members] == folders

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, checkout
-from scripts.features.compare import latencies
-from scripts.features.compare.latencies import Estimate
-from scripts.features.compare.pairs import Pair, Record, difference
+from scripts.features.compare.pairs import Estimate, Pair, Record, difference, latency_change
 from scripts.features.profile import compile_page
 from scripts.features.profile.profile_files import NoProfile
 from scripts.matrix import stages
@@ -125,7 +123,7 @@ def code_change(
     """What differs in the code of a cell. `folders`: those in which the runs before and after were started. `in_turns`: the change of its
     latency, if it was timed again; otherwise that by its rows, if they can be compared."""
     assert pair.both is not None
-    estimate = in_turns or latencies.of_pair(pair)
+    estimate = in_turns or latency_change(pair)
     ms: tuple[float | None, float | None] = (None, None)
     if isinstance(estimate, Estimate) and _is_telling(estimate):
         ms = estimate.before_ms, estimate.before_ms * math.exp(estimate.difference.value)

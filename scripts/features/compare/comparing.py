@@ -8,28 +8,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from scripts.features.compare import latencies, outcome_changes
+from scripts.features.compare import pairs
 from scripts.features.compare.code_changes import CodeChange, PassChange
-from scripts.features.compare.latencies import (
+from scripts.features.compare.pairs import (
+    BROKEN,
     COMPILE_TIME,
+    KINDS,
     LATENCY,
+    NEWLY_WRONG,
+    OF_CODE,
+    OF_MODEL,
     Estimate,
     MeanChange,
     NotCompared,
-    TimeChange,
-)
-from scripts.features.compare.outcome_changes import (
-    BROKEN,
-    KINDS,
-    NEWLY_WRONG,
-    Ending,
     OutcomeChange,
-)
-from scripts.features.compare.pairs import (
-    OF_CODE,
-    OF_MODEL,
     Pair,
     Record,
+    TimeChange,
     changed,
     difference,
     options_of,
@@ -179,7 +174,7 @@ class Comparison:
 
 
 def compare(
-    pairs: Sequence[Pair],
+    chosen: Sequence[Pair],
     before: str,
     after: str,
     settings: Settings,
@@ -193,18 +188,18 @@ def compare(
     cannot have changed, and is not compared. `passes`: what differs in the time of the compiler, where it is known. `recompiled`: the CPU times of iree-compile
     of cells that were compiled again in turns, which replace those of their rows; the same compilation has no other."""
     same_code = {code.cell for code in codes if code.is_same}
-    same_program = {pair.cell for pair in pairs if pair.cell in same_code and _same_versions(pair)}
-    repeated = [pair.cell for pair in pairs if pair.cell in same_program and _same_options(pair)]
+    same_program = {pair.cell for pair in chosen if pair.cell in same_code and _same_versions(pair)}
+    repeated = [pair.cell for pair in chosen if pair.cell in same_program and _same_options(pair)]
     recompiled = recompiled or {}
     by_pair = [
         NotCompared(pair.cell, SAME_PROGRAM)
         if pair.cell in same_program
-        else latencies.of_pair(pair, (in_turns or {}).get(pair.cell))
-        for pair in pairs
+        else pairs.latency_change(pair, (in_turns or {}).get(pair.cell))
+        for pair in chosen
     ]
     estimates = [estimate for estimate in by_pair if isinstance(estimate, Estimate)]
-    outcomes = [change for pair in pairs if (change := _outcome(pair))]
-    in_both = {pair.cell: pair.both for pair in pairs if pair.both}
+    outcomes = [change for pair in chosen if (change := pairs.outcome_change(pair))]
+    in_both = {pair.cell: pair.both for pair in chosen if pair.both}
     return Comparison(
         before,
         after,
@@ -214,15 +209,15 @@ def compare(
         versions=_versions(in_both.values()),
         outcomes=tuple(sorted(outcomes, key=lambda change: [*KINDS].index(change.kind))),
         latencies=tuple(
-            latencies.decided(estimates, settings.rate, settings.latency or MATTERS, LATENCY)
+            pairs.decided(estimates, settings.rate, settings.latency or MATTERS, LATENCY)
         ),
         not_compared=tuple(pair for pair in by_pair if isinstance(pair, NotCompared)),
         amounts=tuple(_amounts(in_both, settings, {*repeated, *recompiled})),
-        means=tuple(latencies.means(estimates)),
+        means=tuple(pairs.means(estimates)),
         codes=tuple(codes),
         passes=tuple(passes),
         compile_times=tuple(
-            latencies.decided(
+            pairs.decided(
                 [*recompiled.values()],
                 settings.rate,
                 settings.compile_time or MATTERS,
@@ -240,11 +235,6 @@ def _same_options(pair: Pair) -> bool:
     """Whether both programs were compiled with the same options."""
     before, after = ({**options_of(row), OF_CODE: None} for row in pair.both or ())
     return before == after
-
-
-def _outcome(pair: Pair) -> OutcomeChange | None:
-    endings = (Ending.of_record(row) if row else None for row in (pair.before, pair.after))
-    return outcome_changes.change(pair.cell, *endings)
 
 
 def _amounts(

@@ -14,13 +14,16 @@ from scripts.features.compare.comparing import (
     Change,
     Comparison,
 )
-from scripts.features.compare.latencies import (
+from scripts.features.compare.pairs import (
     ALL,
+    GONE,
+    KINDS,
     LATENCY,
+    NEW,
     MeanChange,
+    OutcomeChange,
     TimeChange,
 )
-from scripts.features.compare.outcome_changes import GONE, KINDS, NEW, OutcomeChange
 from scripts.records import ci_formats, page_sections
 from scripts.records.ci_formats import Case
 from scripts.records.page_sections import Section

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from scripts.core import atomic, checkout
-from scripts.features.compare.history import series, store, words
+from scripts.features.compare.history import series, store
 from scripts.features.compare.history.series import LATENCY, Series
 from scripts.features.compare.history.store import Damaged, Entry
 from scripts.features.report.web.page_source import AGAIN, Source, View, short
@@ -18,7 +18,7 @@ WITH_SERIES = {
     "vmfb_bytes": "size of the module",
     "compile_s": "time of the compilation",
 }
-"""Columns whose history the page has, in words."""
+"""Columns whose history the page has, in series."""
 SERIES = """\
 One point per measurement, by run. Vertical lines: 99 % intervals. Dashed: a change. A latency is known by how many times as fast as eager it is, which was
 timed in the same turns; blue ground: faster, orange: slower, grey: within 5 %.
@@ -64,19 +64,19 @@ def history(source: Source) -> list[Section] | None:
         *(_changes(name, values[name], rows) for name in WITH_SERIES),
         Section("Cells that end in another way", head, ends, places=[rows[step.cell] for step in steps]),
         *(_series(name, values[name], rows, entries) for name in WITH_SERIES),
-        words.runs(entries),
+        series.runs(entries),
     ]  # fmt: skip
 
 
 def _changes(name: str, of_cells: Sequence[Series], rows: Mapping[str, int]) -> Section:
     """Changes of the level, then drifts, as a table."""
     changes = [
-        (each, ("change", _run(step.after.entry), words.interval(step.ratio), ", ".join(step.differs)))
+        (each, ("change", _run(step.after.entry), series.interval(step.ratio), ", ".join(step.differs)))
         for each in of_cells
         for step in each.steps
     ]  # fmt: skip
     drifts = [
-        (each, ("slow drift", f"over {len(each.points)} runs", words.interval(each.drift.ratio), f"× {each.drift.step:.4f} per run"))
+        (each, ("slow drift", f"over {len(each.points)} runs", series.interval(each.drift.ratio), f"× {each.drift.step:.4f} per run"))
         for each in of_cells
         if each.drift
     ]  # fmt: skip

@@ -9,7 +9,6 @@ the executables. iree-benchmark-replay repeats it, with other executables in the
 from __future__ import annotations
 
 import json
-import math
 import random
 import subprocess
 import time
@@ -22,8 +21,7 @@ from typing import Any
 from scripts.core import atomic, checkout, process, temporary
 from scripts.features.compare import pairs
 from scripts.features.compare.code_changes import CHANGED, REARRANGED, CodeChange, Replay
-from scripts.features.compare.latencies import TURNS, Estimate, term
-from scripts.features.compare.pairs import Pair, Record
+from scripts.features.compare.pairs import Estimate, Pair, Record
 from scripts.features.reproduce import case as cases
 from scripts.iree import benchmark
 from scripts.iree.backends import runs_on_cpu
@@ -78,11 +76,8 @@ def estimate_of_timing(pair: Pair, timing: GroupTiming) -> Estimate:
     is_short = len(before.values_ms) < ratios.LEAST
     if why := latency_section.doubt(timing, before, None) if is_short else unfit_control(timing):
         raise NotMeasured(why)
-    before_ms, after_ms = (
-        math.exp(ratios.log_mean(member.values_ms)) for member in (before, after)
-    )
-    terms = (term(f"{pair.cell} again", before.values_ms, after.values_ms, timing.noise(0)),)
-    return Estimate(pair, TURNS, before_ms, after_ms, terms)
+    name = f"{pair.cell} again"
+    return pairs.in_turns(pair, name, before.values_ms, after.values_ms, timing.noise(0))
 
 
 def _flags(name: str, row: Record, folder: Path) -> list[str]:
@@ -155,10 +150,8 @@ def compile_again(pair: Pair, folders: tuple[Path, Path], count: int) -> Estimat
             order.shuffle(sides)
             for name, row, folder in sides:
                 milliseconds[name].append(1000 * _cpu_s(name, row, folder, scratch))
-    before, after = milliseconds[BEFORE], milliseconds[AFTER]
-    turns = (term(f"{pair.cell} compiled again", before, after),)
-    before_ms, after_ms = (math.exp(ratios.log_mean(values)) for values in (before, after))
-    return Estimate(pair, TURNS, before_ms, after_ms, turns)
+    name = f"{pair.cell} compiled again"
+    return pairs.in_turns(pair, name, milliseconds[BEFORE], milliseconds[AFTER])
 
 
 def compiled_again(

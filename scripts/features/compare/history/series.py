@@ -15,14 +15,20 @@ from typing import Any
 
 import msgspec
 
-from scripts.features.compare import outcome_changes
 from scripts.features.compare.history import changes
 from scripts.features.compare.history.changes import Drift
 from scripts.features.compare.history.store import Entry, Kept
-from scripts.features.compare.outcome_changes import Ending
-from scripts.features.compare.pairs import Record, changed, options_of, toolchain_of, versions_of
+from scripts.features.compare.pairs import (
+    Ending,
+    Record,
+    changed,
+    options_of,
+    toolchain_of,
+    versions_of,
+)
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import INTEGER, NUMBER, Field
+from scripts.records.page_sections import Section
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import options_as_text
 from scripts.timing import ratios
@@ -129,7 +135,7 @@ class Series:
         self.steps = [
             self._step(index)
             for index in range(1, len(endings))
-            if outcome_changes.change(self.cell, endings[index - 1], endings[index])
+            if endings[index - 1].change(endings[index])
         ]
 
     def find_levels(self, varies: bool) -> None:
@@ -297,8 +303,24 @@ def when(at: float) -> str:
     return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%Y-%m-%d %H:%M}"
 
 
-def _ends(interval: Interval) -> list[float | None]:
+def interval(ratio: Interval) -> str:
+    """A ratio as text, with its interval if it has one."""
+    if ratio.low == ratio.high:
+        return f"× {ratio.ratio:.4g}"
+    return f"× {ratio.ratio:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+
+
+def _ends(ratio: Interval) -> list[float | None]:
     """A ratio with its ends; null where the value before was 0."""
-    return [
-        end if end < math.inf else None for end in (interval.ratio, interval.low, interval.high)
-    ]
+    return [end if end < math.inf else None for end in (ratio.ratio, ratio.low, ratio.high)]
+
+
+def runs(entries: Sequence[Entry]) -> Section:
+    """A table of the entries."""
+    head = ("run", "when (UTC)", "commit", "machine", "versions", "rows", "ok")
+    rows = []
+    for entry in entries:
+        machine = f"{entry.machine.name}: {entry.machine.cpu}, {entry.machine.cores} cores"
+        numbers = (str(entry.rows), str(entry.statuses.get("ok", 0)))
+        rows.append((entry.short, when(entry.at), entry.commit, machine, entry.versions, *numbers))
+    return Section("Runs", head, rows, (5, 6))
