@@ -13,10 +13,10 @@ import pytest
 from packaging.version import Version
 
 from scripts.core.requests import StageRequest
-from scripts.features.compare.bisection import question, result, trial
-from scripts.features.compare.bisection.question import Side
+from scripts.features.compare.bisection import result, trial
 from scripts.features.compare.bisection.trial import Candidate, NoCandidates, Trial
 from scripts.features.compare.verbs import bisect
+from scripts.features.compare.verbs.bisect import Side
 from scripts.supervise.outcome import Outcome
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from tests.unit import test_bundle
@@ -156,7 +156,7 @@ WRONG = ended("error", "wrong-result", "FAIL")
     ],
 )
 def test_a_release_is_like_one_of_the_ends_or_neither(name, ends, of, side):
-    asked = question.QUESTIONS[name]
+    asked = bisect.QUESTIONS[name]
     assert asked.unlike(*ends) == ""
     assert asked.side(*ends, of) is side
 
@@ -173,11 +173,11 @@ def test_a_release_is_like_one_of_the_ends_or_neither(name, ends, of, side):
     ],
 )
 def test_ends_that_do_not_differ_as_asked_are_named(name, ends, said):
-    assert said in question.QUESTIONS[name].unlike(*ends)
+    assert said in bisect.QUESTIONS[name].unlike(*ends)
 
 
 def test_a_size_belongs_to_the_end_that_it_is_nearer_to():
-    asked = question.QUESTIONS["larger"]
+    asked = bisect.QUESTIONS["larger"]
     good, bad = ended(size=1000), ended(size=4000)
     sides = [asked.side(good, bad, ended(size=size)) for size in (900, 1900, 2100, 9000)]
     assert sides == [Side.GOOD, Side.GOOD, Side.BAD, Side.BAD]
@@ -186,7 +186,7 @@ def test_a_size_belongs_to_the_end_that_it_is_nearer_to():
 
 
 def test_a_release_that_compiles_as_long_as_the_bad_end_is_bad():
-    asked = question.QUESTIONS["compiles-slower"]
+    asked = bisect.QUESTIONS["compiles-slower"]
     fast, slow, middle = (ended(cpu_s=seconds) for seconds in (10.0, 20.0, 15.0))
     assert [asked.side(fast, slow, end) for end in (fast, middle, slow)] == [Side.GOOD, Side.BAD, Side.BAD]  # fmt: skip
     assert asked.unlike(fast, slow) == ""
@@ -372,7 +372,7 @@ def in_turns(monkeypatch) -> list[list[str]]:
         found = {one.name: MemberTiming(values_ms=values(one, at)) for at, one in enumerate(members)}  # fmt: skip
         return GroupTiming(0.0, "{}", "", found, (PartTiming(8, tuple(range(8))),))
 
-    monkeypatch.setattr(question.members, "time_in_turns", take)
+    monkeypatch.setattr(bisect.members, "time_in_turns", take)
     return sessions
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, checkout
+from scripts.features.compare.history.store import ALL_PASSES, seconds_by_pass
 from scripts.features.compare.pairs import Estimate, Pair, Record, difference, latency_change
 from scripts.features.profile import compile_page
 from scripts.features.profile.profile_files import NoProfile
@@ -262,7 +263,6 @@ def _change(
 
 LEAST_PASS_SHARE = 0.05
 """A pass is listed if its seconds differ by this share of the compiler's seconds before."""
-ALL_PASSES = "all passes"
 
 
 @dataclass(frozen=True)
@@ -309,8 +309,8 @@ def pass_changes_between(
     return [whole, *sorted(large, key=lambda change: -abs(change.share))]
 
 
-def _pass_seconds(data: Mapping[str, Any]) -> dict[str, float]:
-    """The seconds of each pass by its name, of the compiler itself, and of what is left."""
-    own = {part["name"]: part["s"] for part in data["passes"]}
-    rest = data["total_s"] - sum(own.values())
-    return {ALL_PASSES: data["total_s"], **own, compile_page.REST: rest}
+def _pass_seconds(measured: Mapping[str, Any]) -> dict[str, float]:
+    """The seconds of the compiler itself, of each pass, and of what is left."""
+    seconds = seconds_by_pass(measured)
+    named = sum(seconds.values()) - seconds[ALL_PASSES]
+    return {**seconds, compile_page.REST: seconds[ALL_PASSES] - named}

@@ -247,7 +247,11 @@ def outcome_change(pair: Pair) -> OutcomeChange | None:
         return OutcomeChange(pair.cell, NEW if before is None else GONE, *words)
     kind = before.change(after)
     explained = before if kind in (FIXED, NEWLY_RIGHT) else after
-    return OutcomeChange(pair.cell, kind, before.words, after.words, explained.detail) if kind else None  # fmt: skip
+    return (
+        OutcomeChange(pair.cell, kind, before.words, after.words, explained.detail)
+        if kind
+        else None
+    )
 
 
 # Latencies.
@@ -287,8 +291,12 @@ class Estimate:
 
 
 def in_turns(
-    pair: Pair, name: str, before: Sequence[float], after: Sequence[float], noise: float | None = None
-) -> Estimate:  # fmt: skip
+    pair: Pair,
+    name: str,
+    before: Sequence[float],
+    after: Sequence[float],
+    noise: float | None = None,
+) -> Estimate:
     """Return the change between milliseconds that were measured again, one per turn. `name`: of the turns."""
     before_ms, after_ms = (math.exp(ratios.log_mean(values)) for values in (before, after))
     return Estimate(pair, TURNS, before_ms, after_ms, (_term(name, before, after, noise),))

@@ -45,14 +45,6 @@ class Compilation(msgspec.Struct, frozen=True):
     seconds: dict[str, float]
 
 
-@dataclass(frozen=True)
-class KeptCompilation:
-    """A compilation, and the first run that has it."""
-
-    entry: Entry
-    compilation: Compilation
-
-
 def compilations_of_rows(
     records: Iterable[Mapping[str, Any]], root: Path
 ) -> dict[str, Compilation]:
@@ -75,23 +67,28 @@ def compilations_of_rows(
             continue
         measured = atomic.read_json(file)
         if measured["program"]["status"] == outcome.OK:
-            seconds = {ALL_PASSES: round(measured["total_s"], 4)}
-            seconds |= {each["name"]: each["s"] for each in measured["passes"]}
-            by_cell[str(cell)] = Compilation(record["versions"]["iree"], seconds)
+            by_cell[str(cell)] = Compilation(record["versions"]["iree"], seconds_by_pass(measured))
     return by_cell
+
+
+def seconds_by_pass(measured: Mapping[str, Any]) -> dict[str, float]:
+    """The seconds of the compiler itself, ALL_PASSES, and of each pass by its name, of what scripts.stages.profile_compile writes."""
+    return {ALL_PASSES: measured["total_s"]} | {
+        part["name"]: part["s"] for part in measured["passes"]
+    }
 
 
 def read_compilations(
     kept: Iterable[Kept], selects: Callable[[str], bool]
-) -> dict[str, list[KeptCompilation]]:
-    """The compilations of the selected cells, the oldest first; what several runs have counts once. Raises Damaged."""
-    by_cell: dict[str, list[KeptCompilation]] = {}
+) -> dict[str, list[tuple[Entry, Compilation]]]:
+    """The compilations of the selected cells with the first run that has each, the oldest first. Raises Damaged."""
+    by_cell: dict[str, list[tuple[Entry, Compilation]]] = {}
     for run in kept:
         for cell, compilation in run.compilations().items():
             if selects(cell):
-                known = by_cell.setdefault(cell, [])
-                if not known or known[-1].compilation != compilation:
-                    known.append(KeptCompilation(run.entry, compilation))
+                of_cell = by_cell.setdefault(cell, [])
+                if not of_cell or of_cell[-1][1] != compilation:
+                    of_cell.append((run.entry, compilation))
     return by_cell
 
 

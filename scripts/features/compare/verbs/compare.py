@@ -81,7 +81,9 @@ def _arguments() -> argparse.Namespace:
     option("--configfile", nargs="*", type=Path, default=[], help=over)
     again = "time undecided cells again, and compile those again whose compile time changed, both programs in turns, on this machine"
     option("--remeasure", action="store_true", help=again)
-    again = "compile all cells again, both programs in turns, and compare the CPU time of iree-compile"  # fmt: skip
+    again = (
+        "compile all cells again, both programs in turns, and compare the CPU time of iree-compile"
+    )
     option("--recompile", action="store_true", help=again)
     why = f"what differs in the code of each cell, and what each dispatch adds to its latency ({checkout.run_command('code profile')})"
     option("--why", action="store_true", help=why)
@@ -133,7 +135,10 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         before, older, older_results = find_run(args.against, args.base, history, results)
         rows = [older, *rows]
         if rows[0] == rows[1]:
-            print(f"note: {before} has the same rows: nothing that they depend on has changed since", file=sys.stderr)  # fmt: skip
+            print(
+                f"note: {before} has the same rows: nothing that they depend on has changed since",
+                file=sys.stderr,
+            )
         if older_results and older_results.resolve() != results.resolve():
             args.rows = [older_results, results]
         elif args.why or args.remeasure or args.recompile:
@@ -142,7 +147,9 @@ def _comparison(args: argparse.Namespace) -> Comparison:
                 "--history BEFORE/results/history names that of another folder"
             )
     with explained(itertools.chain(*read_rows)):
-        every = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
+        every = (
+            pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)
+        )
         chosen = [pair for pair in every if cell.selects(args.cell, pair.cell)]
         if not chosen:
             problem = f"no cell matches --cell {' '.join(args.cell)}"
@@ -262,16 +269,28 @@ def _compare(
         rule = Rule(budget_s=args.budget, generations=generations, until_decided=args.until_decided)
         timed = [by_cell[name] for name in comparison.measurable]
         again |= _again(timed, lambda pair: remeasuring.time_again(pair, folders, rule))
-        codes |= {pair.cell: code_changes.code_change(pair, folders, again.get(pair.cell)) for pair in compiled}  # fmt: skip
+        codes |= {
+            pair.cell: code_changes.code_change(pair, folders, again.get(pair.cell))
+            for pair in compiled
+        }
     if args.recompile or args.remeasure:
         every = [pair for pair in chosen if remeasuring.is_compiled(pair)]
         slower = every if args.recompile else [by_cell[name] for name in comparison.recompilable]
-        recompiled |= _again(slower, lambda pair: remeasuring.compile_again(pair, folders, remeasuring.compile_rounds(pair, args.budget)))  # fmt: skip
+        recompiled |= _again(
+            slower,
+            lambda pair: remeasuring.compile_again(
+                pair, folders, remeasuring.compile_rounds(pair, args.budget)
+            ),
+        )
         comparison = compared()
     if args.remeasure:
         changed = {each.cell for each in comparison.latencies if each.verdict in (SLOWER, FASTER)}
-        slower = [by_cell[code.cell] for code in codes.values() if code.cell in changed and code.changed]  # fmt: skip
-        replays = _again(slower, lambda pair: remeasuring.replay_executables(codes[pair.cell], pair, folders))  # fmt: skip
+        slower = [
+            by_cell[code.cell] for code in codes.values() if code.cell in changed and code.changed
+        ]
+        replays = _again(
+            slower, lambda pair: remeasuring.replay_executables(codes[pair.cell], pair, folders)
+        )
         codes |= {name: replace(codes[name], replays=found) for name, found in replays.items()}
         comparison = compared()
     return comparison

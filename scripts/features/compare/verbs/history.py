@@ -22,7 +22,7 @@ from scripts.core.console import Console
 from scripts.features.compare.history import series, store
 from scripts.features.compare.history.changes import LEAST
 from scripts.features.compare.history.series import LATENCY, NoSuchValue, Point, Series, Step
-from scripts.features.compare.history.store import ALL_PASSES, Damaged, Kept, KeptCompilation
+from scripts.features.compare.history.store import ALL_PASSES, Compilation, Damaged, Entry, Kept
 from scripts.matrix import cell
 from scripts.records import at_hand, fields, page_sections, wording
 from scripts.records.columns import COLUMNS
@@ -40,7 +40,6 @@ LARGE = 0.05
 """The share of the compiler's seconds from which a pass is shown, and the runs that are."""
 COMPILATIONS = 6
 EIGHTHS = " ▏▎▍▌▋▊▉"
-NO_CHANGE = "no change was found"
 
 
 def main() -> None:
@@ -80,23 +79,47 @@ def main() -> None:
         exits.fail(str(error))
     if args.cell and not outcomes:
         exits.fail(f"no cell in {len(kept)} runs matches --cell {' '.join(args.cell)}")
-    all_series = values[args.value]
-    ended = [step for cell_series in outcomes for step in cell_series.steps]
+    shown = values[args.value]
+    ended = [step for of_cell in outcomes for step in of_cell.steps]
     if args.json:
+        passes = [
+            {"cell": name, "run": entry.id, **msgspec.to_builtins(compilation)}
+            for name, of_cell in compilations.items()
+            for entry, compilation in of_cell
+        ]
         whole = {
-            "series": [each.to_json() for each in all_series],
+            "series": [each.to_json() for each in shown],
             "outcomes": [*map(_ended, ended)],
-            "passes": [
-                {"cell": name, "run": each.entry.id, **msgspec.to_builtins(each.compilation)}
-                for name, of_cell in compilations.items()
-                for each in of_cell
-            ],
+            "passes": passes,
         }
         print(json.dumps(whole, indent=2, allow_nan=False))
+        return
+    console = Console(
+        soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else WIDTH
+    )
+    if args.cell:
+        for each in shown:
+            _print_series(console, each, args.value)
     else:
-        show(kept, all_series, ended, args.value, whole=bool(args.cell))
-        for name, of_cell in compilations.items():
-            print(page_sections.as_text([_passes(name, of_cell)], width=WIDTH), end="")
+        entries = series.runs([run.entry for run in kept])
+        print(page_sections.as_text([entries], width=WIDTH), end="")
+        findings = [
+            (each.title, line)
+            for each in shown
+            if each.has_finding
+            for line in _findings(each, args.value)
+        ]
+        console.print(f"\n{args.value}: {len(findings)} changes and drifts in {len(shown)} series")
+        for title, line in findings:
+            console.print(f"{title}\n  {line}", highlight=False, soft_wrap=True)
+    if ended:
+        console.print(f"\n{len(ended)} changes in how a cell ends")
+    for step in ended:
+        before, after = step.before.ending.words, step.after.ending.words
+        line = f"{step.cell}: {before} → {after} in run {_run(step.after)}{_differs(step)}"
+        console.print(line, highlight=False, soft_wrap=True)
+    for name, of_cell in compilations.items():
+        print(page_sections.as_text([_passes(name, of_cell)], width=WIDTH), end="")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -135,32 +158,6 @@ def _ended(step: Step) -> dict[str, Any]:
         },
         "differs": step.differs,
     }
-
-
-def show(
-    kept: list[Kept], shown: list[Series], ended: list[Step], column: str, whole: bool
-) -> None:
-    """Print findings, after the series (`whole`) or the runs."""
-    console = Console(
-        soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else WIDTH
-    )
-    if whole:
-        for each in shown:
-            _show_series(console, each, column)
-    else:
-        print(
-            page_sections.as_text([series.runs([entry.entry for entry in kept])], width=WIDTH),
-            end="",
-        )
-        with_finding = [each for each in shown if each.has_finding]
-        findings = [(each.title, line) for each in with_finding for line in _findings(each, column)]
-        console.print(f"\n{column}: {len(findings)} changes and drifts in {len(shown)} series")
-        for title, line in findings:
-            console.print(f"{title}\n  {line}", highlight=False, soft_wrap=True)
-    if ended:
-        console.print(f"\n{len(ended)} changes in how a cell ends")
-    for step in ended:
-        console.print(_ending_line(step), highlight=False, soft_wrap=True)
 
 
 def answer(kept: Sequence[Kept], sql: str) -> None:
@@ -202,73 +199,51 @@ def answer(kept: Sequence[Kept], sql: str) -> None:
             exits.fail(str(error))
 
 
-def _show_series(console: Console, of_cell: Series, column: str) -> None:
+def _print_series(console: Console, shown: Series, column: str) -> None:
     """Print a series as a table with bars, and what was found in it."""
-    console.print(Text(of_cell.title, style="bold"))
+    console.print(Text(shown.title, style="bold"))
     table = plain_table()
-    unit = f" ({of_cell.unit})" if of_cell.unit and not column.endswith(f"_{of_cell.unit}") else ""
+    unit = f" ({shown.unit})" if shown.unit and not column.endswith(f"_{shown.unit}") else ""
     for name in ("run", "when (UTC)", "commit"):
         table.add_column(name)
-    table.add_column("times as fast" if of_cell.anchor else f"{column}{unit}", justify="right")
-    if of_cell.anchor:
+    table.add_column("times as fast" if shown.anchor else f"{column}{unit}", justify="right")
+    if shown.anchor:
         table.add_column(column, justify="right")
     table.add_column("")
-    changed_at = {step.after for step in of_cell.steps}
-    most = max(of_cell.values, default=0.0)
-    for point, value in zip(of_cell.points, of_cell.values, strict=True):
+    changed_at = {step.after for step in shown.steps}
+    most = max(shown.values, default=0.0)
+    for point, value in zip(shown.points, shown.values, strict=True):
         eighths = round(8 * BAR * value / most) if most > 0 else 0
         bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
-        ms = [wording.milliseconds(point.ms)] if of_cell.anchor and point.ms else []
+        ms = [wording.milliseconds(point.ms)] if shown.anchor and point.ms else []
         mark = " ← change" if point in changed_at else ""
         run = (point.entry.short, series.when(point.at), point.entry.commit)
-        table.add_row(*run, _value(point, of_cell, column), *ms, bar + mark)
+        table.add_row(*run, _value(point, shown, column), *ms, bar + mark)
     console.print(table)
-    for line in _findings(of_cell, column):
+    for line in _findings(shown, column):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
     console.print()
 
 
-def _passes(cell: str, kept: Sequence[KeptCompilation]) -> Section:
-    """A table of the passes of a cell that take a large part of the compiler's seconds in one of the newest runs."""
-    newest = kept[-COMPILATIONS:]
-    runs = [f"IREE {each.compilation.iree or '?'}\nrun {each.entry.short}" for each in newest]
-    head = (f"{cell}: s of iree-compile on one thread", *runs)
-    shown = [each.compilation.seconds for each in kept[-COMPILATIONS:]]
-    names = dict.fromkeys(name for seconds in shown for name in seconds)
-    large = [n for n in names if any(s.get(n, 0.0) >= LARGE * s[ALL_PASSES] for s in shown)]
-    others = (2 * s[ALL_PASSES] - sum(s.get(name, 0.0) for name in large) for s in shown)
-    rows = [(name, *(f"{seconds.get(name, 0.0):.2f}" for seconds in shown)) for name in large]
-    rows.append(("(others)", *(f"{seconds:.2f}" for seconds in others)))
-    return Section("", head, rows, range(1, len(head)))
-
-
-def _findings(of_cell: Series, column: str) -> list[str]:
-    """What was found in a of_cell, as lines."""
-    points, lines = of_cell.points, []
-    if of_cell.follows:
-        lines.append(f"starts anew with another anchor, after {of_cell.follows}")
-    for step in of_cell.steps:
-        before, after = (
-            _value(point, of_cell, column, False) for point in (step.before, step.after)
-        )
+def _findings(shown: Series, column: str) -> list[str]:
+    """What was found in a series, as lines."""
+    points, lines = shown.points, []
+    if shown.follows:
+        lines.append(f"starts anew with another anchor, after {shown.follows}")
+    for step in shown.steps:
+        before, after = (_value(point, shown, column, False) for point in (step.before, step.after))
         lines.append(
             f"change in run {_run(step.after)}: {before} → {after}, {series.interval(step.ratio)}{_differs(step)}"
         )
-    if drift := of_cell.drift:
+    if drift := shown.drift:
         lines.append(
             f"slow drift from run {_run(points[0])} to {_run(points[-1])}: {series.interval(drift.ratio)} over "
             f"{len(points)} runs, × {drift.step:.4f} per run"
         )
-    if not of_cell.has_finding:
+    if not shown.has_finding:
         few = f"; {len(points)} of the {LEAST} runs that a change needs"
-        lines.append(NO_CHANGE + (few if len(points) < LEAST else ""))
+        lines.append("no change was found" + (few if len(points) < LEAST else ""))
     return lines
-
-
-def _ending_line(step: Step) -> str:
-    """A change in how a cell ends, as a line."""
-    before, after = step.before.ending.words, step.after.ending.words
-    return f"{step.cell}: {before} → {after} in run {_run(step.after)}{_differs(step)}"
 
 
 def _run(point: Point) -> str:
@@ -276,19 +251,30 @@ def _run(point: Point) -> str:
 
 
 def _differs(step: Step) -> str:
-    known = ", ".join(step.differs) or "nothing that the rows record"
-    return f"; since run {step.before.entry.short}: {known}"
+    differs = ", ".join(step.differs) or "nothing that the rows record"
+    return f"; since run {step.before.entry.short}: {differs}"
 
 
-def _value(point: Point, of_cell: Series, column: str, with_interval: bool = True) -> str:
+def _value(point: Point, shown: Series, column: str, with_interval: bool = True) -> str:
     """The value of a point of a series as text, of a latency with its interval."""
     if point.value is None:
         return "–"
     if column != LATENCY:
         return f"{point.value:,.10g}"
+    form = "{:.4g}".format if shown.anchor else wording.milliseconds
     ends = point.ends if with_interval else None
-    text, *of_ends = (
-        f"{number:.4g}" if of_cell.anchor else wording.milliseconds(number)
-        for number in (point.value, *(ends or ()))
-    )
-    return f"{text} ({' to '.join(of_ends)})" if of_ends else text
+    return f"{form(point.value)} ({' to '.join(map(form, ends))})" if ends else form(point.value)
+
+
+def _passes(cell: str, compilations: Sequence[tuple[Entry, Compilation]]) -> Section:
+    """A table of the passes of a cell that take a large part of the compiler's seconds in one of the newest runs."""
+    newest = compilations[-COMPILATIONS:]
+    runs = [f"IREE {compilation.iree or '?'}\nrun {entry.short}" for entry, compilation in newest]
+    head = (f"{cell}: s of iree-compile on one thread", *runs)
+    shown = [compilation.seconds for _, compilation in newest]
+    names = dict.fromkeys(name for seconds in shown for name in seconds)
+    large = [n for n in names if any(s.get(n, 0.0) >= LARGE * s[ALL_PASSES] for s in shown)]
+    others = (2 * s[ALL_PASSES] - sum(s.get(name, 0.0) for name in large) for s in shown)
+    rows = [(name, *(f"{seconds.get(name, 0.0):.2f}" for seconds in shown)) for name in large]
+    rows.append(("(others)", *(f"{seconds:.2f}" for seconds in others)))
+    return Section("", head, rows, range(1, len(head)))
