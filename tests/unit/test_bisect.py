@@ -1,4 +1,4 @@
-"""bisect: releases of an index and of wheels, trials, what is good and bad, and what is written about the result."""
+"""bisect: releases of an index and of wheels, trials, what is good and bad, and what is written about the bisection."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from packaging.version import Version
 
 from scripts.core.requests import StageRequest
-from scripts.features.compare.bisection import result, trial
-from scripts.features.compare.bisection.trial import Candidate, NoCandidates, Trial
+from scripts.features.compare import bisection
+from scripts.features.compare.bisection import Candidate, NoCandidates, Trial
 from scripts.features.compare.verbs import bisect
 from scripts.features.compare.verbs.bisect import Side
 from scripts.supervise.outcome import Outcome
@@ -74,7 +74,7 @@ def wheel(folder: Path, name: str, version: str) -> Path:
 def index(tmp_path, monkeypatch) -> Path:
     """The only place where uv looks for packages."""
     for version in ("3.8.0", "3.9.0", "3.10.0", "3.11.0rc1", "3.11.0", "3.12.0"):
-        wheel(tmp_path / "wheels", trial.COMPILER, version)
+        wheel(tmp_path / "wheels", bisection.COMPILER, version)
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
     monkeypatch.setenv("UV_NO_INDEX", "1")
     monkeypatch.setenv("UV_OFFLINE", "1")
@@ -83,12 +83,14 @@ def index(tmp_path, monkeypatch) -> Path:
 
 
 def test_releases_are_those_of_the_index_in_the_order_from_good_to_bad(index):
-    found = trial.releases_of_index("3.9", "3.12.0")
+    found = bisection.releases_of_index("3.9", "3.12.0")
     assert [one.version for one in found] == ["3.9.0", "3.10.0", "3.11.0", "3.12.0"]
     assert found[0].packages == ("iree-base-compiler==3.9.0", "iree-base-runtime==3.9.0")
-    improved = trial.releases_of_index("3.12.0", "3.11.0", prereleases=True)
+    improved = bisection.releases_of_index("3.12.0", "3.11.0", prereleases=True)
     assert [one.version for one in improved] == ["3.12.0", "3.11.0"]
-    assert "3.11.0rc1" in [one.version for one in trial.releases_of_index("3.10.0", "3.11.0", True)]
+    assert "3.11.0rc1" in [
+        one.version for one in bisection.releases_of_index("3.10.0", "3.11.0", True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,28 +103,30 @@ def test_releases_are_those_of_the_index_in_the_order_from_good_to_bad(index):
 )
 def test_ends_that_cannot_be_bisected_are_named(index, ends, said):
     with pytest.raises(NoCandidates, match=said):
-        trial.releases_of_index(*ends)
+        bisection.releases_of_index(*ends)
 
 
 def test_own_wheels_are_releases_by_their_versions(tmp_path):
     versions = ("3.14.0.dev2", "3.14.0.dev10", "3.14.0.dev1")
-    wheels = [wheel(tmp_path / "w", trial.COMPILER, one) for one in versions]
-    wheels.append(wheel(tmp_path / "w", trial.RUNTIME, "3.14.0.dev2"))
-    found = trial.releases_of_wheels(wheels, None, None)
+    wheels = [wheel(tmp_path / "w", bisection.COMPILER, one) for one in versions]
+    wheels.append(wheel(tmp_path / "w", bisection.RUNTIME, "3.14.0.dev2"))
+    found = bisection.releases_of_wheels(wheels, None, None)
     assert [one.version for one in found] == ["3.14.0.dev1", "3.14.0.dev2", "3.14.0.dev10"]
     assert [len(one.packages) for one in found] == [1, 2, 1]
     assert found[1].packages[0].startswith("iree-base-compiler @ file://")
-    older = trial.releases_of_wheels(wheels, "3.14.0.dev10", "3.14.0.dev2")
+    older = bisection.releases_of_wheels(wheels, "3.14.0.dev10", "3.14.0.dev2")
     assert [one.version for one in older] == ["3.14.0.dev10", "3.14.0.dev2"]
     with pytest.raises(NoCandidates, match="no wheel of iree-base-runtime"):
-        trial.releases_of_wheels(wheels, None, None, runs=True)
+        bisection.releases_of_wheels(wheels, None, None, runs=True)
     other = wheel(tmp_path / "w", "numpy", "2.0")
     for given, said in ((wheels[:1], "at least two"), ([other], "a wheel of numpy"), ([wheels[3], wheels[0], wheels[1]], "")):  # fmt: skip
         if said:
             with pytest.raises(NoCandidates, match=said):
-                trial.releases_of_wheels(given, None, None)
+                bisection.releases_of_wheels(given, None, None)
     with pytest.raises(NoCandidates, match="and none of iree-base-compiler"):
-        trial.releases_of_wheels([wheels[0], wheel(tmp_path / "w", trial.RUNTIME, "9.0")], None, None)  # fmt: skip
+        bisection.releases_of_wheels(
+            [wheels[0], wheel(tmp_path / "w", bisection.RUNTIME, "9.0")], None, None
+        )
 
 
 def ended(
@@ -200,9 +204,9 @@ def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monke
         asked.append(words)
         return subprocess.CompletedProcess(words, 0)
 
-    monkeypatch.setattr(trial, "_uv", uv)
+    monkeypatch.setattr(bisection, "_uv", uv)
     release = Candidate("3.9.0", ("iree-base-compiler==3.9.0",))
-    python, said = trial.make_environment(release, tmp_path / "e")
+    python, said = bisection.make_environment(release, tmp_path / "e")
     assert said == ""
     packages = asked[1][asked[1].index(str(python)) + 1 :]
     assert packages[0] == "iree-base-compiler==3.9.0"
@@ -212,9 +216,9 @@ def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monke
 
 def test_a_release_gets_flags_by_the_names_that_it_has(releases, run, monkeypatch):
     asked = []
-    supervised = trial.supervise.run
+    supervised = bisection.supervise.run
     monkeypatch.setattr(
-        trial.supervise, "run", lambda job: asked.append(job.request) or supervised(job)
+        bisection.supervise, "run", lambda job: asked.append(job.request) or supervised(job)
     )
     releases.update({"3.8.0": {}, "3.9.0": {"error": "x"}})
     run("--good", "3.8.0", "--bad", "3.9.0")
@@ -238,7 +242,7 @@ def releases(bundled, monkeypatch, nothing_is_left):
 
     def make(candidate: Candidate, folder: Path) -> tuple[Path, str]:
         if does[candidate.version].get("missing"):
-            raise trial.CannotInstall("No solution found\nno wheel of this version")
+            raise bisection.CannotInstall("No solution found\nno wheel of this version")
         python = folder / "bin" / "python"
         python.parent.mkdir(parents=True)
         script = folder / "standin.py"
@@ -247,8 +251,8 @@ def releases(bundled, monkeypatch, nothing_is_left):
         python.chmod(python.stat().st_mode | stat.S_IXUSR)
         return python, "IREE compiler version X @ abc"
 
-    monkeypatch.setattr(trial, "releases_of_index", listed)
-    monkeypatch.setattr(trial, "make_environment", make)
+    monkeypatch.setattr(bisection, "releases_of_index", listed)
+    monkeypatch.setattr(bisection, "make_environment", make)
     return does
 
 
@@ -379,7 +383,7 @@ def in_turns(monkeypatch) -> list[list[str]]:
 def test_a_slower_release_is_found_by_timing_it_beside_both_ends(
     measured, in_turns, run, monkeypatch
 ):
-    monkeypatch.setattr(result.tools, "program", lambda name, env: env / name)
+    monkeypatch.setattr(bisection.tools, "program", lambda name, env: env / name)
     measured |= {"3.9.0": {"ms": 1.0}, "3.10.0": {"ms": 1.2}, "3.11.0": {"ms": 1.9}, "3.12.0": {"ms": 2.0}}  # fmt: skip
     said = run("--good", "3.9.0", "--bad", "3.12.0", "--if", "slower")
     assert "3.11.0 is the first bad release: ok, 100 bytes, 1.9 ms (3.10.0: ok, 100 bytes, 1.2 ms)" in said  # fmt: skip
@@ -400,7 +404,7 @@ def test_ends_of_about_the_same_latency_are_not_bisected(measured, in_turns, run
 
 
 def test_without_a_profiler_the_issue_says_so(measured, in_turns, run, monkeypatch):
-    monkeypatch.setattr(result.tools, "program", lambda name, env: None)
+    monkeypatch.setattr(bisection.tools, "program", lambda name, env: None)
     measured |= {"3.9.0": {"ms": 1.0}, "3.10.0": {"ms": 2.0}}
     run("--good", "3.9.0", "--bad", "3.10.0", "--if", "slower")
     issue = Path("results/bisect/conv__mlir__llvm-cpu/ISSUE.md").read_text()
@@ -414,13 +418,13 @@ def test_dispatches_are_matched_by_what_they_compute():
     mm, add = ["a", "aten.mm", "fc"], ["b", "aten.add", ""]
     before = [one("d0_mm", 1.0, mm), one("d1_mm", 1.0, mm), one("d2", 5.0, add)]
     after = [one("d0_other_name", 3.0, mm, add), one("d9", 0.5)]
-    found = result.moved(before, after)
-    assert [(m.what, m.before_ms, m.after_ms) for m in found] == [
+    found = bisection.moved(before, after)
+    assert [change[:3] for change in found] == [
         ("aten.mm (fc)", 2.0, 3.0),
         ("d9", 0.0, 0.5),
         ("aten.add (b)", 5.0, 0.0),
     ]
-    assert found[0].functions == ("d0_mm", "d1_mm", "d0_other_name")
+    assert found[0][3] == ["d0_mm", "d1_mm", "d0_other_name"]
 
 
 def test_ends_are_confirmed_first(releases, run, capsys):

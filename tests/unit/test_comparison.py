@@ -653,7 +653,7 @@ def test_a_module_that_was_made_again_is_not_timed(runs, before, tmp_path):
     StageRequest("verify", "p", {}).write(of)
     assert "there is no" in why()
     (tmp_path / "one/m.vmfb").write_text("x")
-    assert "has 1 bytes; its row says 138868" in why()
+    assert "has 1 bytes, and its row says 138868" in why()
 
 
 def timing(before, after, control=1.0, ended=()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -139,6 +138,11 @@ class Comparison:
         return len(self.names)
 
     @property
+    def changes(self) -> list[Change]:
+        """All changes of outcomes, times and amounts."""
+        return [*self.outcomes, *self.latencies, *self.compile_times, *self.amounts]
+
+    @property
     def measurable(self) -> list[str]:
         """The cells whose change may be found if both programs are timed in turns: the undecided ones, and those that
         have no common anchor."""
@@ -153,19 +157,17 @@ class Comparison:
     @property
     def alarms(self) -> list[Change]:
         """The changes for the worse that count, by the settings."""
-        least = {
-            LATENCY: self.settings.latency or math.inf,
-            COMPILE_TIME: self.settings.compile_time or math.inf,
-        }
-        return [
-            *(change for change in self.outcomes if change.kind in self.settings.outcomes),
-            *(
-                change
-                for change in (*self.latencies, *self.compile_times)
-                if change.verdict == SLOWER and change.ratio >= least[change.what]
-            ),
-            *(change for change in self.amounts if change.worse),
-        ]
+        return [change for change in self.changes if self._is_alarm(change)]
+
+    def _is_alarm(self, change: Change) -> bool:
+        match change:
+            case OutcomeChange():
+                return change.kind in self.settings.outcomes
+            case AmountChange():
+                return change.worse
+        is_latency = change.what == LATENCY
+        least = self.settings.latency if is_latency else self.settings.compile_time
+        return change.verdict == SLOWER and least is not None and change.ratio >= least
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as JSON, with the cells of the alarms."""
@@ -200,6 +202,12 @@ def compare(
     estimates = [estimate for estimate in by_pair if isinstance(estimate, Estimate)]
     outcomes = [change for pair in chosen if (change := pairs.outcome_change(pair))]
     in_both = {pair.cell: pair.both for pair in chosen if pair.both}
+
+    def decided(
+        estimates: Sequence[Estimate], threshold: float | None, what: str
+    ) -> tuple[TimeChange, ...]:
+        return tuple(pairs.decided(estimates, settings.rate, threshold or MATTERS, what))
+
     return Comparison(
         before,
         after,
@@ -208,22 +216,13 @@ def compare(
         unchanged=len(in_both) - sum(change.cell in in_both for change in outcomes),
         versions=_versions(in_both.values()),
         outcomes=tuple(sorted(outcomes, key=lambda change: [*KINDS].index(change.kind))),
-        latencies=tuple(
-            pairs.decided(estimates, settings.rate, settings.latency or MATTERS, LATENCY)
-        ),
+        latencies=decided(estimates, settings.latency, LATENCY),
         not_compared=tuple(pair for pair in by_pair if isinstance(pair, NotCompared)),
         amounts=tuple(_amounts(in_both, settings, {*repeated, *recompiled})),
         means=tuple(pairs.means(estimates)),
         codes=tuple(codes),
         passes=tuple(passes),
-        compile_times=tuple(
-            pairs.decided(
-                [*recompiled.values()],
-                settings.rate,
-                settings.compile_time or MATTERS,
-                COMPILE_TIME,
-            )
-        ),
+        compile_times=decided([*recompiled.values()], settings.compile_time, COMPILE_TIME),
     )
 
 

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import exits, temporary
-from scripts.features.compare import remeasuring
-from scripts.features.compare.bisection import result, trial
-from scripts.features.compare.bisection.result import Result
-from scripts.features.compare.bisection.trial import (
+from scripts.features.compare import bisection, remeasuring
+from scripts.features.compare.bisection import (
     DISPATCHES,
     PASSES,
     Candidate,
     NoCandidates,
+    Result,
     Subject,
     Trial,
 )
@@ -46,13 +45,13 @@ def main() -> None:
     os.environ.pop(compile_cache.FOLDER, None)  # a compilation is measured, not looked up
     wanted = QUESTIONS[args.question]
     try:
-        subject = trial.subject(
+        subject = bisection.subject(
             args.results, args.cell, args.timeout, wanted.runs, wanted.compilations, wanted.account
         )
         releases = (
-            trial.releases_of_wheels(args.wheels, args.good, args.bad, wanted.runs)
+            bisection.releases_of_wheels(args.wheels, args.good, args.bad, wanted.runs)
             if args.wheels
-            else trial.releases_of_index(args.good, args.bad, args.pre)
+            else bisection.releases_of_index(args.good, args.bad, args.pre)
         )
         print(
             f"{len(releases)} releases: {', '.join(release.version for release in releases)}",
@@ -61,12 +60,12 @@ def main() -> None:
         with temporary.folder("bisect") as folder:
             answer = bisect(subject, releases, args.question, folder)
             out = (args.out or args.results / "bisect") / subject.case.name
-            result.write(answer, out, args.results / "bundles" / subject.case.name)
+            bisection.write(answer, out, args.results / "bundles" / subject.case.name)
     except (NoCandidates, NoCase, BadRecords, NotMeasured) as error:
         exits.fail(str(error))
     except Interrupted as error:
         exits.fail(f"stopped: {error}")
-    print(f"{answer.sentence}\n{out}: {ISSUE}, {result.REPORT}, and a reproducer of each side")
+    print(f"{answer.sentence}\n{out}: {ISSUE}, {bisection.REPORT}, and a reproducer of each side")
 
 
 def _arguments() -> argparse.Namespace:
@@ -98,22 +97,18 @@ def bisect(subject: Subject, releases: Sequence[Candidate], name: str, folder: P
 
     def tried(number: int) -> Trial:
         release = releases[number]
-        ended = trials[number] = trial.run(subject, release, folder / release.version)
+        ended = trials[number] = bisection.try_release(subject, release, folder / release.version)
         print(f"  {release.version}: {ended.ended}", flush=True)
         return ended
 
     good, bad = tried(0), tried(len(releases) - 1)
     if unlike := wanted.unlike(good, bad):
         exits.fail(f"there is nothing to find: {unlike}")
-    boundary = search(len(releases), lambda number: wanted.side(good, bad, tried(number)))
-    return Result(
-        subject,
-        name,
-        list(trials.values()),
-        trials[boundary.last_good],
-        trials[boundary.first_bad],
-        tuple(releases[number].version for number in boundary.between),
+    last_good, first_bad, between = search(
+        len(releases), lambda number: wanted.side(good, bad, tried(number))
     )
+    neither = tuple(releases[number].version for number in between)
+    return Result(subject, name, [*trials.values()], trials[last_good], trials[first_bad], neither)
 
 
 # What a release is, and the search.
@@ -136,18 +131,9 @@ class Side(enum.StrEnum):
     NEITHER = "neither"
 
 
-@dataclass(frozen=True)
-class Boundary:
-    """The last good release, the first bad one, and those between them that are neither, by number."""
-
-    last_good: int
-    first_bad: int
-    between: tuple[int, ...]
-
-
-def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
+def search(count: int, side_of: Callable[[int], Side]) -> tuple[int, int, list[int]]:
     """Return where releases 0 (known to be good) to count - 1 (known to be bad) change from good to bad, as `git
-    bisect` does.
+    bisect` does: the last good one, the first bad one, and those between them that are neither.
 
     `side_of` is called at most once per release, and for about log2(count) of them. If the sides change several times,
     one of the changes from good to bad is found. A release that is neither is passed over, and the one next to it is
@@ -164,14 +150,14 @@ def search(count: int, side_of: Callable[[int], Side]) -> Boundary:
             bad = tried
         else:
             neither.add(tried)
-    return Boundary(good, bad, tuple(sorted(number for number in neither if good < number < bad)))
+    return good, bad, sorted(number for number in neither if good < number < bad)
 
 
 @dataclass(frozen=True)
 class Question:
     """`side`: what a trial is (the last argument), given the trials of both ends. `wanted`: what the ends must be.
     `runs`: modules are verified, and not only compiled. `timed`: they are also timed in turns. `compilations`, `account`: those of
-    trial.Subject."""
+    Subject."""
 
     side: Callable[[Trial, Trial, Trial], Side]
     wanted: str
