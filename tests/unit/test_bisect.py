@@ -118,21 +118,18 @@ def test_own_wheels_are_releases_by_their_versions(tmp_path):
     assert [one.version for one in older] == ["3.14.0.dev10", "3.14.0.dev2"]
     with pytest.raises(NoCandidates, match="no wheel of iree-base-runtime"):
         bisection.releases_of_wheels(wheels, None, None, runs=True)
-    other = wheel(tmp_path / "w", "numpy", "2.0")
-    for given, said in ((wheels[:1], "at least two"), ([other], "a wheel of numpy"), ([wheels[3], wheels[0], wheels[1]], "")):  # fmt: skip
-        if said:
-            with pytest.raises(NoCandidates, match=said):
-                bisection.releases_of_wheels(given, None, None)
-    with pytest.raises(NoCandidates, match="and none of iree-base-compiler"):
-        bisection.releases_of_wheels(
-            [wheels[0], wheel(tmp_path / "w", bisection.RUNTIME, "9.0")], None, None
-        )
+    runtime = wheel(tmp_path / "w", bisection.RUNTIME, "9.0")
+    for chosen, problem in (
+        (wheels[:1], "at least two"),
+        ([wheel(tmp_path / "w", "numpy", "2.0")], "a wheel of numpy"),
+        ([wheels[0], runtime], "and none of iree-base-compiler"),
+    ):
+        with pytest.raises(NoCandidates, match=problem):
+            bisection.releases_of_wheels(chosen, None, None)
 
 
-def ended(
-    status: str = "ok", reason: str = "", detail: str = "", size: int = 100, **report: float
-) -> Trial:
-    report = {"vmfb_bytes": size} | report if status == "ok" else {}
+def ended(status: str = "ok", reason: str = "", detail: str = "", **report: float) -> Trial:
+    report = {"vmfb_bytes": 100} | report if status == "ok" else {}
     return Trial(Candidate("1", ()), Outcome(status, "compile", CELL, reason, detail), Path("log"), report=report)  # fmt: skip
 
 
@@ -180,21 +177,23 @@ def test_ends_that_do_not_differ_as_asked_are_named(name, ends, said):
     assert said in bisect.QUESTIONS[name].unlike(*ends)
 
 
-def test_a_size_belongs_to_the_end_that_it_is_nearer_to():
-    asked = bisect.QUESTIONS["larger"]
-    good, bad = ended(size=1000), ended(size=4000)
-    sides = [asked.side(good, bad, ended(size=size)) for size in (900, 1900, 2100, 9000)]
+@pytest.mark.parametrize(
+    ("name", "key", "ends", "values", "almost", "too_little"),
+    [
+        ("larger", "vmfb_bytes", (1000, 4000), (900, 1900, 2100, 9000), 1005, "ok, 1,005 bytes; the bad one must be at least 1.01 times as large"),
+        ("compiles-slower", "cpu_s", (10.0, 20.0), (9.0, 14.0, 14.3, 30.0), 11.0, "compiled in 11 CPU s; the bad one must take at least 1.2"),
+    ],
+)  # fmt: skip
+def test_a_value_belongs_to_the_end_that_it_is_nearer_to(
+    name, key, ends, values, almost, too_little
+):
+    asked = bisect.QUESTIONS[name]
+    good, bad, *trials = (ended(**{key: value}) for value in (*ends, *values))
+    assert asked.unlike(good, bad) == ""
+    sides = [asked.side(good, bad, trial) for trial in trials]
     assert sides == [Side.GOOD, Side.GOOD, Side.BAD, Side.BAD]
     assert asked.side(good, bad, FAILS) is Side.NEITHER
-    assert "ok, 1,005 bytes; the bad one must be at least 1.01 times as large" in asked.unlike(good, ended(size=1005))  # fmt: skip
-
-
-def test_a_release_that_compiles_as_long_as_the_bad_end_is_bad():
-    asked = bisect.QUESTIONS["compiles-slower"]
-    fast, slow, middle = (ended(cpu_s=seconds) for seconds in (10.0, 20.0, 15.0))
-    assert [asked.side(fast, slow, end) for end in (fast, middle, slow)] == [Side.GOOD, Side.BAD, Side.BAD]  # fmt: skip
-    assert asked.unlike(fast, slow) == ""
-    assert "compiled in 11 CPU s; the bad one must take at least 1.2" in asked.unlike(fast, ended(cpu_s=11.0))  # fmt: skip
+    assert too_little in asked.unlike(good, ended(**{key: almost}))
 
 
 def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.features.compare import code_changes, formats, pairs
-from scripts.features.compare.code_changes import CALLS, CHANGED, GONE, NEW, REARRANGED
+from scripts.features.compare.code_changes import CHANGED, GONE, NEW, REARRANGED
 from scripts.features.compare.comparing import Settings, compare
 from scripts.records.results_file import cell_of
 from tests.report_records import records
@@ -162,21 +162,6 @@ def test_the_latency_is_that_of_turns_if_there_were_any(pair, sides):
     assert slower.ms == (pytest.approx(7.5), pytest.approx(9.0))
     pair.after["latency"]["anchor"] = "another"
     assert code_changes.code_change(pair, folders).changed[0].ms == (None, None)
-
-
-def test_a_function_that_is_called_more_often_is_named(pair, sides):
-    names = list(DISPATCHES)
-    for side, host in zip(sides, "ab", strict=True):
-        side.code(DISPATCHES, host)
-    sides[0].profile({names[0]: 2.0})
-    twice = [
-        {"function": names[0], "ms": 2.0, "nodes": [["node", "aten.mm", module]]}
-        for module in ("layer.0", "layer.1")
-    ]
-    sides[1].write("profile", "profile.json", {"dispatches": twice})
-    change = change_of(pair, sides)
-    (more,) = change.changed
-    assert (more.kind, more.modules, more.words) == (CALLS, ("layer.1",), "same code, 1 → 2 calls")
 
 
 def test_code_that_was_not_read_is_named_with_the_command(pair, sides):

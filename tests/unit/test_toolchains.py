@@ -319,21 +319,6 @@ def test_a_name_is_taken_apart_at_its_toolchain():
 
 
 @pytest.mark.parametrize(
-    ("iree", "said"), [("3.0.0", True), ("3.7.1", True), ("3.8.0", False), ("3.14.0rc1", False)]
-)
-def test_a_release_that_is_older_than_what_has_been_tried_is_noted(root, iree, said):
-    notes = environments_of(root, iree=iree).notes()
-    assert (
-        notes
-        == [
-            f"toolchain x: IREE {iree} is older than 3.8, the oldest release that has been tried; "
-            "flags or programs may not be known to it"
-        ]
-        * said
-    )
-
-
-@pytest.mark.parametrize(
     ("pattern", "known"),
     [("*/*/cpu@old", True), ("*/f@old/*", True), ("*@old/*@old", True), ("*/*/cpu@odl", False)],
 )

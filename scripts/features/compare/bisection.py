@@ -527,7 +527,7 @@ def moved(
                 what = f"{operator} ({module or node})"
             times[what][side] += dispatch["ms"]
             functions[what][dispatch["function"]] = None
-    changes = [(what, *ms, [*functions[what]]) for what, ms in times.items()]
+    changes = [(what, ms[0], ms[1], [*functions[what]]) for what, ms in times.items()]
     return sorted(changes, key=lambda change: change[1] - change[2])[:MOST]
 
 

@@ -125,7 +125,7 @@ def _blamed(code: CodeChange) -> str:
         share = code.share(change.difference_ms)
         modules = f" ({', '.join(change.modules)})" if change.modules else ""
         adds = "" if share is None else f" {share:+.1%}"
-        blamed.append(f"{change.name}{modules} {change.words}{adds}")
+        blamed.append(f"{change.name}{modules} {change.kind}{adds}")
     if blamed:
         return f"dispatches: {', '.join(blamed)}"
     return "" if code.unknown else _code_sentence(code)
@@ -270,7 +270,7 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
         # Without `with_all`, not those of which only registers or the order differ, unless their time is known.
         telling = [c for c in code.changed if c.kind != REARRANGED or c.difference_ms is not None]
         for change in code.changed if with_all else telling[:SHOWN]:
-            dispatches.append((code.cell, change.words, change.name, *_dispatch(code, change)))
+            dispatches.append((code.cell, change.kind, change.name, *_dispatch(code, change)))
     replays = [
         (
             code.cell,

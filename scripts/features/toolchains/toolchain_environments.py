@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, exits, process
-from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import cell, reading
 from scripts.matrix.cell import PINNED, Toolchain
 from scripts.matrix.feature import Draft, Feature
@@ -267,12 +266,9 @@ class Environments(environments.Environments):
 
     def option(self, env: str) -> str:
         """The field of a request to scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""
-        changed = self.definition(env)
-        return (
-            f"--field toolchain {shlex.quote(json.dumps(dataclasses.asdict(changed)))}"
-            if changed
-            else ""
-        )
+        if changed := self.definition(env):
+            return f"--field toolchain {shlex.quote(json.dumps(dataclasses.asdict(changed)))}"
+        return ""
 
     def pins_digest(self, env: str) -> str:
         """A value that changes when what the environment is made of changes."""
@@ -293,17 +289,6 @@ class Environments(environments.Environments):
             return super().is_gone(env)
         prefix = Path(environments.prefix(env))
         return environments.whole(prefix) != self.pins_digest(env)
-
-    def notes(self) -> list[str]:
-        """Messages about selected toolchains whose IREE is older than what this workflow knows."""
-        oldest = ".".join(map(str, OLDEST))
-        return [
-            f"toolchain {name}: IREE {version} is older than {oldest}, the oldest release that has been tried; "
-            "flags or programs may not be known to it"
-            for name, toolchain in self._selected.items()
-            if (version := version_of(toolchain.packages.get(COMPILER, "")))
-            and (release_of(version) or OLDEST) < OLDEST
-        ]
 
     def pins(self, env: str) -> dict[str, str]:
         """Package to version, for every exact pin of an environment. A wheel has the version in its name, and

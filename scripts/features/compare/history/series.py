@@ -28,7 +28,6 @@ from scripts.features.compare.pairs import (
 )
 from scripts.records.columns import COLUMNS
 from scripts.records.fields import INTEGER, NUMBER, Field
-from scripts.records.page_sections import Section
 from scripts.records.results_file import cell_of
 from scripts.records.results_table import options_as_text
 from scripts.timing import ratios
@@ -120,11 +119,6 @@ class Series:
     def values(self) -> list[float]:
         """The values, of which a series of a column has all."""
         return [point.value or 0.0 for point in self.points]
-
-    @property
-    def has_finding(self) -> bool:
-        """Whether there is a change or a drift."""
-        return bool(self.steps or self.drift)
 
     def _step(self, index: int, ratio: Interval = SAME) -> Step:
         return Step(self.cell, self.points[index - 1], self.points[index], index, ratio)
@@ -303,24 +297,6 @@ def when(at: float) -> str:
     return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%Y-%m-%d %H:%M}"
 
 
-def interval(ratio: Interval) -> str:
-    """A ratio as text, with its interval if it has one."""
-    if ratio.low == ratio.high:
-        return f"× {ratio.ratio:.4g}"
-    return f"× {ratio.ratio:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
-
-
 def _ends(ratio: Interval) -> list[float | None]:
     """A ratio with its ends; null where the value before was 0."""
     return [end if end < math.inf else None for end in (ratio.ratio, ratio.low, ratio.high)]
-
-
-def runs(entries: Sequence[Entry]) -> Section:
-    """A table of the entries."""
-    head = ("run", "when (UTC)", "commit", "machine", "versions", "rows", "ok")
-    rows = []
-    for entry in entries:
-        machine = f"{entry.machine.name}: {entry.machine.cpu}, {entry.machine.cores} cores"
-        numbers = (str(entry.rows), str(entry.statuses.get("ok", 0)))
-        rows.append((entry.short, when(entry.at), entry.commit, machine, entry.versions, *numbers))
-    return Section("Runs", head, rows, (5, 6))

@@ -59,7 +59,7 @@ def main() -> None:
         )
         with temporary.folder("bisect") as folder:
             answer = bisect(subject, releases, args.question, folder)
-            out = (args.out or args.results / "bisect") / subject.case.name
+            out = args.results / "bisect" / subject.case.name
             bisection.write(answer, out, args.results / "bundles" / subject.case.name)
     except (NoCandidates, NoCase, BadRecords, NotMeasured) as error:
         exits.fail(str(error))
@@ -83,8 +83,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pre", action="store_true", help="with pre-releases of the index")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds of a stage (600)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder")
-    out = "folder for the folder of the cell; default: <results>/bisect"
-    parser.add_argument("-o", "--out", type=Path, help=out)
     args = parser.parse_args()
     if not args.wheels and not (args.good and args.bad):
         exits.fail("give both ends, such as --good 3.9.0 --bad 3.13.0, or your own --wheels")
