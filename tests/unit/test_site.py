@@ -61,7 +61,7 @@ def data(folder) -> dict[str, object]:
 
 def test_a_change_is_in_the_history_with_its_run(data):
     changes = {section["title"]: section for section in data["view-history"]}
-    [[cell, what, run, ratio, differs]] = changes["Changes of the latency"]["rows"]
+    [[cell, what, run, _, ratio, differs]] = changes["Changes of the latency"]["rows"]
     assert (cell, what) == (CELL, "change")
     assert ratio.startswith("× 0.66")
     assert "IREE 3.12.0 → 3.13.0" in differs

@@ -19,7 +19,7 @@ WITH_SERIES = {
     "vmfb_bytes": "size of the module",
     "compile_s": "time of the compilation",
 }
-"""Columns whose history the page has, in series."""
+"""Columns whose history the page has, in words."""
 SERIES = """\
 One point per measurement, by run. Vertical lines: 99 % intervals. Dashed: a change. A latency is known by how many times as fast as eager it is, which was
 timed in the same turns; blue ground: faster, orange: slower, grey: within 5 %.
@@ -64,7 +64,7 @@ def history(source: Source) -> list[Section] | None:
 
     return [
         *(
-            with_places(tables.changes(words, name, values[name]))
+            with_places(tables.changes(f"the {words}", name, values[name]))
             for name, words in WITH_SERIES.items()
         ),
         with_places(tables.endings([step for of_cell in outcomes for step in of_cell.steps])),

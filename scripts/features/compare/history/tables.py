@@ -32,7 +32,7 @@ def runs(entries: Sequence[Entry]) -> Section:
 
 
 def changes(what: str, column: str, of_cells: Sequence[Series]) -> Section:
-    """Changes of the level, then drifts. `what`: the column in words."""
+    """Changes of the level, then drifts. `what`: the values in words."""
     rows = []
     for each in of_cells:
         for step in each.steps:
@@ -56,7 +56,7 @@ def changes(what: str, column: str, of_cells: Sequence[Series]) -> Section:
     short = sum(len(each.points) < LEAST for each in of_cells)
     few = f"; {short} of them have fewer than the {LEAST} runs that a change needs" if short else ""
     note = "" if rows else f"No change was found in {len(of_cells)} series{few}."
-    return Section(f"Changes of the {what}", head if rows else (), rows, note=note)
+    return Section(f"Changes of {what}", head if rows else (), rows, note=note)
 
 
 def endings(steps: Sequence[Step]) -> Section:
