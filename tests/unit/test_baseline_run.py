@@ -106,16 +106,21 @@ def test_rows_with_files_that_were_changed_are_of_no_commit(project, run):
     assert "no run of the first parent" in error
 
 
-def test_a_commit_of_the_base_branch_itself_has_no_fork_point(project, run):
-    code, _, error = run("--against", "fork-point", "--base", "mine")
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--against", "fork-point", "--base", "mine"], "is a commit of mine itself; use --against parent"),
+        (["--against", "fork-point", "--base", "origin/none"], "fetch-depth: 0"),
+        (["--against", "parent", "a", "b"], "name two folders or files"),
+        (["--against", "parent", "--toolchain", "a", "b"], "name two folders or files"),
+        (["--against", "latest", "--commit"], "give --against fork-point or parent"),
+        (["a"], "name two folders or files"),
+    ],
+)  # fmt: skip
+def test_commits_and_options_that_cannot_be_compared_are_named(project, run, words, problem):
+    code, _, error = run(*words)
     assert code == 2
-    assert "is a commit of mine itself; use --against parent" in error
-
-
-def test_a_shallow_clone_is_named(project, run):
-    code, _, error = run("--against", "fork-point", "--base", "origin/none")
-    assert code == 2
-    assert "fetch-depth: 0" in error
+    assert problem in error
 
 
 def test_a_history_may_be_a_branch(project, run):
@@ -236,8 +241,3 @@ def test_the_folder_of_the_run_is_found_beside_its_history(project, tmp_path):
     git("commit", "-q", "--allow-empty", "-m", "x")
     _, _, folder = compare.find_run("parent", "", "before/results/history", RESULTS)
     assert folder == Path("before/results")
-
-
-@pytest.mark.parametrize("words", [["--against", "parent", "a", "b"], ["--against", "parent", "--toolchain", "a", "b"], ["--commit"], ["a"]])  # fmt: skip
-def test_what_is_compared_is_said_once(project, run, words):
-    assert run(*words)[0] == 2

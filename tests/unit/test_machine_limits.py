@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -34,16 +35,10 @@ def test_the_limit_is_that_of_the_fastest_call_through_whatever_is_fastest():
     assert LIMITS.gb_per_s == pytest.approx(30.0)
     assert LIMITS.gflop_per_s("f32") == pytest.approx(200.0)
     assert LIMITS.gflop_per_s("bf16") == pytest.approx(400.0)
-
-
-def test_limits_are_those_of_rows_of_the_same_device_and_threads():
-    assert LIMITS.is_of("A CPU", 2)
-    assert not LIMITS.is_of("A CPU", 1)
-    assert not LIMITS.is_of("Another CPU", 2)
-
-
-def test_products_in_a_dtype_that_was_not_measured_are_limited_by_the_fastest_ones():
+    # Which was not measured.
     assert LIMITS.gflop_per_s("f16") == LIMITS.gflop_per_s("bf16")
+    is_of = [LIMITS.is_of(*row) for row in (("A CPU", 2), ("A CPU", 1), ("Another CPU", 2))]
+    assert is_of == [True, False, False]
 
 
 def test_what_fits_into_a_cache_is_limited_by_the_bandwidth_of_the_cache():
@@ -100,19 +95,13 @@ def test_figures_that_are_not_plausible_are_doubted():
     assert machine_limits.doubts([*SMALL, steady], 0.0) == ()
 
 
-def test_a_triad_does_not_fit_into_the_caches(monkeypatch):
+def test_a_triad_of_memory_does_not_fit_into_the_caches_and_others_are_much_smaller(monkeypatch):
     monkeypatch.setattr(limit_samples, "cache_bytes", lambda: 16 * 2**20)
-    half, whole = limit_samples.array_bytes("cpu", 2)
-    assert (half, whole) == (64 * 2**20, 128 * 2**20)
+    assert limit_samples.array_bytes("cpu", 2) == (64 * 2**20, 128 * 2**20)
     assert limit_samples.array_bytes("cpu", 1000)[1] == limit_samples.ARRAY_BYTES[1]
     monkeypatch.setattr(limit_samples, "cache_bytes", lambda: 0)
     assert limit_samples.array_bytes("cpu", 2)[1] == limit_samples.ARRAY_BYTES[0]
-
-
-def test_the_triads_of_caches_are_much_smaller_than_those_of_memory(monkeypatch):
-    monkeypatch.setattr(limit_samples, "cache_bytes", lambda: 0)
-    sizes = limit_samples.cached_array_bytes("cpu", 2)
-    assert sizes == [2**17, 2**19, 2**21, 2**23]
+    assert limit_samples.cached_array_bytes("cpu", 2) == [2**17, 2**19, 2**21, 2**23]
     assert limit_samples.cached_array_bytes("cuda", 2) == []
 
 
@@ -153,20 +142,7 @@ def test_a_sample_is_timed_by_calls_that_are_waited_for(monkeypatch):
     ],
 )
 def test_a_product_that_would_take_too_long_is_not_run(monkeypatch, kind, call_s, run):
-    class OfTime:
-        def __init__(self, *_):
-            pass
-
-        def call(self, _):
-            return [None], None
-
-        def uploaded(self, inputs):
-            return inputs
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(limit_samples, "Session", OfTime)
+    monkeypatch.setattr(limit_samples, "Session", lambda *_: Mock(call=lambda _: ([None], None)))
     monkeypatch.setattr(limit_samples, "_check", lambda *_: None)
     monkeypatch.setattr(limit_samples, "_inputs", lambda _: [])
     monkeypatch.setattr(limit_samples, "timed", lambda *_: (call_s,))

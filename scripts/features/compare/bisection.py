@@ -131,17 +131,8 @@ def _newest(requirement: str, prereleases: bool) -> Version | None:
     uv has no command that lists versions. Raises NoCandidates if it cannot ask an index.
     """
     allowed = "allow" if prereleases else "disallow"
-    words = [
-        "pip",
-        "compile",
-        "-",
-        "--no-deps",
-        "--no-header",
-        "--no-annotate",
-        "--quiet",
-        "--prerelease",
-    ]
-    done = _uv(*words, allowed, stdin=requirement)
+    options = ("--no-deps", "--no-header", "--no-annotate", "--quiet", "--prerelease", allowed)
+    done = _uv("pip", "compile", "-", *options, stdin=requirement)
     if done.returncode == 0:
         return Version(done.stdout.strip().partition("==")[2])
     if "No solution found" in done.stderr:

@@ -189,9 +189,13 @@ def compare(
     those by their rows. `codes`: what differs in the code, if that was requested; a latency of the same code with the same versions
     cannot have changed, and is not compared. `passes`: what differs in the time of the compiler, where it is known. `recompiled`: the CPU times of iree-compile
     of cells that were compiled again in turns, which replace those of their rows; the same compilation has no other."""
-    same_code = {code.cell for code in codes if code.is_same}
-    same_program = {pair.cell for pair in chosen if pair.cell in same_code and _same_versions(pair)}
-    repeated = [pair.cell for pair in chosen if pair.cell in same_program and _same_options(pair)]
+    in_both = {pair.cell: pair.both for pair in chosen if pair.both}
+    same_program = {
+        code.cell
+        for code in codes
+        if code.is_same and not changed(*map(versions_of, in_both[code.cell]))
+    }
+    repeated = [cell for cell in same_program if _same_options(*in_both[cell])]
     recompiled = recompiled or {}
     by_pair = [
         NotCompared(pair.cell, SAME_PROGRAM)
@@ -201,7 +205,6 @@ def compare(
     ]
     estimates = [estimate for estimate in by_pair if isinstance(estimate, Estimate)]
     outcomes = [change for pair in chosen if (change := pairs.outcome_change(pair))]
-    in_both = {pair.cell: pair.both for pair in chosen if pair.both}
 
     def decided(
         estimates: Sequence[Estimate], threshold: float | None, what: str
@@ -226,14 +229,9 @@ def compare(
     )
 
 
-def _same_versions(pair: Pair) -> bool:
-    return pair.both is not None and not changed(*map(versions_of, pair.both))
-
-
-def _same_options(pair: Pair) -> bool:
+def _same_options(before: Record, after: Record) -> bool:
     """Whether both programs were compiled with the same options."""
-    before, after = ({**options_of(row), OF_CODE: None} for row in pair.both or ())
-    return before == after
+    return {**options_of(before), OF_CODE: None} == {**options_of(after), OF_CODE: None}
 
 
 def _amounts(

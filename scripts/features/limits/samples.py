@@ -229,13 +229,15 @@ def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Pro
     for arch in backend.limit_archs:
         texts = list(_texts(backend.device_kind, threads))
         names = ["-".join(filter(None, (*map(str, text[:3]), arch))) for text in texts]
-        commands = [
-            _command(backend, arch, folder / name, text[3])
-            for name, text in zip(names, texts, strict=True)
-        ]
         # Nothing else runs on the machine meanwhile.
         with ThreadPoolExecutor(threads) as pool:
-            compiled = list(pool.map(_succeeds, commands))
+            compiled = list(
+                pool.map(
+                    functools.partial(_compile, backend, arch, folder),
+                    names,
+                    (text for *_, text in texts),
+                )
+            )
         for (what, dtype, size, _), name, is_made in zip(texts, names, compiled, strict=True):
             vmfb = folder / f"{name}.vmfb"
             if (what, dtype, arch) in refused:
@@ -251,16 +253,13 @@ def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Pro
     return programs
 
 
-def _command(backend: Backend, arch: str, file: Path, text: str) -> list[str]:
-    """The command that compiles the text of a program to `file`.vmfb."""
+def _compile(backend: Backend, arch: str, folder: Path, name: str, text: str) -> bool:
+    """Compile the text of a program to `name`.vmfb in a folder; return whether it does."""
     opt_level, extra = BEST.get(backend.device_kind, (None, ()))
     flags = compile_flags(backend.name, arch, opt_level, extra)
-    program = Path(f"{file}.mlir")
+    program = folder / f"{name}.mlir"
     program.write_text(text, encoding="utf-8")
-    return [tool("iree-compile"), *flags, str(program), "-o", f"{file}.vmfb"]
-
-
-def _succeeds(command: list[str]) -> bool:
+    command = [tool("iree-compile"), *flags, str(program), "-o", str(folder / f"{name}.vmfb")]
     return process.run_tool(command).returncode == 0
 
 

@@ -125,10 +125,15 @@ def tree_parts(project: str, folder: Path) -> dict[str, Found]:
             f"no folder {folder}; expected a version, or the folder of a build or install tree"
         )
     available = {name: part for name in PACKAGES[project] if (part := _part(name, folder))}
-    first = PACKAGES[project][0]
-    if first not in available:
-        raise TreeError(f"{folder}: {_expected(_PARTS[first])}")
-    return available
+    if PACKAGES[project][0] in available:
+        return available
+    lacking = _PARTS[PACKAGES[project][0]]
+    if lacking.tool:
+        expected = f"the tool {lacking.tool} in one of the folders {', '.join(lacking.tools)}"
+    else:
+        places = ", ".join(place or "the folder itself" for place in lacking.pythons)
+        expected = f"the package {lacking.module} in one of {places}"
+    raise TreeError(f"{folder}: expected {expected}")
 
 
 def _part(name: str, folder: Path) -> Found | None:
@@ -143,13 +148,6 @@ def _places(folder: Path, globs: Iterable[str]) -> Iterator[Path]:
     """What globs match below a folder, in their order. "" is the folder itself."""
     for pattern in globs:
         yield from sorted(folder.glob(pattern)) if pattern else [folder]
-
-
-def _expected(part: Part) -> str:
-    if part.tool:
-        return f"expected the tool {part.tool} in one of the folders {', '.join(part.tools)}"
-    places = ", ".join(place or "the folder itself" for place in part.pythons)
-    return f"expected the package {part.module} in one of {places}"
 
 
 def tree_digest(project: str, folder: Path) -> str:
@@ -185,11 +183,7 @@ class Definition:
         """The part of a toolchain that concerns an environment of envs/."""
         pins = changeable(_declared(env), env)
         packages = {name: value for name, value in toolchain.packages.items() if name in pins}
-        builds = {
-            project: folder
-            for project, folder in toolchain.builds.items()
-            if pins & set(PACKAGES[project])
-        }
+        builds = {name: at for name, at in toolchain.builds.items() if pins & {*PACKAGES[name]}}
         return cls(packages, builds, toolchain.find_links)
 
     def parts(self) -> dict[str, Found]:
@@ -359,8 +353,7 @@ def _link_builds(prefix: Path, changed: Definition) -> None:
 def _check_import(prefix: Path, name: str, binding: str) -> None:
     """Exit if the Python bindings of a local build cannot be imported, with what to do."""
     python = prefix / "bin" / "python"
-    done = process.run_tool([str(python), "-c", f"import {binding}"])
-    if done.returncode != 0:
+    if process.run_tool([str(python), "-c", f"import {binding}"]).returncode:
         exits.fail(
             f"{name}: the Python bindings of the local build cannot be imported by {python}; "
             f"build them with this Python (-DPython3_EXECUTABLE={python.absolute()})",
@@ -390,12 +383,12 @@ def selected(draft: Draft) -> dict[str, Toolchain]:
             problems.append(str(error))
     # Those that a toolchain may change.
     envs = dict.fromkeys([IREE_ENV, *(entry.env for entry in draft.known["frontends"].values())])
-    own = {
-        name: _read(name, declared[name], envs, draft.root, problems)
+    return {
+        name: Toolchain(PINNED)
+        if name == PINNED
+        else _read(name, declared[name], envs, draft.root, problems)
         for name in names
-        if name != PINNED
     }
-    return {name: own.get(name) or Toolchain(PINNED) for name in names}
 
 
 def _read(
@@ -423,14 +416,29 @@ def _read(
         packages[package] = _source(f"{where}.packages.{given}", str(value), root, problems)
     replaced = {package for project in builds for package in PACKAGES[project]}
     limited = entry.get("envs")
-    changed = _changed({*packages, *replaced}, envs if limited is None else limited, root)
-    problems += _unused(where, entry, changed, packages, replaced)
+    files = {
+        env: root / environments.ENV_FOLDER / f"{env}.yaml"
+        for env in (envs if limited is None else limited)
+    }
+    pinned = {
+        env: changeable(environments.declared(file), env) & {*packages, *replaced}
+        for env, file in files.items()
+        if file.is_file()  # else it is reported with the entry that names it
+    }
+    if not packages and not replaced:
+        problems.append(f"{where}: changes nothing; set {', '.join(PACKAGES)} or packages")
+    within = f" of {', '.join(limited)}" if limited else ""
+    for package in sorted({*packages}.difference(*pinned.values())):
+        problems.append(
+            f"{where}: no environment{within} that a frontend or IREE uses pins {package}"
+        )
+    links = entry.get("find_links") or ()
     return Toolchain(
         name=name,
         packages=packages,
         builds=builds,
-        find_links=tuple(_link(link, root) for link in entry.get("find_links") or ()),
-        envs=tuple(changed),
+        find_links=tuple(link if "://" in link else str(_absolute(link, root)) for link in links),
+        envs=tuple(env for env, names in pinned.items() if names),
     )
 
 
@@ -456,40 +464,8 @@ def changeable(declared: Declared, env: str) -> set[str]:
     return pins if env == IREE_ENV else pins - set(PACKAGES["iree"])
 
 
-def _changed(packages: Collection[str], envs: Iterable[str], root: Path) -> dict[str, set[str]]:
-    """Which of the packages each environment pins, for those that pin any."""
-    files = {env: root / environments.ENV_FOLDER / f"{env}.yaml" for env in envs}
-    own = {
-        env: changeable(environments.declared(file), env) & set(packages)
-        for env, file in files.items()
-        if file.is_file()  # else it is reported with the entry that names it
-    }
-    return {env: pinned for env, pinned in own.items() if pinned}
-
-
-def _unused(
-    where: str,
-    entry: Mapping[str, Any],
-    changed: Mapping[str, set[str]],
-    packages: Collection[str],
-    replaced: Collection[str],
-) -> Iterator[str]:
-    """Yield error messages about an entry that changes nothing, and about packages that nothing pins."""
-    if not packages and not replaced:
-        yield f"{where}: changes nothing; set {', '.join(PACKAGES)} or packages"
-    used = {package for own in changed.values() for package in own}
-    within = f" of {', '.join(entry['envs'])}" if entry.get("envs") else ""
-    for package in sorted({*packages} - used):
-        yield f"{where}: no environment{within} that a frontend or IREE uses pins {package}"
-
-
 def _absolute(value: str, root: Path) -> Path:
     return (root / Path(value).expanduser()).absolute()
-
-
-def _link(value: str, root: Path) -> str:
-    """A page, or the absolute path of a folder."""
-    return value if "://" in value else str(_absolute(value, root))
 
 
 FEATURE = Feature("toolchains", toolchains=selected, environments=Environments)
