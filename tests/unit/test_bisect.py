@@ -14,9 +14,8 @@ from packaging.version import Version
 
 from scripts.core.requests import StageRequest
 from scripts.features.compare import bisection
-from scripts.features.compare.bisection import Candidate, NoCandidates, Trial
+from scripts.features.compare.bisection import Candidate, NoCandidates, Side, Trial
 from scripts.features.compare.verbs import bisect
-from scripts.features.compare.verbs.bisect import Side
 from scripts.supervise.outcome import Outcome
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from tests.unit import test_bundle
@@ -155,7 +154,7 @@ OK = ended()
 )
 def test_a_release_is_like_one_of_the_ends_or_neither(name, ends, of, side):
     asked = bisect.QUESTIONS[name]
-    assert asked.unlike(*ends) == ""
+    assert bisect.unlike(asked, *ends) == ""
     assert asked.side(*ends, of) is side
 
 
@@ -171,7 +170,7 @@ def test_a_release_is_like_one_of_the_ends_or_neither(name, ends, of, side):
     ],
 )
 def test_ends_that_do_not_differ_as_asked_are_named(name, ends, problem):
-    assert problem in bisect.QUESTIONS[name].unlike(*ends)
+    assert problem in bisect.unlike(bisect.QUESTIONS[name], *ends)
 
 
 @pytest.mark.parametrize(
@@ -186,11 +185,11 @@ def test_a_value_belongs_to_the_end_that_it_is_nearer_to(
 ):
     asked = bisect.QUESTIONS[name]
     good, bad, *trials = (ended(**{key: value}) for value in (*ends, *values))
-    assert asked.unlike(good, bad) == ""
+    assert bisect.unlike(asked, good, bad) == ""
     sides = [asked.side(good, bad, trial) for trial in trials]
     assert sides == [Side.GOOD, Side.GOOD, Side.BAD, Side.BAD]
     assert asked.side(good, bad, FAILS) is Side.NEITHER
-    assert too_little in asked.unlike(good, ended(**{key: almost}))
+    assert too_little in bisect.unlike(asked, good, ended(**{key: almost}))
 
 
 def test_the_environment_of_a_release_has_the_other_pins_of_iree(tmp_path, monkeypatch):

@@ -4,10 +4,11 @@ the first one that does it in another way."""
 from __future__ import annotations
 
 import dataclasses
+import enum
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,21 +163,43 @@ def _uv(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
 
 
+class Side(enum.StrEnum):
+    """What a release is: like the good end, like the bad end, or neither."""
+
+    GOOD = "good"
+    BAD = "bad"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True)
+class Question:
+    """`name`: the value of --if. `side`: what a trial is (the last argument), given the trials of both ends. `wanted`: what the ends
+    must be. `runs`: modules are verified, and not only compiled. `timed`: they are also timed in turns. `compilations`: of each
+    release; the one that took the least CPU time counts, because other work on the machine only adds to it. `account`: what an
+    issue explains the change by, DISPATCHES, PASSES or ""; environments are then kept until the end, because that is measured with
+    the tools of both releases."""
+
+    name: str
+    side: Callable[[Trial, Trial, Trial], Side]
+    wanted: str
+    runs: bool = False
+    timed: bool = False
+    compilations: int = 1
+    account: str = ""
+
+
 @dataclass(frozen=True)
 class Subject:
     """What is tried: a cell with its program, and the fields of its target in a request to scripts.stages.compile_iree.
     `timeout_s` and `memory_mb`: limits of each stage. `verified`: the fields of the request that
-    verified the cell; {} if it is only to be compiled. `compilations`: of each release; the one that took the least CPU time
-    counts, because other work on the machine only adds to it. `account`: what an issue explains the change by, DISPATCHES,
-    PASSES or ""; environments are then kept until the end, because that is measured with the tools of both releases."""
+    verified the cell; {} if it is only to be compiled."""
 
+    question: Question
     case: Case
     target: Mapping[str, Any]
     timeout_s: float
     memory_mb: float
     verified: Mapping[str, Any]
-    compilations: int = 1
-    account: str = ""
 
     def run(
         self, stage: str, folder: Path, request: StageRequest, artifacts: Sequence[Path]
@@ -239,18 +262,15 @@ class Trial:
         return f"{self.words}: {self.outcome.detail[:200]}" if self.outcome.detail else self.words
 
 
-def subject(
-    results: Path, cell: str, timeout_s: float, runs: bool, compilations: int = 1, account: str = ""
-) -> Subject:
-    """Return what is tried of a cell in a folder of results; `runs`: it is verified too. Raises BadRecords and
-    NoCase."""
+def subject(results: Path, cell: str, timeout_s: float, question: Question) -> Subject:
+    """Return what is tried of a cell in a folder of results. Raises BadRecords and NoCase."""
     record = cases.named(results_file.read(results / "results.jsonl"), cell)
     at_hand.check(results, [record.data])
     root = results.absolute().parent
     case, experiment = cases.case_of(root, record), record.data["experiment"]
     target = {name: experiment[name] for name in ("backend", "opt_level", "flags")}
     target["arch"] = experiment["arch"] or ""
-    fields = cases.recorded(root, VERIFY, case.cell).request.fields if runs else {}
+    fields = cases.recorded(root, VERIFY, case.cell).request.fields if question.runs else {}
     # It was recorded with paths relative to its folder.
     verified = {
         name: str(root / value) if isinstance(value, str) and (root / value).is_file() else value
@@ -259,7 +279,7 @@ def subject(
     if "exported" in verified:
         verified["exported"] = [str(root / file) for file in verified["exported"]]
     memory_mb = resources.memory_limit_mb({})
-    return Subject(case, target, timeout_s, memory_mb, verified, compilations, account)
+    return Subject(question, case, target, timeout_s, memory_mb, verified)
 
 
 def try_release(subject: Subject, candidate: Candidate, folder: Path) -> Trial:
@@ -276,7 +296,7 @@ def try_release(subject: Subject, candidate: Candidate, folder: Path) -> Trial:
         log.write_text(f"{error}\n", encoding="utf-8")
         failed = Outcome("error", "env", subject.case.cell, "installer", first_line(error))
         trial = Trial(candidate, failed, log)
-    if not subject.account:
+    if not subject.question.account:
         shutil.rmtree(env, ignore_errors=True)
     # Logs go into an issue, and these paths are gone then.
     text = trial.log.read_text(encoding="utf-8", errors="replace") if trial.log.is_file() else ""
@@ -299,7 +319,7 @@ def _in_environment(
     }
     request = StageRequest("scripts.stages.compile_iree", str(python), fields)
     reports = []
-    for _ in range(subject.compilations):
+    for _ in range(subject.question.compilations):
         ended = subject.run(COMPILE, folder, request, [vmfb, report])
         if ended.status != outcome.OK:
             return Trial(candidate, ended, log, said)
@@ -311,7 +331,7 @@ def _in_environment(
         fields = {**subject.verified, "vmfb": [str(vmfb)]}
         request = StageRequest("scripts.stages.verify_iree", str(python), fields)
         ended = subject.run(VERIFY, below, request, [out])
-    kept = python if subject.account else None
+    kept = python if subject.question.account else None
     return Trial(candidate, ended, log, said, vmfb, least, kept)
 
 
@@ -320,12 +340,11 @@ def _in_environment(
 
 @dataclass(frozen=True)
 class Result:
-    """`asked`: the value of --if. `trials`: those that were made. `before` and `after`: the last release like the
+    """`trials`: those that were made. `before` and `after`: the last release like the
     good end and the first one like the bad end, in the order from the good end to the bad one. `between`: releases
     between these two that are neither."""
 
     subject: Subject
-    asked: str
     trials: Sequence[Trial]
     before: Trial
     after: Trial
@@ -370,7 +389,7 @@ def write(result: Result, folder: Path, bundle: Path) -> None:
         (below / issue.ISSUE).unlink()  # the one issue is about both sides
     report = {
         "cell": result.subject.case.cell,
-        "if": result.asked,
+        "if": result.subject.question.name,
         "good": result.before.version,
         "bad": result.after.version,
         "first": result.in_time[1].version,
@@ -417,14 +436,14 @@ def _write_issue(result: Result, folder: Path, reduced: str) -> None:
         f"{first.version} is the first release of the new behaviour, {last.version} the last one of the old{between}:\n\n"
         f"- {last.said or last.version}\n- {first.said or first.version}"
     )
-    if account := ACCOUNTS.get(result.subject.account):
+    if account := ACCOUNTS.get(result.subject.question.account):
         happened += f"\n\n{account(result)}"
     elif not after.is_ok:
         log = after.log.read_text(encoding="utf-8", errors="replace") if after.log.is_file() else ""
         happened += f"\n\n{issue.fenced('text', issue.clipped(log, after.outcome.detail))}"
     if reduced:
         happened += f"\n\n{reduced}"
-    what = f"{'no longer ' if result.is_improvement else ''}{result.asked}"
+    what = f"{'no longer ' if result.is_improvement else ''}{result.subject.question.name}"
     steps = issue.fenced("sh", shell.steps(folder / after.version / bundling.SCRIPT))
     issue.write(
         folder,

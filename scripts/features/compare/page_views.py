@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from scripts.core import atomic, checkout
-from scripts.features.compare.history import series, store, tables
+from scripts.features.compare.history import series, store
 from scripts.features.compare.history.series import LATENCY, Series
 from scripts.features.compare.history.store import Damaged, Entry
 from scripts.features.report.web.page_source import AGAIN, Source, View, short
@@ -64,12 +64,14 @@ def history(source: Source) -> list[Section] | None:
 
     return [
         *(
-            with_places(tables.changes(f"the {words}", name, values[name]))
+            with_places(series.table_of_changes(f"the {words}", name, values[name]))
             for name, words in WITH_SERIES.items()
         ),
-        with_places(tables.endings([step for of_cell in outcomes for step in of_cell.steps])),
+        with_places(
+            series.table_of_endings([step for of_cell in outcomes for step in of_cell.steps])
+        ),
         *(_series(name, values[name], rows, entries) for name in WITH_SERIES),
-        tables.runs(entries),
+        series.table_of_runs(entries),
     ]
 
 

@@ -156,7 +156,7 @@ class Entry(msgspec.Struct, frozen=True):
         return self.id[:8]
 
 
-class Damaged(Exception):
+class Damaged(BadRecords):
     """An entry of the history that cannot be read. Says which one, and why."""
 
 
@@ -342,8 +342,7 @@ def publish(history: Path, name: str) -> str:
     files = _own_files(history)
     if not files:
         raise BadRecords(f"{history}: no run is kept, so there is nothing to publish")
-    refused = BadRecords("")
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         tip = git("ls-remote", remote, f"refs/heads/{branch}").decode().partition("\t")[0]
         if tip:
             git("fetch", "--quiet", "--no-tags", remote, f"refs/heads/{branch}")
@@ -352,11 +351,11 @@ def publish(history: Path, name: str) -> str:
             return f"{name} has these runs already"
         try:
             git("push", "--quiet", remote, f"{commit}:refs/heads/{branch}")
-        except BadRecords as error:
-            refused = error
-        else:
-            return f"{added} files were added to {name}"
-    raise refused
+            break
+        except BadRecords:
+            if attempt == ATTEMPTS - 1:
+                raise
+    return f"{added} files were added to {name}"
 
 
 def _own_files(history: Path) -> list[Path]:
@@ -370,11 +369,8 @@ def _own_files(history: Path) -> list[Path]:
         own = [about, run.path, *([passes] if os.path.lexists(passes) else [])]
         if link := next((path for path in own if path.is_symlink()), None):
             raise BadRecords(f"{link}: is a link, expected a file; nothing was published")
-        try:
-            deque(run.records(), maxlen=0)
-            run.compilations()
-        except Damaged as error:
-            raise BadRecords(f"{error}; nothing was published") from error
+        deque(run.records(), maxlen=0)
+        run.compilations()
         files += own
     return files
 

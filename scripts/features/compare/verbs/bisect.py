@@ -8,11 +8,9 @@ to --bad.
 from __future__ import annotations
 
 import argparse
-import enum
 import math
 import os
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.core import exits, temporary
@@ -22,7 +20,9 @@ from scripts.features.compare.bisection import (
     PASSES,
     Candidate,
     NoCandidates,
+    Question,
     Result,
+    Side,
     Subject,
     Trial,
 )
@@ -43,13 +43,11 @@ from scripts.timing.turns import Rule
 def main() -> None:
     args = _arguments()
     os.environ.pop(compile_cache.FOLDER, None)  # a compilation is measured, not looked up
-    wanted = QUESTIONS[args.question]
+    question = QUESTIONS[args.question]
     try:
-        subject = bisection.subject(
-            args.results, args.cell, args.timeout, wanted.runs, wanted.compilations, wanted.account
-        )
+        subject = bisection.subject(args.results, args.cell, args.timeout, question)
         releases = (
-            bisection.releases_of_wheels(args.wheels, args.good, args.bad, wanted.runs)
+            bisection.releases_of_wheels(args.wheels, args.good, args.bad, question.runs)
             if args.wheels
             else bisection.releases_of_index(args.good, args.bad, args.pre)
         )
@@ -58,7 +56,7 @@ def main() -> None:
             flush=True,
         )
         with temporary.folder("bisect") as folder:
-            answer = bisect(subject, releases, args.question, folder)
+            answer = bisect(subject, releases, folder)
             out = args.results / "bisect" / subject.case.name
             bisection.write(answer, out, args.results / "bundles" / subject.case.name)
     except (NoCandidates, NoCase, BadRecords, NotMeasured) as error:
@@ -89,9 +87,9 @@ def _arguments() -> argparse.Namespace:
     return args
 
 
-def bisect(subject: Subject, releases: Sequence[Candidate], name: str, folder: Path) -> Result:
-    """Confirm that the ends differ as requested, and search between them. Exits if they do not. `name`: of the question."""
-    wanted, trials = QUESTIONS[name], dict[int, Trial]()
+def bisect(subject: Subject, releases: Sequence[Candidate], folder: Path) -> Result:
+    """Confirm that the ends differ as requested, and search between them. Exits if they do not."""
+    question, trials = subject.question, dict[int, Trial]()
 
     def tried(number: int) -> Trial:
         release = releases[number]
@@ -100,13 +98,13 @@ def bisect(subject: Subject, releases: Sequence[Candidate], name: str, folder: P
         return ended
 
     good, bad = tried(0), tried(len(releases) - 1)
-    if unlike := wanted.unlike(good, bad):
-        exits.fail(f"there is nothing to find: {unlike}")
+    if why := unlike(question, good, bad):
+        exits.fail(f"there is nothing to find: {why}")
     last_good, first_bad, between = search(
-        len(releases), lambda number: wanted.side(good, bad, tried(number))
+        len(releases), lambda number: question.side(good, bad, tried(number))
     )
     neither = tuple(releases[number].version for number in between)
-    return Result(subject, name, [*trials.values()], trials[last_good], trials[first_bad], neither)
+    return Result(subject, [*trials.values()], trials[last_good], trials[first_bad], neither)
 
 
 # What a release is, and the search.
@@ -119,14 +117,6 @@ LEAST_RATIO = 1.03
 """The least ratio of the latencies of the ends that can be bisected."""
 RULES = (Rule(), Rule(budget_s=80.0, generations=48))
 """How long modules are timed; the second rule where the first does not decide."""
-
-
-class Side(enum.StrEnum):
-    """What a release is: like the good end, like the bad end, or neither."""
-
-    GOOD = "good"
-    BAD = "bad"
-    NEITHER = "neither"
 
 
 def search(count: int, side_of: Callable[[int], Side]) -> tuple[int, int, list[int]]:
@@ -151,32 +141,19 @@ def search(count: int, side_of: Callable[[int], Side]) -> tuple[int, int, list[i
     return good, bad, sorted(number for number in neither if good < number < bad)
 
 
-@dataclass(frozen=True)
-class Question:
-    """`side`: what a trial is (the last argument), given the trials of both ends. `wanted`: what the ends must be.
-    `runs`: modules are verified, and not only compiled. `timed`: they are also timed in turns. `compilations`, `account`: those of
-    Subject."""
-
-    side: Callable[[Trial, Trial, Trial], Side]
-    wanted: str
-    runs: bool = False
-    timed: bool = False
-    compilations: int = 1
-    account: str = ""
-
-    def unlike(self, good: Trial, bad: Trial) -> str:
-        """Why two trials are not a good and a bad end; "" if they are."""
-        if self.timed and good.is_ok and bad.is_ok:
-            return _not_slower(good, bad)
-        # What fails cannot be timed.
-        sides = [] if self.timed else [self.side(good, bad, end) for end in (good, bad)]
-        if sides == [Side.GOOD, Side.BAD]:
-            return ""
-        ends = [
-            f"{end.version}, the {name} end: {end.ended}"
-            for name, end in (("good", good), ("bad", bad))
-        ]
-        return "; ".join((*ends, self.wanted))
+def unlike(question: Question, good: Trial, bad: Trial) -> str:
+    """Why two trials are not a good and a bad end; "" if they are."""
+    if question.timed and good.is_ok and bad.is_ok:
+        return _not_slower(good, bad)
+    # What fails cannot be timed.
+    sides = [] if question.timed else [question.side(good, bad, end) for end in (good, bad)]
+    if sides == [Side.GOOD, Side.BAD]:
+        return ""
+    ends = [
+        f"{end.version}, the {name} end: {end.ended}"
+        for name, end in (("good", good), ("bad", bad))
+    ]
+    return "; ".join((*ends, question.wanted))
 
 
 def _says_nothing(trial: Trial) -> bool:
@@ -276,24 +253,28 @@ def _member(trial: Trial, logs: Path) -> Member:
     return Member.verified(trial.version, trial.vmfb.parent / VERIFY, log, forked=False)
 
 
-QUESTIONS = {
-    "broken": Question(
-        _broken, "the good one must work, and the bad one fail for a reason of the program"
+_QUESTIONS = (
+    Question(
+        "broken",
+        _broken,
+        "the good one must work, and the bad one fail for a reason of the program",
     ),
-    "wrong": Question(_wrong, "the good one must be right, and the bad one wrong", runs=True),
-    "other-reason": Question(_another_reason, "both must fail, and not in the same way"),
-    "larger": Question(
+    Question("wrong", _wrong, "the good one must be right, and the bad one wrong", runs=True),
+    Question("other-reason", _another_reason, "both must fail, and not in the same way"),
+    Question(
+        "larger",
         _more_of("vmfb_bytes", LEAST_GROWTH),
         f"the bad one must be at least {LEAST_GROWTH:g} times as large",
     ),
-    "compiles-slower": Question(
+    Question(
+        "compiles-slower",
         _more_of("cpu_s", LEAST_CPU_TIME),
         f"the bad one must take at least {LEAST_CPU_TIME:g} times as much CPU time to compile",
         compilations=3,
         account=PASSES,
     ),
-    "slower": Question(
-        _slower, "both must have a latency", runs=True, timed=True, account=DISPATCHES
+    Question(
+        "slower", _slower, "both must have a latency", runs=True, timed=True, account=DISPATCHES
     ),
-}
-"""By the value of --if."""
+)
+QUESTIONS = {question.name: question for question in _QUESTIONS}

@@ -16,7 +16,7 @@ from scripts.core import checkout, commands, exits, machine, temporary
 from scripts.features.compare import code_changes, formats, pairs, remeasuring
 from scripts.features.compare.comparing import Comparison, Settings, compare
 from scripts.features.compare.history import store
-from scripts.features.compare.history.store import Damaged, Entry
+from scripts.features.compare.history.store import Entry
 from scripts.features.compare.pairs import Estimate, Pair
 from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import NoCase
@@ -203,10 +203,7 @@ def find_run(
             )
         cpu = machine.cpu_name()
         run = ([run for run in runs if run.entry.machine.cpu == cpu] or runs)[-1]
-        try:
-            rows = list(run.records())
-        except Damaged as error:
-            raise BadRecords(str(error)) from error
+        rows = list(run.records())
         name = f"{against} {commit[:SHOWN] or ' '.join(_commits(run.entry)[-1:])}".strip()
         beside = run.path.parent.parent / ROWS
         is_whole = beside.is_file() and store.id_of(beside.read_bytes()) == run.entry.id

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from scripts.core import checkout, commands, exits
-from scripts.features.compare.history import series, store, tables
+from scripts.features.compare.history import series, store
 from scripts.features.compare.history.series import LATENCY, NoSuchValue, Step
 from scripts.features.compare.history.store import Damaged, Kept
 from scripts.matrix import cell
@@ -84,12 +84,15 @@ def main() -> None:
         }
         print(json.dumps(whole, indent=2, allow_nan=False))
         return
-    sections = [tables.changes(args.value, args.value, shown), tables.endings(ended)]
+    sections = [
+        series.table_of_changes(args.value, args.value, shown),
+        series.table_of_endings(ended),
+    ]
     if args.cell:
-        sections = [tables.table(each, args.value) for each in shown] + sections
+        sections = [series.table_of_points(each, args.value) for each in shown] + sections
     else:
-        sections.insert(0, tables.runs([run.entry for run in kept]))
-    sections += [tables.passes(name, of_cell) for name, of_cell in compilations.items()]
+        sections.insert(0, series.table_of_runs([run.entry for run in kept]))
+    sections += [series.table_of_passes(name, of_cell) for name, of_cell in compilations.items()]
     print(page_sections.as_text(sections, shutil.get_terminal_size((WIDTH, 0)).columns), end="")
 
 
