@@ -542,32 +542,41 @@ def test_a_slower_cell_is_explained_by_its_dispatches(before, after):
         assert name == "json" or named in form(found, False)
 
 
+def timing(before, after, control=1.0, ended=()):
+    """Five generations of two modules."""
+    spread = (1.0, 1.001, 0.999, 1.0, 1.0)
+    values = {"before": [before * share for share in spread], "after": [after] * 5}
+    members = {name: MemberTiming(values_ms=tuple(row)) for name, row in values.items()}
+    members |= {name: MemberTiming("crashed", "SIGSEGV", "it died") for name in ended}
+    twice = tuple(spread), tuple(control * one for one in spread[::-1])
+    return GroupTiming(0.0, "{}", "", members, (PartTiming(5, tuple(range(5)), "before", twice),))
+
+
+def verified(folder, command):
+    """Write what the verification of BERT has left in a folder."""
+    place = folder / "results/verify" / BERT
+    flags = [word for word in command.split() if word.startswith("--")]
+    StageRequest("scripts.stages.verify_iree", "venv/python", {}).write(place)
+    measured = {"command": command, "flags": flags, "python": "/x/python"}
+    (place / "verification.json").write_text(json.dumps(measured))
+
+
 def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, before, after):
     """Only cells that this may decide; the processes are those of both runs, in their folders."""
     asked = []
 
     def take(members, rule):
         asked.append(members)
-        values = {one.name: MemberTiming(values_ms=(ms, ms * 1.01, ms, ms, ms)) for one, ms in zip(members, (10.0, 13.0), strict=True)}  # fmt: skip
-        part = PartTiming(5, tuple(range(5)), "before", ((10.0,) * 5, (10.0,) * 5))
-        return GroupTiming(0.0, "{}", "", values, (part,))
+        return timing(10.0, 13.0)
 
     monkeypatch.setattr(remeasuring, "time_in_turns", take)
-    quiet(before, 1), quiet(after, 2)
-    for rows in (before, after):
-        cell(rows, BERT)["run"]["command"] = "tools/iree-benchmark-module --module=m.vmfb --x"
-        cell(rows, BERT)["compile"]["vmfb_bytes"] = 4
-    for one in after:
-        if one["latency"]:
-            one["latency"]["anchor"] = "another"
+    quiet(before, 1), quiet(after, 2, anchor="another")
+    command = "tools/iree-benchmark-module --module=m.vmfb --x"
     folders = [Path(one).parent for one in runs()]
-    for folder in folders:
-        of = folder / "results/verify" / BERT
-        of.mkdir(parents=True)
-        said = {"command": cell(before, BERT)["run"]["command"], "python": "/x/python"}
-        said["flags"] = ["--module=m.vmfb", "--x"]
-        (of / "verification.json").write_text(json.dumps(said))
-        StageRequest("scripts.stages.verify_iree", "venv/python", {}).write(of)
+    for rows, folder in zip((before, after), folders, strict=True):
+        cell(rows, BERT)["run"]["command"] = command
+        cell(rows, BERT)["compile"]["vmfb_bytes"] = 4
+        verified(folder, command)
         (folder / "m.vmfb").write_text("1234")
     words = [*runs(), "--cell", "bert/*", "--format", "json"]
     assert run(monkeypatch, *words, "--remeasure") == 1
@@ -583,53 +592,39 @@ def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, bef
     assert BERT not in {one["cell"] for one in found["not_compared"]}
 
 
-def test_a_module_that_was_made_again_is_not_timed(runs, before, tmp_path):
-    runs()
+def test_a_module_that_was_made_again_is_not_timed(before, tmp_path):
     row = cell(before, BERT)
     row["run"]["command"] = "tool --module=m.vmfb"
     pair = pairs.Pair(BERT, row, row)
-    of = tmp_path / "one/results/verify" / BERT
-    folders = (tmp_path / "one",) * 2
 
     def why() -> str:
         with pytest.raises(remeasuring.NotMeasured) as stopped:
-            remeasuring.time_again(pair, folders, Rule())
+            remeasuring.time_again(pair, (tmp_path, tmp_path), Rule())
         return str(stopped.value)
 
     assert "cannot be read" in why()
-    of.mkdir(parents=True)
-    (of / "verification.json").write_text('{"command": "tool --module=other.vmfb", "python": "x"}')
+    verified(tmp_path, "tool --module=other.vmfb")
     assert why().endswith("was made again since its row was written")
-    said = {"command": "tool --module=m.vmfb", "flags": ["--module=m.vmfb"], "python": "x"}
-    (of / "verification.json").write_text(json.dumps(said))
-    StageRequest("verify", "p", {}).write(of)
+    verified(tmp_path, "tool --module=m.vmfb")
     assert "there is no" in why()
-    (tmp_path / "one/m.vmfb").write_text("x")
+    (tmp_path / "m.vmfb").write_text("x")
     assert "has 1 bytes, and its row says 138868" in why()
-
-
-def timing(before, after, control=1.0, ended=()):
-    """Five generations of two modules."""
-    spread = (1.0, 1.001, 0.999, 1.0, 1.0)
-    values = {"before": [before * share for share in spread], "after": [after] * 5}
-    members = {name: MemberTiming(values_ms=tuple(row)) for name, row in values.items()}
-    members |= {name: MemberTiming("crashed", "SIGSEGV", "it died") for name in ended}
-    twice = tuple(spread), tuple(control * one for one in spread[::-1])
-    return GroupTiming(0.0, "{}", "", members, (PartTiming(5, tuple(range(5)), "before", twice),))
 
 
 def test_turns_that_say_nothing_are_no_change():
     pair = pairs.Pair("x", None, None)
-    found = remeasuring.estimate_of_timing(pair, timing(10.0, 12.0))
+    measured = timing(10.0, 12.0)
+    found = remeasuring.estimate_of_timing(pair, measured)
     assert found.difference.value == pytest.approx(math.log(1.2), abs=1e-5)
-    noise = timing(10.0, 12.0).noise(0)
-    assert noise
-    assert [part.noise for part in found.terms] == [noise]
-    with pytest.raises(remeasuring.NotMeasured, match=r"after: crashed \(SIGSEGV\): it died"):
-        remeasuring.estimate_of_timing(pair, timing(10.0, 12.0, ended=["after"]))
-    said = r"two processes of before differ by a factor of 0\.909: the machine was too noisy"
-    with pytest.raises(remeasuring.NotMeasured, match=said):
-        remeasuring.estimate_of_timing(pair, timing(10.0, 12.0, control=1.1))
+    assert [part.noise for part in found.terms] == [measured.noise(0)]
+    assert measured.noise(0)
+    noisy = r"two processes of before differ by a factor of 0\.909: the machine was too noisy"
+    for wrong, problem in (
+        (timing(10.0, 12.0, ended=["after"]), r"after: crashed \(SIGSEGV\): it died"),
+        (timing(10.0, 12.0, control=1.1), noisy),
+    ):
+        with pytest.raises(remeasuring.NotMeasured, match=problem):
+            remeasuring.estimate_of_timing(pair, wrong)
 
 
 def test_another_python_counts_where_both_records_have_one():
