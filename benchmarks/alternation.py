@@ -46,7 +46,7 @@ from scripts.core import atomic, exits, requests
 from scripts.core import commands as core_commands
 from scripts.core.machine import physical_cores
 from scripts.features.compare.comparing import MATTERS, Settings
-from scripts.features.compare.latencies import ANCHOR, TURNS
+from scripts.features.compare.pairs import ANCHOR, TURNS
 from scripts.iree import benchmark
 from scripts.iree.backends import allocator_flags, compile_flags
 from scripts.iree.session import runtime_flags

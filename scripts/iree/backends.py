@@ -12,8 +12,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-OLDEST = (3, 8)
-"""The oldest release of IREE whose flags are known here."""
 OPT_LEVELS = ("O0", "O1", "O2", "O3")
 """Values of --iree-opt-level."""
 

@@ -266,10 +266,6 @@ class Environments:
         """Whether a run finds an environment that runs in other folders use missing or made of something else."""
         return are_shared() and whole(Path(prefix(env))) != self.pins_digest(env)
 
-    def notes(self) -> list[str]:
-        """Messages for the start of a run."""
-        return []
-
     def pins(self, env: str) -> dict[str, str]:
         """Package to version, for every exact pin of an environment."""
         return pins(env)

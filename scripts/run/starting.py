@@ -140,7 +140,6 @@ def warnings(run: Run) -> Iterator[str]:
             other = registry.model_name(model.file)
             yield f"{model.file} is the model {model.name}, because {other} is another one"
     yield from run.notes
-    yield from run.plan.environments.notes()
     for files in (outputs.FILES, *outputs.of_features()):
         for problem in filter(None, map(outputs.difference, files)):
             yield f"{problem}; it is made again with {files[0]}"

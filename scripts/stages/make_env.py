@@ -57,12 +57,11 @@ def make(args: EnvRequest) -> None:
 def _make_of_toolchain(args: EnvRequest) -> None:
     # Of a feature, which may have been taken out.
     from scripts.features.toolchains import toolchain_environments as toolchains
-    from scripts.features.toolchains.build_trees import TreeError
 
     try:
         changed = requests.decode(toolchains.Definition, args.toolchain)
         toolchains.install(args.prefix, args.env_file, changed, args.pins)
-    except TreeError as error:
+    except toolchains.TreeError as error:
         exits.fail(str(error))
 
 

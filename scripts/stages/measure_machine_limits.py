@@ -15,8 +15,8 @@ from scripts.core import commands, exits, machine, requests
 from scripts.core.commands import option
 from scripts.core.machine import load_watched
 from scripts.core.requests import Folders
-from scripts.features.limits import iree_samples as limit_samples
-from scripts.features.limits.programs import WrongResult
+from scripts.features.limits import samples as limit_samples
+from scripts.features.limits.samples import WrongResult
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import NoDevice, device_info
 from scripts.matrix import plugins
@@ -63,7 +63,7 @@ def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
     device = device_info(backend.device, number)
     programs = limit_samples.prepare(backend, device["path"], number, scratch)
     of_torch = _through_torch(kind, number) if kind in plugins.DEVICES else ()
-    of_iree = limit_samples.take(programs, kind, number)
+    of_iree = limit_samples.iree_samples(programs, kind, number)
     on_cpu = kind == "cpu"
     with load_watched() as load:
         samples = (*of_torch, *of_iree)
@@ -82,11 +82,10 @@ def measure(kind: str, number: int, scratch: Path) -> MachineLimits:
 def _through_torch(kind: str, number: int) -> Iterable[Sample]:
     """What takes PyTorch's samples; nothing is taken before it is iterated over. Empty, with a note, if this PyTorch
     does not have the device."""
-    from scripts.features.limits import torch_samples
     from scripts.torch_runtime.torch_device import TorchDevice
 
     try:
-        return torch_samples.take(TorchDevice(kind, number), number)
+        return limit_samples.torch_samples(TorchDevice(kind, number), number)
     except NoTorchDevice as error:
         print(f"note: PyTorch's samples are left out: {error}", flush=True)
         return ()

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import baseline_run
 from scripts.features.compare.history import store
 from scripts.features.compare.verbs import compare, history
 from scripts.records.results_file import BadRecords
@@ -107,16 +106,21 @@ def test_rows_with_files_that_were_changed_are_of_no_commit(project, run):
     assert "no run of the first parent" in error
 
 
-def test_a_commit_of_the_base_branch_itself_has_no_fork_point(project, run):
-    code, _, error = run("--against", "fork-point", "--base", "mine")
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--against", "fork-point", "--base", "mine"], "is a commit of mine itself; use --against parent"),
+        (["--against", "fork-point", "--base", "origin/none"], "fetch-depth: 0"),
+        (["--against", "parent", "a", "b"], "name two folders or files"),
+        (["--against", "parent", "--toolchain", "a", "b"], "name two folders or files"),
+        (["--against", "latest", "--commit"], "give --against fork-point or parent"),
+        (["a"], "name two folders or files"),
+    ],
+)  # fmt: skip
+def test_commits_and_options_that_cannot_be_compared_are_named(project, run, words, problem):
+    code, _, error = run(*words)
     assert code == 2
-    assert "is a commit of mine itself; use --against parent" in error
-
-
-def test_a_shallow_clone_is_named(project, run):
-    code, _, error = run("--against", "fork-point", "--base", "origin/none")
-    assert code == 2
-    assert "fetch-depth: 0" in error
+    assert problem in error
 
 
 def test_a_history_may_be_a_branch(project, run):
@@ -211,7 +215,7 @@ def test_only_whole_files_of_runs_are_published(shared):
         shared()
     passes.unlink()
     next(folder.glob("*.jsonl.zst")).write_bytes(b"other")
-    with pytest.raises(BadRecords, match="nothing was published"):
+    with pytest.raises(BadRecords, match="cannot be read"):
         shared()
     (folder / "other.json").write_text("{}")
     with pytest.raises(BadRecords, match="not an entry of a history"):
@@ -232,13 +236,8 @@ def test_a_branch_that_cannot_be_written_is_named(shared, monkeypatch, capsys, n
 def test_the_folder_of_the_run_is_found_beside_its_history(project, tmp_path):
     shutil.copytree(RESULTS, "before/results")
     git("checkout", "-q", project[2])
-    found = baseline_run.find("parent", "", "before/results/history", RESULTS)
-    assert found.results is None  # its rows are those of another commit
+    _, _, folder = compare.find_run("parent", "", "before/results/history", RESULTS)
+    assert folder is None  # its rows are those of another commit
     git("commit", "-q", "--allow-empty", "-m", "x")
-    found = baseline_run.find("parent", "", "before/results/history", RESULTS)
-    assert found.results == Path("before/results")
-
-
-@pytest.mark.parametrize("words", [["--against", "parent", "a", "b"], ["--against", "parent", "--toolchain", "a", "b"], ["--commit"], ["a"]])  # fmt: skip
-def test_what_is_compared_is_said_once(project, run, words):
-    assert run(*words)[0] == 2
+    _, _, folder = compare.find_run("parent", "", "before/results/history", RESULTS)
+    assert folder == Path("before/results")

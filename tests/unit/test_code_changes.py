@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import code_changes, formats, latencies, pairs
-from scripts.features.compare.code_changes import CALLS, CHANGED, GONE, NEW, REARRANGED
+from scripts.features.compare import code_changes, formats, pairs
+from scripts.features.compare.code_changes import CHANGED, GONE, NEW, REARRANGED
 from scripts.features.compare.comparing import Settings, compare
 from scripts.records.results_file import cell_of
 from tests.report_records import records
@@ -116,13 +116,20 @@ def test_the_same_instructions_in_another_order_are_told_apart_from_others(pair,
     assert not change_of(pair, sides).is_rearranged
 
 
-def test_the_difference_is_divided_by_the_shares_of_both_profiles(pair, sides):
-    names = list(DISPATCHES)
+@pytest.fixture
+def changed_softmax(sides):
+    """One dispatch differs; its name."""
+    name = "main_dispatch_1_softmax_8"
     sides[0].code(DISPATCHES)
-    sides[1].code(DISPATCHES | {names[1]: "cc"})
+    sides[1].code(DISPATCHES | {name: "cc"})
+    return name
+
+
+def test_the_difference_is_divided_by_the_shares_of_both_profiles(pair, sides, changed_softmax):
+    first, _, last = DISPATCHES
     # The second profile was taken while the machine was half as fast: only its shares count.
-    sides[0].profile({names[0]: 1.0, names[1]: 2.0, names[2]: 1.0})
-    sides[1].profile({names[0]: 2.0, names[1]: 6.0, names[2]: 2.0})
+    sides[0].profile({first: 1.0, changed_softmax: 2.0, last: 1.0})
+    sides[1].profile({first: 2.0, changed_softmax: 6.0, last: 2.0})
     pair.after["latency"]["values_ms"] = [1.25 * ms for ms in pair.before["latency"]["values_ms"]]
     change = change_of(pair, sides)
     (slower,) = change.changed
@@ -131,69 +138,30 @@ def test_the_difference_is_divided_by_the_shares_of_both_profiles(pair, sides):
     assert change.share(change.rest_ms) == pytest.approx(0, abs=1e-12)
 
 
-def test_a_latency_that_is_hardly_known_is_not_divided(pair, sides):
-    names = list(DISPATCHES)
-    sides[0].code(DISPATCHES)
-    sides[1].code(DISPATCHES | {names[1]: "cc"})
+@pytest.mark.parametrize(
+    ("after_ms", "ms"),
+    [
+        ((9.0, 14.0, 10.0, 9.0, 14.0), (None, None)),  # hardly known
+        ((10.1, 10.2, 10.15, 10.1, 10.2), (7.5, 7.6125)),
+        ((12.0,) * 5, (7.5, 9.0)),
+    ],
+)
+def test_the_latency_that_is_divided_is_that_of_turns(pair, sides, changed_softmax, after_ms, ms):
     for side in sides:
-        side.profile({names[0]: 1.0, names[1]: 3.0})
-    folders = (sides[0].folder, sides[1].folder)
-    for after_ms, is_known in (
-        ((9.0, 14.0, 10.0, 9.0, 14.0), False),
-        ((10.1, 10.2, 10.15, 10.1, 10.2), True),
-    ):
-        logs = latencies.term("again", (10.0,) * 5, after_ms)
-        again = latencies.Estimate(pair, latencies.TURNS, 10.0, 10.1, (logs,))
-        (change,) = code_changes.code_change(pair, folders, again).changed
-        assert (change.difference_ms is not None) == is_known
-
-
-def test_the_latency_is_that_of_turns_if_there_were_any(pair, sides):
-    names = list(DISPATCHES)
-    sides[0].code(DISPATCHES)
-    sides[1].code(DISPATCHES | {names[1]: "cc"})
-    for side in sides:
-        side.profile({names[0]: 1.0, names[1]: 3.0})
+        side.profile({next(iter(DISPATCHES)): 1.0, changed_softmax: 3.0})
     # The machine was twice as fast in the second run, which proves nothing.
     pair.after["latency"]["values_ms"] = [0.5 * ms for ms in pair.before["latency"]["values_ms"]]
-    pair.after["latency"]["group"] = "later"
-    logs = latencies.term("again", (10.0,) * 5, (12.0,) * 5)
-    again = latencies.Estimate(pair, latencies.TURNS, 10.0, 12.0, (logs,))
+    pair.after["latency"] |= {"group": "later", "anchor": "another"}
     folders = (sides[0].folder, sides[1].folder)
-    (slower,) = code_changes.code_change(pair, folders, again).changed
-    assert slower.ms == (pytest.approx(7.5), pytest.approx(9.0))
-    pair.after["latency"]["anchor"] = "another"
+    again = pairs.in_turns(pair, "again", (10.0,) * 5, after_ms)
+    (change,) = code_changes.code_change(pair, folders, again).changed
+    assert change.ms == (ms if None in ms else pytest.approx(ms, rel=1e-3))
     assert code_changes.code_change(pair, folders).changed[0].ms == (None, None)
-
-
-def test_a_function_that_is_called_more_often_is_named(pair, sides):
-    names = list(DISPATCHES)
-    for side, host in zip(sides, "ab", strict=True):
-        side.code(DISPATCHES, host)
-    sides[0].profile({names[0]: 2.0})
-    twice = [
-        {"function": names[0], "ms": 2.0, "nodes": [["node", "aten.mm", module]]}
-        for module in ("layer.0", "layer.1")
-    ]
-    sides[1].write("profile", "profile.json", {"dispatches": twice})
-    change = change_of(pair, sides)
-    (more,) = change.changed
-    assert (more.kind, more.modules, more.words) == (CALLS, ("layer.1",), "same code, 1 → 2 calls")
 
 
 def test_code_that_was_not_read_is_named_with_the_command(pair, sides):
     sides[0].code(DISPATCHES)
     assert "snakemake --cores 8 code" in change_of(pair, sides).unknown
-
-
-def test_every_format_has_the_account(pair, sides):
-    sides[0].code(DISPATCHES)
-    sides[1].code(DISPATCHES | {"main_dispatch_1_softmax_8": "cc"})
-    comparison = compare([pair], "before", "after", Settings(), codes=[change_of(pair, sides)])
-    for form in formats.FORMATS.values():
-        text = form(comparison, False)
-        assert "0 the same code, 1 changed" in text or "1 changed of 3 functions" in text
-    assert "main_dispatch_1_softmax_8" in formats.as_markdown(comparison)
 
 
 def compiled(total_s: float, status: str = "ok", **seconds: float) -> dict:
@@ -214,8 +182,6 @@ def test_the_passes_that_make_a_compilation_slower_are_listed(pair, sides):
         ("Canonicalizer", 4.0, 5.0, 0.1),
     ]
     comparison = compare([pair], "before", "after", Settings(), passes=changes)
-    for form in formats.FORMATS.values():
-        assert form(comparison, False)
     assert "| Tile | 0.00 | 1.50 | +15.0% |" in formats.as_markdown(comparison)
     sides[1].write("compile_time", "compile.json", compiled(13.0, status="timeout"))
     assert code_changes.pass_changes_of_pair(pair, folders) == []

@@ -15,7 +15,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from scripts.core.requests import StageRequest
-from scripts.features.compare import formats, latencies, outcome_changes, pairs, remeasuring
+from scripts.features.compare import formats, pairs, remeasuring
 from scripts.features.compare.code_changes import CodeChange, DispatchChange
 from scripts.features.compare.comparing import SAME_PROGRAM, Settings, compare
 from scripts.features.compare.verbs import compare as command
@@ -50,12 +50,8 @@ FEW = "resnet/torchmlir-stablehlo/vulkan"
 
 
 def fail(row, stage="compile", reason="bufferization", status="error"):
-    row["outcome"] |= {
-        "status": status,
-        "stage": stage,
-        "reason": reason,
-        "detail": "what went wrong",
-    }
+    ended = {"status": status, "stage": stage, "reason": reason, "detail": "what went wrong"}
+    row["outcome"] |= ended
     row["verification"] = {"code": "VERIFIER_DIDNT_RUN"}
     row["latency"] = row["runs"] = None
 
@@ -69,6 +65,14 @@ def compared(before, after, settings=None):
     return compare(pairs.of_files(before, after), "before", "after", settings or Settings())
 
 
+def pair_of_bert(before, after):
+    return pairs.Pair(BERT, cell(before, BERT), cell(after, BERT))
+
+
+def verdicts(found):
+    return {one.cell: one.verdict for one in found.latencies}
+
+
 def kinds(found):
     return {one.cell: one.kind for one in found.outcomes}
 
@@ -77,50 +81,43 @@ def test_a_run_compared_with_itself_has_no_alarm(before):
     found = compared(before, before)
     assert (found.cells, found.unchanged) == (len(before), len(before))
     assert (found.outcomes, found.amounts, found.versions, found.alarms) == ((), (), (), [])
-    assert (found.not_compared, len(found.latencies)) == (
-        (),
-        sum(bool(one["latency"]) for one in before),
-    )
+    assert not found.not_compared
+    assert len(found.latencies) == sum(bool(one["latency"]) for one in before)
     assert {(one.low, one.high, one.verdict) for one in found.latencies} == {(1.0, 1.0, ALIKE)}
     assert {(one.low, one.high) for one in found.means} == {(1.0, 1.0)}
 
 
 def test_changes_of_outcomes_are_named_and_only_those_for_the_worse_are_alarms(before, after):
-    ok = [name for one in before if one["latency"] and (name := str(cell_of(one)))][:6]
-    broken, fixed, wrong, right, other, by_remedy = ok
+    ok = [name for one in before if one["latency"] and (name := str(cell_of(one)))][:7]
+    broken, fixed, wrong, right, other, by_remedy, device = ok
     fail(cell(after, broken))
     fail(cell(before, fixed))
     made_wrong(cell(after, wrong))
     made_wrong(cell(before, right))
     fail(cell(before, other), reason="bufferization")
     fail(cell(after, other), reason="shared-memory-limit")
+    fail(cell(after, device), "verify", "no-device", "unavailable")
     row = remedied(cell(after, by_remedy), "O1", "torchmlir-torch")
     row["remedy"]["first"] |= {"reason": "stack-limit", "detail": "too large a stack"}
     after[after.index(cell(after, by_remedy))] = row
     gone = str(cell_of(after.pop()))
     found = compared(before, after)
     assert kinds(found) == {
-        broken: outcome_changes.BROKEN,
-        fixed: outcome_changes.FIXED,
-        wrong: outcome_changes.NEWLY_WRONG,
-        right: outcome_changes.NEWLY_RIGHT,
-        other: outcome_changes.OTHER_REASON,
-        by_remedy: outcome_changes.BROKEN,
-        gone: outcome_changes.GONE,
+        broken: pairs.BROKEN,
+        fixed: pairs.FIXED,
+        wrong: pairs.NEWLY_WRONG,
+        right: pairs.NEWLY_RIGHT,
+        other: pairs.OTHER_REASON,
+        by_remedy: pairs.BROKEN,
+        device: pairs.DEVICE,
+        gone: pairs.GONE,
     }
     assert {one.cell for one in found.alarms} == {broken, wrong, by_remedy}
-    said = {one.cell: one for one in found.outcomes}
-    assert (said[broken].before, said[broken].after) == ("ok", "compile: bufferization")
-    assert said[by_remedy].after == "compile: stack-limit (compiled by remedy)"
-    assert said[by_remedy].detail == "too large a stack"
-    assert kinds(compared(after, before))[gone] == outcome_changes.NEW
-
-
-def test_a_machine_without_the_device_is_no_failure(before, after):
-    fail(cell(after, BERT), "verify", "no-device", "unavailable")
-    found = compared(before, after)
-    assert kinds(found) == {BERT: outcome_changes.DEVICE}
-    assert not found.alarms
+    changes = {one.cell: one for one in found.outcomes}
+    assert (changes[broken].before, changes[broken].after) == ("ok", "compile: bufferization")
+    assert changes[by_remedy].after == "compile: stack-limit (compiled by remedy)"
+    assert changes[by_remedy].detail == "too large a stack"
+    assert kinds(compared(after, before))[gone] == pairs.NEW
 
 
 def quiet(rows, run, factors=(), machine=1.0, anchor="eager/eval, PyTorch 2.15.0"):
@@ -152,36 +149,30 @@ def timed(rows):
 
 def test_a_slower_and_a_faster_cell_are_found_among_equal_ones(before, after):
     names = timed(before)
-    found = compared(quiet(before, 1), quiet(after, 2, [(names[0], 1.3), (names[1], 0.7)]))
-    verdicts = {one.cell: one.verdict for one in found.latencies}
-    assert [*verdicts] == names
-    assert verdicts.pop(names[0]) == SLOWER
-    assert verdicts.pop(names[1]) == FASTER
-    assert not {SLOWER, FASTER} & set(verdicts.values())
+    quiet(before, 1), quiet(after, 2, [(names[0], 1.3), (names[1], 0.7)])
+    found = compared(before, after)
+    judged = verdicts(found)
+    assert [*judged] == names
+    assert (judged.pop(names[0]), judged.pop(names[1])) == (SLOWER, FASTER)
+    assert not {SLOWER, FASTER} & set(judged.values())
     assert [one.cell for one in found.alarms] == [names[0]]
-
-
-def test_a_slow_down_below_the_threshold_is_no_alarm(before, after):
-    name = timed(before)[0]
-    found = compared(quiet(before, 1), quiet(after, 2, [(name, 1.3)]), Settings(latency=1.5))
-    assert {one.cell: one.verdict for one in found.latencies}[name] == SLOWER
-    assert not found.alarms
-    assert not compared(before, after, Settings(latency=None)).alarms
+    for threshold in (1.5, None):
+        found = compared(before, after, Settings(latency=threshold))
+        assert (verdicts(found)[names[0]], found.alarms) == (SLOWER, [])
 
 
 def test_two_runs_are_compared_by_their_anchor_whatever_the_speed_of_the_machine(before, after):
     found = compared(quiet(before, 1), quiet(after, 2, machine=1.4))
     assert {one.verdict for one in found.latencies} == {ALIKE}
-    assert {one.basis for one in found.latencies} == {latencies.ANCHOR}
+    assert {one.basis for one in found.latencies} == {pairs.ANCHOR}
     for name, one in ((one.cell, one) for one in found.latencies):
         rows = [cell(rows, name)["latency"] for rows in (before, after)]
         assert one.after_ms / one.before_ms == pytest.approx(1.4, rel=0.05)
         assert one.ratio == pytest.approx(math.exp(speedups.difference(*rows[::-1]).value))
-    anchors = [one.cell for one in found.not_compared]
-    assert anchors == [
-        name for name in map(str, map(cell_of, before)) if name.endswith("/eager/eval")
-    ]
-    assert {one.why for one in found.not_compared} == {latencies.IS_ANCHOR}
+    names = map(str, map(cell_of, before))
+    anchors = [name for name in names if name.endswith("/eager/eval")]
+    assert [one.cell for one in found.not_compared] == anchors
+    assert {one.why for one in found.not_compared} == {pairs.IS_ANCHOR}
     assert "4 × */eager/eval" in formats.as_text(found)
 
 
@@ -212,9 +203,8 @@ def test_a_mean_counts_the_error_of_an_anchor_once(before, after):
         latency = one["latency"]
         latency["anchor_ms"] = [ms * of for ms, of in zip(latency["anchor_ms"], noise, strict=True)]
     names = {str(cell_of(one)) for one in rows} & {*timed(after)}
-    found = compare(
-        [one for one in pairs.of_files(before, after) if one.cell in names], "", "", Settings()
-    )
+    chosen = [one for one in pairs.of_files(before, after) if one.cell in names]
+    found = compare(chosen, "", "", Settings())
     widths = [math.log(one.high / one.low) for one in found.latencies]
     mean = next(one for one in found.means if one.by == "all")
     assert math.log(mean.high / mean.low) == pytest.approx(sum(widths) / len(widths), rel=0.3)
@@ -249,38 +239,29 @@ def test_rows_that_differ_in_more_than_the_toolchain_are_not_compared(
     assert BERT not in {one.cell for one in found.latencies}
 
 
-def test_sizes_times_memory_and_errors_are_compared_by_thresholds(before, after):
-    row = cell(after, BERT)
-    cell(before, BERT)["compile"]["cpu_s"] = 10.0
-    row["compile"] |= {"compile_s": 4500.0, "cpu_s": 45.0, "vmfb_bytes": 400_000}
-    row["verification"]["rmse_vs_fp64"] = 1e-9
+@pytest.mark.parametrize(
+    ("path", "was", "now", "worse"),
+    [
+        ("compile.cpu_s", 10.0, 45.0, True),
+        ("compile.cpu_s", 0.1, 0.9, None),  # a small difference
+        ("compile.vmfb_bytes", 138_868, 400_000, True),
+        ("verification.rmse_vs_fp64", 1e-5, 1e-9, False),
+        ("latency.leaked_bytes", 0, 5000, True),
+    ],
+)
+def test_sizes_times_leaks_and_errors_are_compared_by_thresholds(
+    before, after, path, was, now, worse
+):
+    section, key = path.split(".")
+    cell(before, BERT)[section][key], cell(after, BERT)[section][key] = was, now
     found = compared(before, after)
-    assert {(one.key, one.worse) for one in found.amounts} == {
-        ("compile_cpu_s", True),
-        ("vmfb_bytes", True),
-        ("rmse_vs_fp64", False),
-    }
-    assert len(found.alarms) == 2
-    calm = compared(before, after, Settings(compile_cpu_s=20.0, vmfb_bytes=None))
-    assert not calm.alarms
-
-
-def test_a_leak_that_was_not_there_is_a_change_for_the_worse(before, after):
-    for rows, left in ((before, 0), (after, 5000)):
-        next(row for row in rows if row["latency"])["latency"]["leaked_bytes"] = left
-    [change] = compared(before, after).amounts
-    assert (change.key, change.before, change.after, change.worse) == (
-        "leaked_bytes",
-        0,
-        5000,
-        True,
-    )
-
-
-def test_a_small_absolute_difference_is_no_change(before, after):
-    cell(before, BERT)["compile"]["compile_s"] = 0.1
-    cell(after, BERT)["compile"]["compile_s"] = 0.9
-    assert not compared(before, after).amounts
+    if worse is None:
+        assert not found.amounts
+        return
+    [change] = found.amounts
+    assert (change.before, change.after, change.worse) == (was, now, worse)
+    assert len(found.alarms) == worse
+    assert not compared(before, after, Settings(**{change.key: None})).amounts
 
 
 def test_toolchains_of_one_run_are_paired_without_their_names(before):
@@ -293,12 +274,11 @@ def test_toolchains_of_one_run_are_paired_without_their_names(before):
     assert all(one.both for one in found)
     assert BERT in {one.cell for one in found}
     for number, one in enumerate(newer):
-        if one["latency"] and str(cell_of(one)) != FEW:
-            one["latency"]["values_ms"] = [
-                ms * (1.3 if number == 0 else 1.001) for ms in one["latency"]["values_ms"]
-            ]
+        if (latency := one["latency"]) and str(cell_of(one)) != FEW:
+            factor = 1.3 if number == 0 else 1.001
+            latency["values_ms"] = [ms * factor for ms in latency["values_ms"]]
     made = compare(found, "pinned", "next", Settings())
-    assert {one.basis for one in made.latencies} == {latencies.TURNS}
+    assert {one.basis for one in made.latencies} == {pairs.TURNS}
     assert {one.cell for one in made.latencies if one.verdict == SLOWER} >= {BERT}
     assert not made.outcomes
     with pytest.raises(ValueError, match=r"'old'; the toolchains of the rows are: next, pinned"):
@@ -339,7 +319,7 @@ def test_means_are_given_per_path_target_and_suite(before, after):
 def test_settings_are_those_of_the_schema():
     schema = TypeAdapter(sections.Compare).json_schema()["properties"]
     assert list(schema) == [one.name for one in dataclasses.fields(Settings)]
-    assert set(outcome_changes.KINDS) == set(schema["outcomes"]["items"]["enum"])
+    assert set(pairs.KINDS) == set(schema["outcomes"]["items"]["enum"])
 
 
 @pytest.fixture
@@ -362,43 +342,37 @@ def run(monkeypatch, *arguments):
     return command.main()
 
 
-def test_the_exit_code_is_1_if_something_is_worse(monkeypatch, capsys, runs, before, after):
+def test_the_exit_code_is_1_if_something_is_worse_by_the_thresholds(
+    monkeypatch, capsys, runs, after, tmp_path
+):
     assert run(monkeypatch, *runs()) == 0
     assert "no change for the worse" in capsys.readouterr().out
     fail(cell(after, BERT))
     assert run(monkeypatch, *runs()) == 1
     assert "changes for the worse: 1" in capsys.readouterr().out
     assert run(monkeypatch, *runs(), "--cell", "resnet/*") == 0
+    (tmp_path / "mine.yaml").write_text("compare: {outcomes: [fixed]}\n")
+    assert run(monkeypatch, *runs(), "--configfile", str(tmp_path / "mine.yaml")) == 0
 
 
-def test_input_that_cannot_be_used_is_not_exit_code_1(monkeypatch, capsys, runs):
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["{one}", "{two}", "--cell", "none/*"], "no cell matches --cell none/*"),
+        (["{one}", "--toolchain", "pinned", "next"], "no row has the toolchain 'next'"),
+        (["{one}", "{one}", "--remeasure"], "both runs are of the same folder"),
+        (["{one}", "{two}", "--configfile", "{one}/wrong.yaml"], "compare.latency"),
+        (["{one}", "{two}", "--format", "x"], "'x' is not a format or FORMAT=FILE; formats: text, markdown, comment, json"),
+        (["{one}", "{two}", "--format", "text=a", "--format", "nope=b"], "is not a format"),
+    ],
+)  # fmt: skip
+def test_input_that_cannot_be_used_is_exit_code_2(monkeypatch, capsys, runs, words, problem):
+    one, two = runs()
+    Path(one, "wrong.yaml").write_text("compare: {latency: 0.5}\n")
     with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, *runs(), "--cell", "none/*")
+        run(monkeypatch, *(word.format(one=one, two=two) for word in words))
     assert stopped.value.code == 2
-    assert "no cell matches --cell none/*" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, runs()[0], "--toolchain", "pinned", "next")
-    assert stopped.value.code == 2
-
-
-def test_two_results_of_one_folder_have_one_set_of_modules_to_measure(monkeypatch, capsys, runs):
-    one, _ = runs()
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, one, one, "--remeasure")
-    assert stopped.value.code == 2
-    assert "both runs are of the same folder" in capsys.readouterr().err
-
-
-def test_thresholds_come_from_the_configuration(monkeypatch, capsys, runs, after, tmp_path):
-    fail(cell(after, BERT))
-    mine = tmp_path / "mine.yaml"
-    mine.write_text("compare: {outcomes: [fixed]}\n")
-    assert run(monkeypatch, *runs(), "--configfile", str(mine)) == 0
-    mine.write_text("compare: {latency: 0.5}\n")
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, *runs(), "--configfile", str(mine))
-    assert stopped.value.code == 2
-    assert "compare.latency" in capsys.readouterr().err
+    assert problem in capsys.readouterr().err
 
 
 def test_all_formats_name_the_broken_cell(monkeypatch, capsys, runs, after, tmp_path):
@@ -447,9 +421,8 @@ def test_a_changed_model_is_compared_in_turns_alone_and_its_amounts_are(before, 
     assert line.why == "weights: a before, b after"
     assert ("dispatch_count", BERT) in {(each.key, each.cell) for each in found.amounts}
     assert ("code of the model", "a", "b") in {(v.name, v.before, v.after) for v in found.versions}
-    pair = next(pair for pair in pairs.of_files(before, after) if pair.cell == BERT)
-    logs = latencies.term("again", (10.0,) * 5, (13.0, 13.1, 13.0, 13.0, 13.0))
-    again = latencies.Estimate(pair, latencies.TURNS, 10.0, 13.0, (logs,))
+    pair = pair_of_bert(before, after)
+    again = pairs.in_turns(pair, "again", (10.0,) * 5, (13.0, 13.1, 13.0, 13.0, 13.0))
     found = compare([pair], "before", "after", Settings(), {BERT: again})
     assert [change.verdict for change in found.latencies] == [SLOWER]
     cell(after, BERT)["experiment"]["batch_size"] = 64
@@ -460,7 +433,7 @@ def test_a_changed_model_is_compared_in_turns_alone_and_its_amounts_are(before, 
 def test_the_same_program_has_no_latency_to_compare(before, after):
     slower = cell(after, BERT)["latency"]
     slower["values_ms"] = [2 * ms for ms in slower["values_ms"]]
-    pair = next(pair for pair in pairs.of_files(before, after) if pair.cell == BERT)
+    pair = pair_of_bert(before, after)
     code = CodeChange(BERT, functions=3)
     found = compare([pair], "before", "after", Settings(), codes=[code])
     assert (found.latencies, found.measurable, found.alarms) == ((), [], [])
@@ -474,18 +447,17 @@ def test_the_same_program_has_no_latency_to_compare(before, after):
 def test_the_same_compilation_has_no_time_to_compare(before, after):
     for rows, seconds in ((before, 1.0), (after, 10.0)):
         cell(rows, BERT)["compile"]["cpu_s"] = seconds
-    codes = [CodeChange(BERT, functions=3)]
-    pair = next(pair for pair in pairs.of_files(before, after) if pair.cell == BERT)
+    pair = pair_of_bert(before, after)
 
     def alarms() -> list[str]:
+        codes = [CodeChange(BERT, functions=3)]
         return [each.key for each in compare([pair], "a", "b", Settings(), codes=codes).alarms]
 
     assert alarms() == []
-    pair.after["experiment"]["opt_level"] = "O2"
-    assert alarms() == ["compile_cpu_s"]
-    pair.after["experiment"]["opt_level"] = pair.before["experiment"]["opt_level"]
-    pair.after["versions"]["iree"] = "9.9"
-    assert alarms() == ["compile_cpu_s"]
+    for section, key, value in (("experiment", "opt_level", "O2"), ("versions", "iree", "9.9")):
+        was, pair.after[section][key] = pair.after[section][key], value
+        assert alarms() == ["compile_cpu_s"]
+        pair.after[section][key] = was
 
 
 @pytest.fixture
@@ -526,20 +498,15 @@ def test_programs_are_compiled_again_in_turns(monkeypatch, capsys, recompiled):
     [module] = {command[1] for command in commands}
     assert module == "scripts.stages.compile_iree"
     assert commands[0][2] == {"program": "p.mlir", "flags": []}
-    assert run(monkeypatch, *words, "--configfile", lenient(folders[0])) == 0
-
-
-def lenient(folder: Path) -> str:
-    path = folder / "lenient.yaml"
-    path.write_text("compare: {compile_time: 2}")
-    return str(path)
+    (lenient := folders[0] / "lenient.yaml").write_text("compare: {compile_time: 2}")
+    assert run(monkeypatch, *words, "--configfile", str(lenient)) == 0
 
 
 def test_a_compile_time_that_changed_is_confirmed_in_turns(
     monkeypatch, capsys, recompiled, after, before
 ):
     folders, seconds, commands = recompiled
-    pair = pairs.Pair(BERT, cell(before, BERT), cell(after, BERT))
+    pair = pair_of_bert(before, after)
     pair.after["compile"]["cpu_s"] = 50.0
     assert compare([pair], "a", "b", Settings()).recompilable == [BERT]
     seconds[folders[1]] = seconds[folders[0]]
@@ -551,7 +518,7 @@ def test_a_compile_time_that_changed_is_confirmed_in_turns(
 
 def test_a_program_that_is_not_the_rows_is_not_compared(recompiled, before, after):
     folders, *_ = recompiled
-    pair = pairs.Pair(BERT, cell(before, BERT), cell(after, BERT))
+    pair = pair_of_bert(before, after)
     pair.after["compile"]["vmfb_bytes"] = pair.before["compile"]["vmfb_bytes"] = 5
     with pytest.raises(remeasuring.NotMeasured, match="it compiles to 4 bytes, and its row says 5"):
         remeasuring.compile_again(pair, tuple(folders), 3)
@@ -564,96 +531,14 @@ def test_a_slower_cell_is_explained_by_its_dispatches(before, after):
     quiet(before, 1), quiet(after, 2)
     slower = cell(after, BERT)["latency"]
     slower["values_ms"] = [2 * ms for ms in slower["values_ms"]]
-    pair = next(pair for pair in pairs.of_files(before, after) if pair.cell == BERT)
+    pair = pair_of_bert(before, after)
     change = DispatchChange("changed", "dispatch_7_matmul", (10, 20), ms=(1.0, 3.0), modules=("layer.3.mlp",))  # fmt: skip
     code = CodeChange(BERT, functions=3, changed=(change,), before_ms=10.0)
     found = compare([pair], "before", "after", Settings(), codes=[code])
     assert [change.cell for change in found.alarms] == [BERT]
     named = "dispatches: dispatch_7_matmul (layer.3.mlp) changed +20.0%"
-    for form in (formats.as_text, formats.as_markdown, formats.as_annotations, formats.as_junit):
-        assert named in form(found)
-
-
-@pytest.mark.parametrize("words", [["markdown="], ["x"], ["text=a", "--format", "nope=b"]])
-def test_a_format_that_there_is_not_is_refused(monkeypatch, capsys, runs, words):
-    with pytest.raises(SystemExit):
-        run(monkeypatch, *runs(), "--format", *words)
-    assert (
-        "is not a format or FORMAT=FILE; formats: text, markdown, comment, json"
-        in capsys.readouterr().err
-    )
-
-
-def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, before, after):
-    """Only cells that this may decide; the processes are those of both runs, in their folders."""
-    asked = []
-
-    def take(members, rule):
-        asked.append(members)
-        values = {one.name: MemberTiming(values_ms=(ms, ms * 1.01, ms, ms, ms)) for one, ms in zip(members, (10.0, 13.0), strict=True)}  # fmt: skip
-        part = PartTiming(5, tuple(range(5)), "before", ((10.0,) * 5, (10.0,) * 5))
-        return GroupTiming(0.0, "{}", "", values, (part,))
-
-    monkeypatch.setattr(remeasuring, "time_in_turns", take)
-    quiet(before, 1), quiet(after, 2)
-    for rows in (before, after):
-        cell(rows, BERT)["run"]["command"] = "tools/iree-benchmark-module --module=m.vmfb --x"
-        cell(rows, BERT)["compile"]["vmfb_bytes"] = 4
-    for one in after:
-        if one["latency"]:
-            one["latency"]["anchor"] = "another"
-    folders = [Path(one).parent for one in runs()]
-    for folder in folders:
-        of = folder / "results/verify" / BERT
-        of.mkdir(parents=True)
-        said = {"command": cell(before, BERT)["run"]["command"], "python": "/x/python"}
-        said["flags"] = ["--module=m.vmfb", "--x"]
-        (of / "verification.json").write_text(json.dumps(said))
-        StageRequest("scripts.stages.verify_iree", "venv/python", {}).write(of)
-        (folder / "m.vmfb").write_text("1234")
-    words = [
-        *map(str, (one / "results" for one in folders)),
-        "--cell",
-        "bert/*",
-        "--format",
-        "json",
-    ]
-    assert run(monkeypatch, *words, "--remeasure") == 1
-    said = capsys.readouterr()
-    found = json.loads(said.out)
-    [change] = found["latencies"]
-    assert (change["cell"], change["verdict"], change["basis"]) == (BERT, SLOWER, latencies.TURNS)
-    assert change["ratio"] == pytest.approx(1.3)
-    [members] = asked
-    assert [one.folder for one in members] == folders
-    assert {one.command for one in members} == {("venv/python", "-m", "scripts.stages.time_module", "--module=m.vmfb", "--x")}  # fmt: skip
-    assert "bert/inductor/eval\n    not measured again: before: " in said.err
-    assert BERT not in {one["cell"] for one in found["not_compared"]}
-
-
-def test_a_module_that_was_made_again_is_not_timed(runs, before, tmp_path):
-    runs()
-    row = cell(before, BERT)
-    row["run"]["command"] = "tool --module=m.vmfb"
-    pair = pairs.Pair(BERT, row, row)
-    of = tmp_path / "one/results/verify" / BERT
-    folders = (tmp_path / "one",) * 2
-
-    def why() -> str:
-        with pytest.raises(remeasuring.NotMeasured) as stopped:
-            remeasuring.time_again(pair, folders, Rule())
-        return str(stopped.value)
-
-    assert "cannot be read" in why()
-    of.mkdir(parents=True)
-    (of / "verification.json").write_text('{"command": "tool --module=other.vmfb", "python": "x"}')
-    assert why().endswith("was made again since its row was written")
-    said = {"command": "tool --module=m.vmfb", "flags": ["--module=m.vmfb"], "python": "x"}
-    (of / "verification.json").write_text(json.dumps(said))
-    StageRequest("verify", "p", {}).write(of)
-    assert "there is no" in why()
-    (tmp_path / "one/m.vmfb").write_text("x")
-    assert "has 1 bytes; its row says 138868" in why()
+    for name, form in formats.FORMATS.items():
+        assert name == "json" or named in form(found, False)
 
 
 def timing(before, after, control=1.0, ended=()):
@@ -666,18 +551,79 @@ def timing(before, after, control=1.0, ended=()):
     return GroupTiming(0.0, "{}", "", members, (PartTiming(5, tuple(range(5)), "before", twice),))
 
 
+def verified(folder, command):
+    """Write what the verification of BERT has left in a folder."""
+    place = folder / "results/verify" / BERT
+    flags = [word for word in command.split() if word.startswith("--")]
+    StageRequest("scripts.stages.verify_iree", "venv/python", {}).write(place)
+    measured = {"command": command, "flags": flags, "python": "/x/python"}
+    (place / "verification.json").write_text(json.dumps(measured))
+
+
+def test_undecided_cells_are_timed_again_in_turns(monkeypatch, capsys, runs, before, after):
+    """Only cells that this may decide; the processes are those of both runs, in their folders."""
+    asked = []
+
+    def take(members, rule):
+        asked.append(members)
+        return timing(10.0, 13.0)
+
+    monkeypatch.setattr(remeasuring, "time_in_turns", take)
+    quiet(before, 1), quiet(after, 2, anchor="another")
+    command = "tools/iree-benchmark-module --module=m.vmfb --x"
+    folders = [Path(one).parent for one in runs()]
+    for rows, folder in zip((before, after), folders, strict=True):
+        cell(rows, BERT)["run"]["command"] = command
+        cell(rows, BERT)["compile"]["vmfb_bytes"] = 4
+        verified(folder, command)
+        (folder / "m.vmfb").write_text("1234")
+    words = [*runs(), "--cell", "bert/*", "--format", "json"]
+    assert run(monkeypatch, *words, "--remeasure") == 1
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    [change] = found["latencies"]
+    assert (change["cell"], change["verdict"], change["basis"]) == (BERT, SLOWER, pairs.TURNS)
+    assert change["ratio"] == pytest.approx(1.3)
+    [members] = asked
+    assert [one.folder for one in members] == folders
+    assert {one.command for one in members} == {("venv/python", "-m", "scripts.stages.time_module", "--module=m.vmfb", "--x")}  # fmt: skip
+    assert "bert/inductor/eval\n    not measured again: before: " in said.err
+    assert BERT not in {one["cell"] for one in found["not_compared"]}
+
+
+def test_a_module_that_was_made_again_is_not_timed(before, tmp_path):
+    row = cell(before, BERT)
+    row["run"]["command"] = "tool --module=m.vmfb"
+    pair = pairs.Pair(BERT, row, row)
+
+    def why() -> str:
+        with pytest.raises(remeasuring.NotMeasured) as stopped:
+            remeasuring.time_again(pair, (tmp_path, tmp_path), Rule())
+        return str(stopped.value)
+
+    assert "cannot be read" in why()
+    verified(tmp_path, "tool --module=other.vmfb")
+    assert why().endswith("was made again since its row was written")
+    verified(tmp_path, "tool --module=m.vmfb")
+    assert "there is no" in why()
+    (tmp_path / "m.vmfb").write_text("x")
+    assert "has 1 bytes, and its row says 138868" in why()
+
+
 def test_turns_that_say_nothing_are_no_change():
     pair = pairs.Pair("x", None, None)
-    found = remeasuring.estimate_of_timing(pair, timing(10.0, 12.0))
+    measured = timing(10.0, 12.0)
+    found = remeasuring.estimate_of_timing(pair, measured)
     assert found.difference.value == pytest.approx(math.log(1.2), abs=1e-5)
-    noise = timing(10.0, 12.0).noise(0)
-    assert noise
-    assert [part.noise for part in found.terms] == [noise]
-    with pytest.raises(remeasuring.NotMeasured, match=r"after: crashed \(SIGSEGV\): it died"):
-        remeasuring.estimate_of_timing(pair, timing(10.0, 12.0, ended=["after"]))
-    said = r"two processes of before differ by a factor of 0\.909: the machine was too noisy"
-    with pytest.raises(remeasuring.NotMeasured, match=said):
-        remeasuring.estimate_of_timing(pair, timing(10.0, 12.0, control=1.1))
+    assert [part.noise for part in found.terms] == [measured.noise(0)]
+    assert measured.noise(0)
+    noisy = r"two processes of before differ by a factor of 0\.909: the machine was too noisy"
+    for wrong, problem in (
+        (timing(10.0, 12.0, ended=["after"]), r"after: crashed \(SIGSEGV\): it died"),
+        (timing(10.0, 12.0, control=1.1), noisy),
+    ):
+        with pytest.raises(remeasuring.NotMeasured, match=problem):
+            remeasuring.estimate_of_timing(pair, wrong)
 
 
 def test_another_python_counts_where_both_records_have_one():

@@ -39,9 +39,17 @@ def run(monkeypatch, capsys):
     def call(*words: str) -> str:
         monkeypatch.setattr(sys, "argv", ["x", *words])
         history.main()
-        said = capsys.readouterr()
-        call.errors = said.err
-        return said.out
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def series(run):
+    """Returns the series that the command prints as JSON."""
+
+    def call(cell=CELL, *words: str) -> list[dict]:
+        return json.loads(run("--cell", cell, *words, "--json"))["series"]
 
     return call
 
@@ -57,20 +65,13 @@ def aggregate(results, monkeypatch):
     return call
 
 
-def test_the_same_rows_at_another_commit_are_of_both(aggregate, run, monkeypatch):
-    aggregate()
-    monkeypatch.setattr(at_hand, "commit", lambda results: "beef")
-    run("--keep")
-    run("--keep")
-    (kept,), wrong = store.read(FOLDER)
-    assert (kept.entry.commits, wrong) == (["c0ffee", "beef"], [])
-
-
 def listed() -> list[str]:
     return sorted(path.name for path in FOLDER.iterdir())
 
 
-def test_an_aggregate_is_kept_once(aggregate, ended):
+def test_an_aggregate_is_kept_once_with_the_commits_at_which_it_was_the_same(
+    aggregate, ended, run, monkeypatch
+):
     aggregate()
     first = listed()
     written = [path.stat().st_mtime_ns for path in FOLDER.iterdir()]
@@ -78,6 +79,11 @@ def test_an_aggregate_is_kept_once(aggregate, ended):
     aggregate()
     assert listed() == first
     assert [path.stat().st_mtime_ns for path in FOLDER.iterdir()] == written
+    monkeypatch.setattr(at_hand, "commit", lambda results: "beef")
+    run("--keep")
+    run("--keep")
+    (kept,), wrong = store.read(FOLDER)
+    assert (kept.entry.commits, wrong) == (["c0ffee", "beef"], [])
     aggregate(ended("error", "compile", "conv/mlir/vulkan"))
     assert len(listed()) == 4
     assert set(first) < set(listed())
@@ -85,10 +91,9 @@ def test_an_aggregate_is_kept_once(aggregate, ended):
 
 def test_an_entry_has_the_records_and_says_when_where_and_with_what(aggregate):
     aggregate()
-    [kept], wrong = store.read(FOLDER)
+    [kept], _ = store.read(FOLDER)
     lines = Path("results/results.jsonl").read_text().splitlines()
     assert list(kept.records()) == [json.loads(line) for line in lines]
-    assert wrong == []
     entry = kept.entry
     assert (entry.kind, entry.commit, entry.statuses) == ("latency", "c0ffee", {"ok": 6})
     assert entry.toolchains["pinned"]["IREE"] == ["3.0"]
@@ -108,14 +113,13 @@ def test_an_error_of_the_history_is_no_failure_of_the_run(aggregate, capsys):
 def test_a_change_is_printed_with_its_run_and_what_differs(run):
     histories.with_a_change(Path("results"))
     entries = [one.entry for one in store.read(FOLDER)[0]]
-    shown = run("--cell", "bert/*/llvm-cpu")
-    assert f"change in run {entries[4].short}" in shown
-    assert "IREE 3.12.0 → 3.13.0" in shown
-    assert shown.count("no change was found") == shown.count("bert/") - 1
-    overview = run()
+    for shown in (run("--cell", "bert/*/llvm-cpu"), overview := run()):
+        [change] = [line for line in shown.splitlines() if "  change  " in line]
+        assert change.startswith(CELL)
+        assert f"({entries[4].short})" in change
+        assert change.endswith("IREE 3.12.0 → 3.13.0")
     assert all(one.short in overview for one in entries)
-    assert f"{CELL}, " in overview
-    assert f"change in run {entries[4].short}" in overview
+    assert "No change was found in 1 series." in run("--cell", "resnet/torchmlir-torch/llvm-cpu")
 
 
 def test_series_and_findings_as_json(run):
@@ -136,14 +140,13 @@ def test_series_and_findings_as_json(run):
     assert found["outcomes"] == []
 
 
-def test_a_measurement_is_one_point_however_many_aggregates_have_it(run):
+def test_a_measurement_is_one_point_however_many_aggregates_have_it(series):
     found = histories.with_a_change(Path("results"), runs=5)
     first = next(one for one in found if one["outcome"]["status"] == "ok")
     first["outcome"]["stale"] = True  # another content with the same measurements
     histories.keep(Path("results"), found)
     assert len(listed()) == 12
-    [one] = json.loads(run("--cell", CELL, "--json"))["series"]
-    assert len(one["points"]) == 5
+    assert [len(one["points"]) for one in series()] == [5]
 
 
 def compiled(seconds: float, age_s: float = -1.0, **passes: float) -> None:
@@ -198,79 +201,65 @@ def test_times_of_passes_that_came_later_are_added_to_their_run(run):
         run("--cell", CELL, "--value", "compile_s")
 
 
-def test_series_of_other_devices_are_apart(run):
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [("run", {"device_name": "another CPU"}), ("experiment", {"optimizer": {"name": "AdamW"}})],
+)
+def test_series_of_other_devices_and_optimizers_are_apart(series, section, values):
     found = histories.with_a_change(Path("results"), runs=2)
     for one in found:
-        one["run"]["device_name"] = "another CPU"
+        one[section] |= values
         if one["latency"]:
             one["latency"]["started"] += 1
     histories.keep(Path("results"), found)
-    series = json.loads(run("--cell", CELL, "--json"))["series"]
-    assert [len(one["points"]) for one in series] == [2, 1]
+    assert [len(one["points"]) for one in series()] == [2, 1]
 
 
-def test_training_steps_of_other_optimizers_are_apart(run):
-    found = histories.with_a_change(Path("results"), runs=2)
-    for one in found:
-        one["experiment"]["optimizer"] = {"name": "AdamW"}
-        if one["latency"]:
-            one["latency"]["started"] += 1
-    histories.keep(Path("results"), found)
-    series = json.loads(run("--cell", CELL, "--json"))["series"]
-    assert [len(one["points"]) for one in series] == [2, 1]
-
-
-def test_a_series_starts_anew_where_the_anchor_is_another_one(run):
+def test_a_series_starts_anew_where_the_anchor_is_another_one(run, series):
     found = histories.with_a_change(Path("results"), runs=4, at=9)
+    other = {"anchor": "eager/eval, PyTorch 2.16.0", "started": histories.FIRST + 9e6}
     for one in found:
         if one["latency"] and one["latency"]["anchor"]:
-            one["latency"] |= {
-                "anchor": "eager/eval, PyTorch 2.16.0",
-                "started": histories.FIRST + 9e6,
-            }
+            one["latency"] |= other
     histories.keep(Path("results"), found)
-    series = json.loads(run("--cell", CELL, "--json"))["series"]
-    assert [(len(one["points"]), one["follows"]) for one in series] == [(4, ""), (1, "eager/eval, PyTorch 2.15.0")]  # fmt: skip
+    points = [(len(one["points"]), one["follows"]) for one in series()]
+    assert points == [(4, ""), (1, "eager/eval, PyTorch 2.15.0")]
     shown = run("--cell", CELL)
     assert "times as fast as eager/eval, PyTorch 2.16.0\n" in shown
-    assert "starts anew with another anchor, after eager/eval, PyTorch 2.15.0" in shown
+    assert "Starts anew with another anchor, after eager/eval, PyTorch 2.15.0" in shown
 
 
-def test_a_row_without_anchor_and_the_anchor_itself_have_milliseconds(run):
+@pytest.mark.parametrize("name", ["bert/eager/eval", "conv/torchmlir-stablehlo/vulkan"])
+def test_a_row_without_anchor_and_the_anchor_itself_have_milliseconds(series, name):
     found = histories.with_a_change(Path("results"), runs=2)
-    for name in ("bert/eager/eval", "conv/torchmlir-stablehlo/vulkan"):
-        [one] = json.loads(run("--cell", name, "--json"))["series"]
-        [row] = [row for row in found if str(cell_of(row)) == name]
-        assert (one["anchor"], one["unit"]) == ("", "ms")
-        assert one["points"][-1]["value"] == row["latency"]["ms"]
-        low, high = one["points"][-1]["interval"]
-        assert low < row["latency"]["ms"] < high
+    [one] = series(name)
+    [ms] = [row["latency"]["ms"] for row in found if str(cell_of(row)) == name]
+    assert (one["anchor"], one["unit"], one["points"][-1]["value"]) == ("", "ms", ms)
+    low, high = one["points"][-1]["interval"]
+    assert low < ms < high
 
 
-def test_how_a_cell_ends_is_followed(aggregate, ended, run):
+@pytest.mark.parametrize("cpu", [None, "another CPU"])
+def test_how_a_cell_ends_is_followed_on_machines_of_one_cpu(
+    aggregate, ended, run, monkeypatch, cpu
+):
     aggregate()
+    if cpu:
+        monkeypatch.setattr(store.machine, "cpu_name", lambda: cpu)
     aggregate(ended("error", "compile", "conv/mlir/vulkan", "legalization"))
     shown = run("--cell", "conv/*")
-    assert "conv/mlir/vulkan: ok → compile: legalization in run" in shown
-    assert "conv/mlir/llvm-cpu: ok →" not in shown
+    ends = [line.split()[0] for line in shown.splitlines() if "ok → compile: legalization" in line]
+    assert ends == ([] if cpu else ["conv/mlir/vulkan"])
 
 
-def test_how_a_cell_ends_on_another_machine_is_no_change(aggregate, ended, run, monkeypatch):
-    aggregate()
-    monkeypatch.setattr(store.machine, "cpu_name", lambda: "another CPU")
-    aggregate(ended("error", "compile", "conv/mlir/vulkan", "legalization"))
-    assert "→ compile:" not in run("--cell", "conv/*")
-
-
-def test_a_size_changes_where_it_differs(run):
+def test_a_size_changes_where_it_differs(series):
     histories.with_a_change(Path("results"), runs=3)
     found = histories.records(3)
     found[0]["compile"]["vmfb_bytes"] += 1
     histories.keep(Path("results"), found)
-    series = json.loads(run("--value", "vmfb_bytes", "--json"))["series"]
-    changed = [one for one in series if one["changes"]]
-    assert [one["cell"] for one in changed] == [CELL]
-    assert [one["index"] for one in changed[0]["changes"]] == [3]
+    changes = [(one["cell"], one["changes"]) for one in series("*", "--value", "vmfb_bytes")]
+    [(name, [change])] = [(name, of_cell) for name, of_cell in changes if of_cell]
+    assert (name, change["index"]) == (CELL, 3)
 
 
 def test_a_query_is_answered_by_duckdb(run):
@@ -296,24 +285,19 @@ def test_the_query_of_the_page_is_answered_without_this_project():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "problem"),
     [
         (("--sql", "select nothing from nowhere"), "nowhere"),
         (("--value", "doubt"), "'doubt' is not a column of numbers; there are batch_size"),
         (("--cell", "nothing/*"), "no cell in 2 runs matches --cell nothing/*"),
+        (("--results", "none"), "no run is kept; `snakemake --cores 8 results/latency.csv`"),
     ],
 )
-def test_mistakes_are_named(run, capsys, words, said):
+def test_mistakes_are_named(run, capsys, words, problem):
     histories.with_a_change(Path("results"), runs=2)
     with pytest.raises(SystemExit):
         run(*words)
-    assert said in capsys.readouterr().err
-
-
-def test_a_folder_without_a_history_says_how_to_make_one(run, capsys):
-    with pytest.raises(SystemExit):
-        run()
-    assert "no run is kept; `snakemake --cores 8 results/latency.csv`" in capsys.readouterr().err
+    assert problem in capsys.readouterr().err
 
 
 def test_an_unknown_status_is_named_with_its_file_and_line(run, capsys):
@@ -328,21 +312,21 @@ def test_an_unknown_status_is_named_with_its_file_and_line(run, capsys):
 def test_damaged_entries_are_named(run, capsys):
     histories.with_a_change(Path("results"), runs=2)
     (FOLDER / "0.json").write_text("{")
-    run()
-    assert "history/0.json: not an entry of a history" in run.errors
-    compressed = sorted(FOLDER.glob("*.zst"))[0]
-    compressed.write_bytes(sorted(FOLDER.glob("*.zst"))[1].read_bytes())
+    compressed, other = sorted(FOLDER.glob("*.zst"))
+    compressed.write_bytes(other.read_bytes())
     with pytest.raises(SystemExit):
         run()
-    assert f"{compressed}: its content is not the one that was kept" in capsys.readouterr().err
+    problems = capsys.readouterr().err
+    assert "history/0.json: not an entry of a history" in problems
+    assert f"{compressed}: its content is not the one that was kept" in problems
 
 
-def test_histories_of_two_folders_are_merged_by_copying(run):
+def test_histories_of_two_folders_are_merged_by_copying(series):
     histories.with_a_change(Path("results"), runs=6)
     histories.with_a_change(Path("other/results"), runs=8)
     for path in Path("other/results/history").iterdir():
         path.rename(FOLDER / path.name)
-    assert len(json.loads(run("--cell", CELL, "--json"))["series"][0]["points"]) == 8
+    assert [len(one["points"]) for one in series()] == [8]
 
 
 def test_the_view_of_the_page_has_the_cells_of_the_page(run):

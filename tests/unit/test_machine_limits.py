@@ -3,12 +3,12 @@
 import dataclasses
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from scripts.features.limits import iree_samples as limit_samples
-from scripts.features.limits import programs as limit_programs
+from scripts.features.limits import samples as limit_samples
 from scripts.iree.session import Module
 from scripts.timing import machine_limits
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
@@ -35,16 +35,10 @@ def test_the_limit_is_that_of_the_fastest_call_through_whatever_is_fastest():
     assert LIMITS.gb_per_s == pytest.approx(30.0)
     assert LIMITS.gflop_per_s("f32") == pytest.approx(200.0)
     assert LIMITS.gflop_per_s("bf16") == pytest.approx(400.0)
-
-
-def test_limits_are_those_of_rows_of_the_same_device_and_threads():
-    assert LIMITS.is_of("A CPU", 2)
-    assert not LIMITS.is_of("A CPU", 1)
-    assert not LIMITS.is_of("Another CPU", 2)
-
-
-def test_products_in_a_dtype_that_was_not_measured_are_limited_by_the_fastest_ones():
+    # Which was not measured.
     assert LIMITS.gflop_per_s("f16") == LIMITS.gflop_per_s("bf16")
+    is_of = [LIMITS.is_of(*row) for row in (("A CPU", 2), ("A CPU", 1), ("Another CPU", 2))]
+    assert is_of == [True, False, False]
 
 
 def test_what_fits_into_a_cache_is_limited_by_the_bandwidth_of_the_cache():
@@ -101,47 +95,41 @@ def test_figures_that_are_not_plausible_are_doubted():
     assert machine_limits.doubts([*SMALL, steady], 0.0) == ()
 
 
-def test_a_triad_does_not_fit_into_the_caches(monkeypatch):
-    monkeypatch.setattr(limit_programs, "cache_bytes", lambda: 16 * 2**20)
-    half, whole = limit_programs.array_bytes("cpu", 2)
-    assert (half, whole) == (64 * 2**20, 128 * 2**20)
-    assert limit_programs.array_bytes("cpu", 1000)[1] == limit_programs.ARRAY_BYTES[1]
-    monkeypatch.setattr(limit_programs, "cache_bytes", lambda: 0)
-    assert limit_programs.array_bytes("cpu", 2)[1] == limit_programs.ARRAY_BYTES[0]
-
-
-def test_the_triads_of_caches_are_much_smaller_than_those_of_memory(monkeypatch):
-    monkeypatch.setattr(limit_programs, "cache_bytes", lambda: 0)
-    sizes = limit_programs.cached_array_bytes("cpu", 2)
-    assert sizes == [2**17, 2**19, 2**21, 2**23]
-    assert limit_programs.cached_array_bytes("cuda", 2) == []
+def test_a_triad_of_memory_does_not_fit_into_the_caches_and_others_are_much_smaller(monkeypatch):
+    monkeypatch.setattr(limit_samples, "cache_bytes", lambda: 16 * 2**20)
+    assert limit_samples.array_bytes("cpu", 2) == (64 * 2**20, 128 * 2**20)
+    assert limit_samples.array_bytes("cpu", 1000)[1] == limit_samples.ARRAY_BYTES[1]
+    monkeypatch.setattr(limit_samples, "cache_bytes", lambda: 0)
+    assert limit_samples.array_bytes("cpu", 2)[1] == limit_samples.ARRAY_BYTES[0]
+    assert limit_samples.cached_array_bytes("cpu", 2) == [2**17, 2**19, 2**21, 2**23]
+    assert limit_samples.cached_array_bytes("cuda", 2) == []
 
 
 def test_wrong_results_are_refused():
-    left, right = limit_programs.signs(64)
+    left, right = limit_samples.signs(64)
     exact = left @ right
-    limit_programs.check_product("product", exact[:4], left, right)
+    limit_samples.check_product("product", exact[:4], left, right)
     wrong = exact[:4].copy()
     wrong[3, 5] += 2
     for rows in (wrong, np.zeros((4, 64)), exact[:4, :32]):
-        with pytest.raises(limit_programs.WrongResult, match="product"):
-            limit_programs.check_product("product", rows, left, right)
-    shift = limit_programs.permutation(64)
+        with pytest.raises(limit_samples.WrongResult, match="product"):
+            limit_samples.check_product("product", rows, left, right)
+    shift = limit_samples.permutation(64)
     thrice = left @ shift @ shift @ shift
-    limit_programs.check_product("product", thrice[:4], left, shift, 3)
-    with pytest.raises(limit_programs.WrongResult, match="product"):
-        limit_programs.check_product("product", (left @ shift)[:4], left, shift, 3)
-    limit_programs.check_triad("triad", limit_programs.RESULT, limit_programs.RESULT)
-    with pytest.raises(limit_programs.WrongResult, match="from 0 to 7"):
-        limit_programs.check_triad("triad", 0.0, limit_programs.RESULT)
+    limit_samples.check_product("product", thrice[:4], left, shift, 3)
+    with pytest.raises(limit_samples.WrongResult, match="product"):
+        limit_samples.check_product("product", (left @ shift)[:4], left, shift, 3)
+    limit_samples.check_triad("triad", limit_samples.RESULT, limit_samples.RESULT)
+    with pytest.raises(limit_samples.WrongResult, match="from 0 to 7"):
+        limit_samples.check_triad("triad", 0.0, limit_samples.RESULT)
 
 
 def test_a_sample_is_timed_by_calls_that_are_waited_for(monkeypatch):
-    monkeypatch.setattr(limit_programs, "SECONDS", 0.0)
+    monkeypatch.setattr(limit_samples, "SECONDS", 0.0)
     made = []
-    found = limit_programs.timed(lambda: made.append("call"), lambda: made.append("end"))
-    assert len(found) == limit_programs.AT_LEAST
-    assert made == ["call", "end"] * (limit_programs.AT_LEAST + 1)
+    found = limit_samples.timed(lambda: made.append("call"), lambda: made.append("end"))
+    assert len(found) == limit_samples.AT_LEAST
+    assert made == ["call", "end"] * (limit_samples.AT_LEAST + 1)
 
 
 @pytest.mark.parametrize(
@@ -154,27 +142,14 @@ def test_a_sample_is_timed_by_calls_that_are_waited_for(monkeypatch):
     ],
 )
 def test_a_product_that_would_take_too_long_is_not_run(monkeypatch, kind, call_s, run):
-    class OfTime:
-        def __init__(self, *_):
-            pass
-
-        def call(self, _):
-            return [None], None
-
-        def uploaded(self, inputs):
-            return inputs
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(limit_samples, "Session", OfTime)
+    monkeypatch.setattr(limit_samples, "Session", lambda *_: Mock(call=lambda _: ([None], None)))
     monkeypatch.setattr(limit_samples, "_check", lambda *_: None)
     monkeypatch.setattr(limit_samples, "_inputs", lambda _: [])
-    monkeypatch.setattr(limit_programs, "timed", lambda *_: (call_s,))
+    monkeypatch.setattr(limit_samples, "timed", lambda *_: (call_s,))
     programs = [
         limit_samples.Program(Module(Path("m.vmfb"), None, "local-task"), "product", dtype, n)
         for dtype in ("f32", "bf16")
         for n in (*([256] if kind == "cpu" else []), 1024, 2048)
     ]
-    found = limit_samples.take(programs, kind, threads=1)
+    found = limit_samples.iree_samples(programs, kind, threads=1)
     assert [(one.dtype, one.size) for one in found] == run

@@ -13,8 +13,10 @@ from scripts.features.compare.code_changes import CHANGED, CodeChange, DispatchC
 from scripts.features.compare.pairs import Pair
 from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import Recorded
+from scripts.records.results_file import cell_of
 from tests.report_records import records
 
+BERT = "bert/torchmlir-torch/llvm-cpu"
 NAMES = ("d_0_matmul", "d_1_conv", "d_2_add")
 MS = {"before": (4.0, 2.0, 1.0), "after": (8.0, 2.0, 1.0)}
 """Milliseconds of each dispatch in both builds."""
@@ -59,11 +61,8 @@ class Tools:
             at = 20 * n
             about = {"offset": at + 8, "length": len(name)}
             payload = {"data_range": {"offset": at, "length": 8}, "metadata_range": about, "metadata_function_name_storage_length": len(name)}  # fmt: skip
-            yield {
-                "payload_type": "executable_prepare",
-                "related_object_id": 4 + n,
-                "payload": payload,
-            }
+            of = {"payload_type": "executable_prepare", "related_object_id": 4 + n}
+            yield of | {"payload": payload}
             count = [WORKGROUPS[build][n], 1, 1]
             yield {"payload_type": "dispatch", "payload": {"executable_id": 4 + n, "function_ordinal": 0, "workgroup_count": count}}  # fmt: skip
 
@@ -76,11 +75,8 @@ def tools(monkeypatch, tmp_path):
     monkeypatch.setattr(remeasuring, "_flags", lambda *_: flags)
     monkeypatch.setattr(remeasuring, "_run", made.run)
     monkeypatch.setattr(remeasuring, "_tool", lambda name, environment: name)
-    monkeypatch.setattr(
-        remeasuring.cases,
-        "recorded",
-        lambda *_: Recorded(tmp_path, StageRequest("compile", "venv/bin/python", {})),
-    )
+    compiled = Recorded(tmp_path, StageRequest("compile", "venv/bin/python", {}))
+    monkeypatch.setattr(remeasuring.cases, "recorded", lambda *_: compiled)
     monkeypatch.setattr(remeasuring, "REPLAY_S", 0.0)
     return made
 
@@ -88,25 +84,18 @@ def tools(monkeypatch, tmp_path):
 @pytest.fixture
 def code():
     changed = tuple(DispatchChange(CHANGED, name, (1, 2)) for name in NAMES)
-    return CodeChange("bert/torchmlir-torch/llvm-cpu", changed=changed)
+    return CodeChange(BERT, changed=changed)
 
 
 def pair(device="local-task") -> Pair:
-    row = next(
-        row for row in records() if row["experiment"]["target"] == "llvm-cpu" and row["latency"]
-    )
+    row = next(row for row in records() if str(cell_of(row)) == BERT)
     row["experiment"]["device_uri"] = device
-    row["run"]["command"] = (
-        "iree-benchmark-module --module=a.vmfb --device=local-task --input=1xf32=1"
-    )
-    return Pair("bert/torchmlir-torch/llvm-cpu", row, row)
+    return Pair(BERT, row, row)
 
 
 def test_a_slower_dispatch_makes_the_difference_alone(tools, code, tmp_path):
-    found = {
-        each.name: each
-        for each in remeasuring.replay_executables(code, pair(), (tmp_path, tmp_path))
-    }
+    replays = remeasuring.replay_executables(code, pair(), (tmp_path, tmp_path))
+    found = {each.name: each for each in replays}
     slow, same = found["d_0_matmul"], found["d_1_conv"]
     assert slow.share == pytest.approx(4 / 7, rel=0.02)
     assert slow.low > 0.5
@@ -115,10 +104,9 @@ def test_a_slower_dispatch_makes_the_difference_alone(tools, code, tmp_path):
     assert found[remeasuring.ALL].share == pytest.approx(4 / 7, rel=0.02)
     assert found["d_2_add"].why == "it is called with other workgroups"
     assert not any("6=" in word for words in tools.put_in for word in words)
-    [section] = [s for s in formats._code([CodeChange(code.cell, replays=tuple(found.values()))], False) if "put into" in s.title]  # fmt: skip
-    assert any(
-        row[1] == "d_0_matmul" and row[2].startswith(("+56.9", "+57")) for row in section.rows
-    )
+    *_, section = formats._code([CodeChange(code.cell, replays=replays)], False)
+    shown = {name: share for _, name, share in section.rows}
+    assert shown["d_0_matmul"].startswith(("+56.9", "+57"))
 
 
 def test_other_devices_are_refused(tools, code, tmp_path):

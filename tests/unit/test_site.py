@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from scripts.core import commands
 from scripts.features.compare.history import store
@@ -59,14 +60,10 @@ def data(folder) -> dict[str, object]:
     return {name: unpacked(value) for name, value in elements}
 
 
-def test_a_change_is_in_the_history_with_its_run(data):
-    changes = {section["title"]: section for section in data["view-history"]}
-    [[cell, what, run, ratio, differs]] = changes["Changes of the latency"]["rows"]
-    assert (cell, what) == (CELL, "change")
-    assert ratio.startswith("× 0.66")
-    assert "IREE 3.12.0 → 3.13.0" in differs
-    assert run in [f"{when} ({short})" for short, when, *_ in changes["Runs"]["rows"]]
-    assert len(changes["Runs"]["rows"]) == 9
+def test_the_history_is_that_of_all_runs(data):
+    sections = {section["title"]: section for section in data["view-history"]}
+    assert [cell for cell, *_ in sections["Changes of the latency"]["rows"]] == [CELL]
+    assert len(sections["Runs"]["rows"]) == 9
 
 
 def test_the_newest_row_is_that_of_a_machine_that_has_the_device(data):
@@ -98,16 +95,13 @@ def test_a_row_has_its_details_and_where_it_was_measured(data):
 def test_a_bad_row_stops_with_its_file_and_line(tmp_path, capsys, line, message):
     results = tmp_path / "results"
     histories.keep(results, histories.records(0))
-    kept = store.read(results / "history")[0][0]
-    good = kept.text().split(b"\n")[0]
-    (results / "results.jsonl").write_bytes(good + b"\n" + line.encode() + b"\n")
-    for path in (results / "history").iterdir():
-        path.unlink()
-    entry = store.msgspec.structs.replace(kept.entry, id=store.id_of((results / "results.jsonl").read_bytes()))  # fmt: skip
-    (results / f"history/{entry.id}.json").write_bytes(store.msgspec.json.encode(entry))
-    import zstandard
-
-    (results / f"history/{entry.id}.jsonl.zst").write_bytes(zstandard.compress((results / "results.jsonl").read_bytes()))  # fmt: skip
+    [kept], _ = store.read(results / "history")
+    text = kept.text().split(b"\n")[0] + b"\n" + line.encode() + b"\n"
+    kept.path.unlink()
+    kept.path.with_name(f"{kept.entry.id}.json").unlink()
+    entry = store.msgspec.structs.replace(kept.entry, id=store.id_of(text))
+    kept.path.with_name(f"{entry.id}.json").write_bytes(store.msgspec.json.encode(entry))
+    kept.path.with_name(f"{entry.id}.jsonl.zst").write_bytes(zstandard.compress(text))
     assert call(tmp_path / "site", "--from", results) == 1
     said = capsys.readouterr().err
     assert f"{entry.id}.jsonl.zst:2: " in said

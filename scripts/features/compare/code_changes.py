@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, checkout
-from scripts.features.compare import latencies
-from scripts.features.compare.latencies import Estimate
-from scripts.features.compare.pairs import Pair, Record, difference
+from scripts.features.compare.history.store import ALL_PASSES, seconds_by_pass
+from scripts.features.compare.pairs import Estimate, Pair, Record, difference, latency_change
 from scripts.features.profile import compile_page
 from scripts.features.profile.profile_files import NoProfile
 from scripts.matrix import stages
@@ -29,18 +28,16 @@ from scripts.supervise import outcome
 from scripts.timing import ratios
 
 SAME, CHANGED, NEW, GONE = "same code", "changed", "new", "gone"
-CALLS = "other number of calls"
 REARRANGED = "other registers or order"
 
 
 @dataclass(frozen=True)
 class DispatchChange:
-    """A dispatch (or another function of a program) before and after. `kind`: SAME, CHANGED, NEW, GONE, CALLS: the same code, which is
-    called more or less often, or REARRANGED: the same instructions with other registers, places on the stack, or in another order.
+    """A dispatch (or another function of a program) before and after. `kind`: SAME, CHANGED, NEW, GONE, or REARRANGED: the same
+    instructions with other registers, places on the stack, or in another order.
 
     `instructions`, `ms`: before and after; None on the side that lacks it, and `ms` where there is no profile. `tiling`: what of its
-    pipeline and tile sizes only one side has. `modules`: the nn.Modules that it computes; of CALLS those that only one side has. `calls`:
-    its calls in a profile, before and after.
+    pipeline and tile sizes only one side has. `modules`: the nn.Modules that it computes.
     """
 
     kind: str
@@ -49,16 +46,6 @@ class DispatchChange:
     tiling: tuple[str, str] = ("", "")
     ms: tuple[float | None, float | None] = (None, None)
     modules: tuple[str, ...] = ()
-    calls: tuple[int, int] = (0, 0)
-
-    @property
-    def words(self) -> str:
-        """What has changed."""
-        return (
-            f"same code, {self.calls[0]} → {self.calls[1]} calls"
-            if self.kind == CALLS
-            else self.kind
-        )
 
     @property
     def difference_ms(self) -> float | None:
@@ -125,7 +112,7 @@ def code_change(
     """What differs in the code of a cell. `folders`: those in which the runs before and after were started. `in_turns`: the change of its
     latency, if it was timed again; otherwise that by its rows, if they can be compared."""
     assert pair.both is not None
-    estimate = in_turns or latencies.of_pair(pair)
+    estimate = in_turns or latency_change(pair)
     ms: tuple[float | None, float | None] = (None, None)
     if isinstance(estimate, Estimate) and _is_telling(estimate):
         ms = estimate.before_ms, estimate.before_ms * math.exp(estimate.difference.value)
@@ -175,12 +162,10 @@ def _code(row: Record, folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Time:
-    """The milliseconds of a function in a call of the program, if they are known, the nn.Modules that it computes, and how often it is
-    called there."""
+    """The milliseconds of a function in a call of the program, if they are known, and the nn.Modules that it computes."""
 
-    ms: float | None
-    modules: tuple[str, ...]
-    calls: int
+    ms: float | None = None
+    modules: tuple[str, ...] = ()
 
 
 def _times(row: Record, folder: Path, latency: float | None) -> Mapping[str, _Time]:
@@ -196,15 +181,10 @@ def _times(row: Record, folder: Path, latency: float | None) -> Mapping[str, _Ti
     whole = sum(dispatch["ms"] for dispatch in dispatches)
     by_function: dict[str, _Time] = {}
     for dispatch in dispatches:
-        name = dispatch["function"]
-        known = by_function.get(name, _Time(None, (), 0))
-        own = None if latency is None else dispatch["ms"] / whole * latency
-        modules = (*known.modules, *(module for _, _, module in dispatch["nodes"] if module))
-        by_function[name] = _Time(
-            own if own is None else (known.ms or 0.0) + own,
-            tuple(dict.fromkeys(modules)),
-            known.calls + 1,
-        )
+        before = by_function.get(dispatch["function"], _Time())
+        ms = latency and (before.ms or 0.0) + dispatch["ms"] / whole * latency
+        modules = (*before.modules, *(module for _, _, module in dispatch["nodes"] if module))
+        by_function[dispatch["function"]] = _Time(ms, tuple(dict.fromkeys(modules)))
     return by_function
 
 
@@ -238,33 +218,30 @@ def _change(
     now: Mapping[str, Any] | None,
     times: Sequence[Mapping[str, _Time]],
 ) -> DispatchChange:
-    before = times[0].get(was["name"]) if was else None
-    after = times[1].get(now["name"]) if now else None
+    before, after = (
+        of.get(f["name"], _Time()) if f else _Time()
+        for f, of in zip((was, now), times, strict=True)
+    )
     instructions = (was["instructions"] if was else None, now["instructions"] if now else None)
-    ms = (before.ms if before else None, after.ms if after else None)
-    modules = next((time.modules for time in (after, before) if time), ())
+    ms, modules = (before.ms, after.ms), after.modules or before.modules
     if was is None or now is None:
-        side, kind = (now, NEW) if was is None else (was, GONE)
-        assert side is not None
+        [side] = filter(None, (was, now))
+        kind = GONE if was else NEW
         return DispatchChange(kind, side["name"], instructions, ms=ms, modules=modules)
     kind = SAME if was["digest"] == now["digest"] else CHANGED
     if kind == CHANGED and was.get("unordered") and was["unordered"] == now.get("unordered"):
         kind = REARRANGED
-    calls = (before.calls, after.calls) if before and after else (0, 0)
-    if kind == SAME and before and after and before.calls != after.calls:
-        kind = CALLS
-        modules = tuple(sorted(set(before.modules) ^ set(after.modules)))
-    only = [
-        [text for text in a["tiling"] if text not in b["tiling"]]
-        for a, b in ((was, now), (now, was))
-    ]
-    tiling = ("; ".join(only[0]), "; ".join(only[1]))
-    return DispatchChange(kind, now["name"], instructions, tiling, ms, modules, calls)
+    tiling = (_only(was, now), _only(now, was))
+    return DispatchChange(kind, now["name"], instructions, tiling, ms, modules)
+
+
+def _only(function: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """What of the pipeline and tile sizes of a function another one lacks."""
+    return "; ".join(text for text in function["tiling"] if text not in other["tiling"])
 
 
 LEAST_PASS_SHARE = 0.05
 """A pass is listed if its seconds differ by this share of the compiler's seconds before."""
-ALL_PASSES = "all passes"
 
 
 @dataclass(frozen=True)
@@ -311,8 +288,8 @@ def pass_changes_between(
     return [whole, *sorted(large, key=lambda change: -abs(change.share))]
 
 
-def _pass_seconds(data: Mapping[str, Any]) -> dict[str, float]:
-    """The seconds of each pass by its name, of the compiler itself, and of what is left."""
-    own = {part["name"]: part["s"] for part in data["passes"]}
-    rest = data["total_s"] - sum(own.values())
-    return {ALL_PASSES: data["total_s"], **own, compile_page.REST: rest}
+def _pass_seconds(measured: Mapping[str, Any]) -> dict[str, float]:
+    """The seconds of the compiler itself, of each pass, and of what is left."""
+    seconds = seconds_by_pass(measured)
+    named = sum(seconds.values()) - seconds[ALL_PASSES]
+    return {**seconds, compile_page.REST: seconds[ALL_PASSES] - named}

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from scripts.features.compare import latencies, outcome_changes
+from scripts.features.compare import pairs
 from scripts.features.compare.code_changes import CodeChange, PassChange
-from scripts.features.compare.latencies import (
+from scripts.features.compare.pairs import (
+    BROKEN,
     COMPILE_TIME,
+    KINDS,
     LATENCY,
+    NEWLY_WRONG,
+    OF_CODE,
+    OF_MODEL,
     Estimate,
     MeanChange,
     NotCompared,
-    TimeChange,
-)
-from scripts.features.compare.outcome_changes import (
-    BROKEN,
-    KINDS,
-    NEWLY_WRONG,
-    Ending,
     OutcomeChange,
-)
-from scripts.features.compare.pairs import (
-    OF_CODE,
-    OF_MODEL,
     Pair,
     Record,
+    TimeChange,
     changed,
     difference,
     options_of,
@@ -144,6 +138,11 @@ class Comparison:
         return len(self.names)
 
     @property
+    def changes(self) -> list[Change]:
+        """All changes of outcomes, times and amounts."""
+        return [*self.outcomes, *self.latencies, *self.compile_times, *self.amounts]
+
+    @property
     def measurable(self) -> list[str]:
         """The cells whose change may be found if both programs are timed in turns: the undecided ones, and those that
         have no common anchor."""
@@ -158,19 +157,17 @@ class Comparison:
     @property
     def alarms(self) -> list[Change]:
         """The changes for the worse that count, by the settings."""
-        least = {
-            LATENCY: self.settings.latency or math.inf,
-            COMPILE_TIME: self.settings.compile_time or math.inf,
-        }
-        return [
-            *(change for change in self.outcomes if change.kind in self.settings.outcomes),
-            *(
-                change
-                for change in (*self.latencies, *self.compile_times)
-                if change.verdict == SLOWER and change.ratio >= least[change.what]
-            ),
-            *(change for change in self.amounts if change.worse),
-        ]
+        return [change for change in self.changes if self._is_alarm(change)]
+
+    def _is_alarm(self, change: Change) -> bool:
+        match change:
+            case OutcomeChange():
+                return change.kind in self.settings.outcomes
+            case AmountChange():
+                return change.worse
+        is_latency = change.what == LATENCY
+        least = self.settings.latency if is_latency else self.settings.compile_time
+        return change.verdict == SLOWER and least is not None and change.ratio >= least
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as JSON, with the cells of the alarms."""
@@ -179,7 +176,7 @@ class Comparison:
 
 
 def compare(
-    pairs: Sequence[Pair],
+    chosen: Sequence[Pair],
     before: str,
     after: str,
     settings: Settings,
@@ -192,19 +189,28 @@ def compare(
     those by their rows. `codes`: what differs in the code, if that was requested; a latency of the same code with the same versions
     cannot have changed, and is not compared. `passes`: what differs in the time of the compiler, where it is known. `recompiled`: the CPU times of iree-compile
     of cells that were compiled again in turns, which replace those of their rows; the same compilation has no other."""
-    same_code = {code.cell for code in codes if code.is_same}
-    same_program = {pair.cell for pair in pairs if pair.cell in same_code and _same_versions(pair)}
-    repeated = [pair.cell for pair in pairs if pair.cell in same_program and _same_options(pair)]
+    in_both = {pair.cell: pair.both for pair in chosen if pair.both}
+    same_program = {
+        code.cell
+        for code in codes
+        if code.is_same and not changed(*map(versions_of, in_both[code.cell]))
+    }
+    repeated = [cell for cell in same_program if _same_options(*in_both[cell])]
     recompiled = recompiled or {}
     by_pair = [
         NotCompared(pair.cell, SAME_PROGRAM)
         if pair.cell in same_program
-        else latencies.of_pair(pair, (in_turns or {}).get(pair.cell))
-        for pair in pairs
+        else pairs.latency_change(pair, (in_turns or {}).get(pair.cell))
+        for pair in chosen
     ]
     estimates = [estimate for estimate in by_pair if isinstance(estimate, Estimate)]
-    outcomes = [change for pair in pairs if (change := _outcome(pair))]
-    in_both = {pair.cell: pair.both for pair in pairs if pair.both}
+    outcomes = [change for pair in chosen if (change := pairs.outcome_change(pair))]
+
+    def decided(
+        estimates: Sequence[Estimate], threshold: float | None, what: str
+    ) -> tuple[TimeChange, ...]:
+        return tuple(pairs.decided(estimates, settings.rate, threshold or MATTERS, what))
+
     return Comparison(
         before,
         after,
@@ -213,38 +219,19 @@ def compare(
         unchanged=len(in_both) - sum(change.cell in in_both for change in outcomes),
         versions=_versions(in_both.values()),
         outcomes=tuple(sorted(outcomes, key=lambda change: [*KINDS].index(change.kind))),
-        latencies=tuple(
-            latencies.decided(estimates, settings.rate, settings.latency or MATTERS, LATENCY)
-        ),
+        latencies=decided(estimates, settings.latency, LATENCY),
         not_compared=tuple(pair for pair in by_pair if isinstance(pair, NotCompared)),
         amounts=tuple(_amounts(in_both, settings, {*repeated, *recompiled})),
-        means=tuple(latencies.means(estimates)),
+        means=tuple(pairs.means(estimates)),
         codes=tuple(codes),
         passes=tuple(passes),
-        compile_times=tuple(
-            latencies.decided(
-                [*recompiled.values()],
-                settings.rate,
-                settings.compile_time or MATTERS,
-                COMPILE_TIME,
-            )
-        ),
+        compile_times=decided([*recompiled.values()], settings.compile_time, COMPILE_TIME),
     )
 
 
-def _same_versions(pair: Pair) -> bool:
-    return pair.both is not None and not changed(*map(versions_of, pair.both))
-
-
-def _same_options(pair: Pair) -> bool:
+def _same_options(before: Record, after: Record) -> bool:
     """Whether both programs were compiled with the same options."""
-    before, after = ({**options_of(row), OF_CODE: None} for row in pair.both or ())
-    return before == after
-
-
-def _outcome(pair: Pair) -> OutcomeChange | None:
-    endings = (Ending.of_record(row) if row else None for row in (pair.before, pair.after))
-    return outcome_changes.change(pair.cell, *endings)
+    return {**options_of(before), OF_CODE: None} == {**options_of(after), OF_CODE: None}
 
 
 def _amounts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 from scripts.core import checkout, commands
@@ -14,13 +14,16 @@ from scripts.features.compare.comparing import (
     Change,
     Comparison,
 )
-from scripts.features.compare.latencies import (
+from scripts.features.compare.pairs import (
     ALL,
+    GONE,
+    KINDS,
     LATENCY,
+    NEW,
     MeanChange,
+    OutcomeChange,
     TimeChange,
 )
-from scripts.features.compare.outcome_changes import GONE, KINDS, NEW, OutcomeChange
 from scripts.records import ci_formats, page_sections
 from scripts.records.ci_formats import Case
 from scripts.records.page_sections import Section
@@ -37,14 +40,14 @@ BLAMED = 3
 def as_text(comparison: Comparison, with_all: bool = False) -> str:
     """Return the comparison for a terminal."""
     tables = page_sections.as_text(sections(comparison, with_all))
-    lines = [f"{comparison.before} → {comparison.after}", tables, *summary(comparison)]
+    lines = [_title(comparison), tables, *summary(comparison)]
     return commands.shown("\n".join(lines)) + "\n"
 
 
 def as_markdown(comparison: Comparison, with_all: bool = False) -> str:
     """Return the comparison as a comment on a pull request: the result first."""
-    title = f"{comparison.before} → {comparison.after}"
-    whole = Section(title, lines=summary(comparison), parts=sections(comparison, with_all))
+    parts = sections(comparison, with_all)
+    whole = Section(_title(comparison), lines=summary(comparison), parts=parts)
     return page_sections.as_markdown([whole], level=3)
 
 
@@ -59,34 +62,25 @@ def as_annotations(comparison: Comparison, with_all: bool = False) -> str:
     """Return workflow commands of GitHub Actions: an error for each change for the worse, a notice for each
     other change, and the summary (docs.github.com, "Workflow commands for GitHub Actions")."""
     alarms, lines = comparison.alarms, []
-    changes: list[Change] = [
-        *comparison.outcomes,
-        *comparison.latencies,
-        *comparison.compile_times,
-        *comparison.amounts,
-    ]
-    for change in changes:
-        if said := _said(change, comparison.codes):
+    for change in comparison.changes:
+        if sentence := _sentence(change, comparison.codes):
             kind = "error" if change in alarms else "notice"
-            lines.append(ci_formats.annotation(kind, said, change.cell))
-    title = f"{comparison.before} → {comparison.after}"
-    lines.append(ci_formats.annotation("notice", "\n".join(summary(comparison)), title))
+            lines.append(ci_formats.annotation(kind, sentence, change.cell))
+    whole = "\n".join(summary(comparison))
+    lines.append(ci_formats.annotation("notice", whole, _title(comparison)))
     return "".join(f"{line}\n" for line in lines)
 
 
 def as_junit(comparison: Comparison, with_all: bool = False) -> str:
     """Return JUnit XML with a test per cell of both sides. Only changes for the worse that count are failures."""
-    alarms: dict[str, list[str]] = {}
-    for change in comparison.alarms:
-        alarms.setdefault(change.cell, []).append(_said(change, comparison.codes))
-    skipped = {each.cell: f"latencies not compared: {each.why}" for each in comparison.not_compared}
-    outputs: dict[str, list[str]] = {}
+    alarms, outputs = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for alarm in comparison.alarms:
+        alarms[alarm.cell].append(_sentence(alarm, comparison.codes))
     for change in (*comparison.latencies, *comparison.compile_times):
-        outputs.setdefault(change.cell, []).append(
-            f"{change.what} {change.verdict}: {_ratio(change)}"
-        )
+        outputs[change.cell].append(f"{change.what} {change.verdict}: {_ratio(change)}")
     for code in comparison.codes:
-        outputs.setdefault(code.cell, []).append(_code_said(code))
+        outputs[code.cell].append(_code_sentence(code))
+    skipped = {each.cell: f"latencies not compared: {each.why}" for each in comparison.not_compared}
     cases = [
         Case(
             name,
@@ -94,12 +88,16 @@ def as_junit(comparison: Comparison, with_all: bool = False) -> str:
             "" if name in alarms else skipped.get(name, ""),
             "\n".join(outputs.get(name, ())),
         )
-        for name in (*comparison.names, *(cell for cell in alarms if cell not in comparison.names))
+        for name in dict.fromkeys((*comparison.names, *alarms))
     ]
-    return ci_formats.junit("comparison", f"{comparison.before} → {comparison.after}", cases)
+    return ci_formats.junit("comparison", _title(comparison), cases)
 
 
-def _said(change: Change, codes: Sequence[CodeChange]) -> str:
+def _title(comparison: Comparison) -> str:
+    return f"{comparison.before} → {comparison.after}"
+
+
+def _sentence(change: Change, codes: Sequence[CodeChange]) -> str:
     """A change in one line, a slower cell with the dispatches that explain it; "" for a latency of which no change was found."""
     match change:
         case OutcomeChange():
@@ -110,26 +108,26 @@ def _said(change: Change, codes: Sequence[CodeChange]) -> str:
             if change.verdict not in (SLOWER, FASTER):
                 return ""
             subject = "" if change.what == LATENCY else f"{change.what} "
-            said = f"{subject}{change.verdict}: {_ratio(change)}"
+            sentence, what = f"{subject}{change.verdict}: {_ratio(change)}", change.what
         case AmountChange():
-            said = f"{AMOUNTS[change.key].words}: {_amount(change)}"
+            sentence, what = f"{AMOUNTS[change.key].words}: {_amount(change)}", change.key
     # A slower cell, or one with more dispatches.
-    explained = change.what if isinstance(change, TimeChange) else change.key
-    is_explained = explained in (LATENCY, "dispatch_count")
+    is_explained = what in (LATENCY, "dispatch_count")
     code = [_blamed(code) for code in codes if code.cell == change.cell and is_explained]
-    return "; ".join([said, *filter(None, code)])
+    return "; ".join([sentence, *filter(None, code)])
 
 
 def _blamed(code: CodeChange) -> str:
     """The dispatches that make the largest difference, in a line."""
-    said = []
+    blamed = []
     for change in code.changed[:BLAMED]:
         share = code.share(change.difference_ms)
         modules = f" ({', '.join(change.modules)})" if change.modules else ""
-        said.append(
-            f"{change.name}{modules} {change.words}{'' if share is None else f' {share:+.1%}'}"
-        )
-    return f"dispatches: {', '.join(said)}" if said else "" if code.unknown else _code_said(code)
+        adds = "" if share is None else f" {share:+.1%}"
+        blamed.append(f"{change.name}{modules} {change.kind}{adds}")
+    if blamed:
+        return f"dispatches: {', '.join(blamed)}"
+    return "" if code.unknown else _code_sentence(code)
 
 
 FORMATS: dict[str, Callable[[Comparison, bool], str]] = {
@@ -146,46 +144,47 @@ def summary(comparison: Comparison) -> list[str]:
     """Return the result in a few sentences, the most important first."""
     kinds = Counter(change.kind for change in comparison.outcomes)
     counted = [f"{comparison.cells} cells in both: {comparison.unchanged} with the same outcome"]
-    said = [", ".join(counted + [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]])]
+    lines = [", ".join(counted + [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]])]
     if comparison.codes:
-        known = [code for code in comparison.codes if not code.unknown]
-        same = sum(code.is_same for code in known)
-        rearranged = sum(code.is_rearranged for code in known)
-        counted = [f"{same} the same code", f"{len(known) - same - rearranged} changed"]
+        compared = [code for code in comparison.codes if not code.unknown]
+        same = sum(code.is_same for code in compared)
+        rearranged = sum(code.is_rearranged for code in compared)
+        counted = [f"{same} the same code"]
         if rearranged:
-            counted.insert(1, f"{rearranged} with other registers or order alone")
-        said.append(f"code of {len(known)} cells compared: {', '.join(counted)}")
+            counted.append(f"{rearranged} with other registers or order alone")
+        counted.append(f"{len(compared) - same - rearranged} changed")
+        lines.append(f"code of {len(compared)} cells compared: {', '.join(counted)}")
     for changes, what in (
         (comparison.latencies, "latencies compared"),
         (comparison.compile_times, "programs compiled again"),
     ):
         verdicts = Counter(change.verdict for change in changes)
         words = [f"{verdicts[verdict]} {verdict}" for verdict in (SLOWER, FASTER, ALIKE, UNDECIDED)]
-        said += [f"{len(changes)} {what}: {', '.join(words)}"] if changes else []
+        lines += [f"{len(changes)} {what}: {', '.join(words)}"] if changes else []
     if comparison.not_compared:
-        said.append(f"{len(comparison.not_compared)} latencies not compared")
+        lines.append(f"{len(comparison.not_compared)} latencies not compared")
     for mean in comparison.means:
         if mean.by == ALL:
-            said.append(f"geometric mean of the ratios after / before: {_ratio(mean)}")
+            lines.append(f"geometric mean of the ratios after / before: {_ratio(mean)}")
     alarms = comparison.alarms
     if not alarms:
-        return [*said, "no change for the worse"]
-    shown = [f"{each.cell}: {_said(each, comparison.codes)}" for each in alarms[:SHOWN]]
-    return [*said, f"changes for the worse: {len(alarms)}", *shown]
+        return [*lines, "no change for the worse"]
+    shown = [f"{each.cell}: {_sentence(each, comparison.codes)}" for each in alarms[:SHOWN]]
+    return [*lines, f"changes for the worse: {len(alarms)}", *shown]
 
 
 def sections(comparison: Comparison, with_all: bool = False) -> list[Section]:
     """Return the tables that have rows. `with_all`: also latencies of which no change was found."""
-    return page_sections.shown(_sections(comparison, with_all))
-
-
-def _sections(comparison: Comparison, with_all: bool) -> list[Section]:
+    most = None if with_all else SHOWN
     shown = [change for change in comparison.latencies if change.verdict in (SLOWER, FASTER)]
     hidden = (UNDECIDED, ALIKE) if with_all else (UNDECIDED,)
     undecided = [change for change in comparison.latencies if change.verdict in hidden]
     versions = [
-        (version.name, version.before, version.after, str(version.rows))
-        for version in comparison.versions
+        (each.name, each.before, each.after, str(each.rows)) for each in comparison.versions
+    ]
+    amounts = [
+        ("worse" if each.worse else "better", AMOUNTS[each.key].words, each.cell, _amount(each))
+        for each in comparison.amounts
     ]
     means = [
         (f"{mean.by} {mean.name}".strip(), str(mean.cells), _ratio(mean))
@@ -193,10 +192,10 @@ def _sections(comparison: Comparison, with_all: bool) -> list[Section]:
     ]
     passes = [
         (each.cell, each.name, f"{each.before_s:.2f}", f"{each.after_s:.2f}", f"{each.share:+.1%}")
-        for each in comparison.passes[: None if with_all else SHOWN]
+        for each in comparison.passes[:most]
     ]
     not_compared = [(each.cell, each.why) for each in comparison.not_compared]
-    return [
+    every = [
         Section("Versions and options", ("what", "before", "after", "rows"), versions, (3,)),
         _outcomes(comparison, with_all),
         _latencies(
@@ -205,7 +204,9 @@ def _sections(comparison: Comparison, with_all: bool) -> list[Section]:
             f"Ratio: after / before, with an interval that excludes 1 exactly for the cells that differ at a rate of "
             f"false discoveries of {comparison.settings.rate:.0%} over all cells (Benjamini and Hochberg). {BY_ANCHOR}",
         ),
-        _amounts(comparison.amounts),
+        Section(
+            "Compilation, memory, size and error", ("change", "what", "cell", "ratio"), amounts
+        ),
         _latencies(
             "Compile time, in turns",
             sorted(comparison.compile_times, key=lambda change: -change.ratio),
@@ -222,12 +223,13 @@ def _sections(comparison: Comparison, with_all: bool) -> list[Section]:
         ),
         _latencies(
             "Latencies of which no change was found" if with_all else "Undecided latencies",
-            sorted(undecided, key=lambda change: -change.smallest)[: None if with_all else SHOWN],
+            sorted(undecided, key=lambda change: -change.smallest)[:most],
             f"Smallest: the slow-down that would have been found with a probability of {POWER:.0%}. {BY_ANCHOR}",
         ),
         Section("Latencies not compared", ("cell", "why"), _by_path(not_compared, with_all)),
         *_code(comparison.codes, with_all),
     ]
+    return page_sections.shown(every)
 
 
 def _ratio(change: TimeChange | MeanChange) -> str:
@@ -235,20 +237,6 @@ def _ratio(change: TimeChange | MeanChange) -> str:
     at = Interval(change.ratio, change.low, change.high)
     shown = f"{at.ratio:.3f}" if at.is_known else UNKNOWN
     return f"{shown} ({at.low:.3f} to {at.high:.3f})"
-
-
-def _amounts(changes: Sequence[AmountChange]) -> Section:
-    rows = [
-        (
-            "worse" if change.worse else "better",
-            AMOUNTS[change.key].words,
-            change.cell,
-            _amount(change),
-        )
-        for change in changes
-    ]
-    head = ("change", "what", "cell", "ratio")
-    return Section("Compilation, memory, size and error", head, rows)
 
 
 def _amount(change: AmountChange) -> str:
@@ -275,12 +263,13 @@ def _outcomes(comparison: Comparison, with_all: bool) -> Section:
 
 def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
     """What differs in the code, by cell and by dispatch."""
-    cells = [(code.cell, _code_said(code)) for code in codes]
-    dispatches = [
-        (code.cell, change.words, change.name, *_dispatch(code, change))
-        for code in codes
-        for change in _shown(code, with_all)
-    ]
+    cells = [(code.cell, _code_sentence(code)) for code in codes]
+    dispatches = []
+    for code in codes:
+        # Without `with_all`, not those of which only registers or the order differ, unless their time is known.
+        telling = [c for c in code.changed if c.kind != REARRANGED or c.difference_ms is not None]
+        for change in code.changed if with_all else telling[:SHOWN]:
+            dispatches.append((code.cell, change.kind, change.name, *_dispatch(code, change)))
     replays = [
         (
             code.cell,
@@ -305,36 +294,25 @@ def _code(codes: Sequence[CodeChange], with_all: bool) -> list[Section]:
     ]
 
 
-def _shown(code: CodeChange, with_all: bool) -> list[DispatchChange]:
-    """The dispatches of a cell that are listed: without `with_all`, not those of which only registers or the order differ, unless
-    their time is known."""
-    if with_all:
-        return [*code.changed]
-    telling = [c for c in code.changed if c.kind != REARRANGED or c.difference_ms is not None]
-    return telling[:SHOWN]
-
-
-def _code_said(code: CodeChange) -> str:
+def _code_sentence(code: CodeChange) -> str:
     if code.unknown:
         return f"not compared: {code.unknown}"
     if code.is_same:
         return "same code: only the runtime, or the machine, can make a difference"
     kinds = Counter(change.kind for change in code.changed)
-    counted = [f"{count} {kind}" for kind, count in kinds.items()]
-    said = [
-        f"{', '.join(counted)} of {code.functions} functions"
-        if counted
-        else "all functions are the same"
+    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    parts = [
+        f"{counted} of {code.functions} functions" if counted else "all functions are the same",
+        f"host program {'changed' if code.host else 'the same'}",
     ]
-    said.append(f"host program {'changed' if code.host else 'the same'}")
     known = [change.difference_ms for change in code.changed if change.difference_ms is not None]
     for words, difference in (
         ("they add", sum(known) if known else None),
         ("all others", code.rest_ms),
     ):
         if (share := code.share(difference)) is not None:
-            said.append(f"{words} {share:+.1%}")
-    return "; ".join(said)
+            parts.append(f"{words} {share:+.1%}")
+    return "; ".join(parts)
 
 
 def _dispatch(code: CodeChange, change: DispatchChange) -> tuple[str, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from scripts.core import atomic, checkout
-from scripts.features.compare.history import series, store, words
+from scripts.features.compare.history import series, store
 from scripts.features.compare.history.series import LATENCY, Series
 from scripts.features.compare.history.store import Damaged, Entry
 from scripts.features.report.web.page_source import AGAIN, Source, View, short
@@ -57,37 +58,21 @@ def history(source: Source) -> list[Section] | None:
     except Damaged:  # `vmfbench history` names the file
         return None
     entries = [each.entry for each in kept]
-    steps = [step for of_cell in outcomes for step in of_cell.steps]
-    head = ("", "run", "ends", "what differs from the run before")
-    ends = [(step.cell, _run(step.after.entry), f"{step.before.ending.words} → {step.after.ending.words}", ", ".join(step.differs)) for step in steps]  # fmt: skip
+
+    def with_places(section: Section) -> Section:
+        return replace(section, places=[rows[cell] for cell, *_ in section.rows])
+
     return [
-        *(_changes(name, values[name], rows) for name in WITH_SERIES),
-        Section("Cells that end in another way", head, ends, places=[rows[step.cell] for step in steps]),
+        *(
+            with_places(series.table_of_changes(f"the {words}", name, values[name]))
+            for name, words in WITH_SERIES.items()
+        ),
+        with_places(
+            series.table_of_endings([step for of_cell in outcomes for step in of_cell.steps])
+        ),
         *(_series(name, values[name], rows, entries) for name in WITH_SERIES),
-        words.runs(entries),
-    ]  # fmt: skip
-
-
-def _changes(name: str, of_cells: Sequence[Series], rows: Mapping[str, int]) -> Section:
-    """Changes of the level, then drifts, as a table."""
-    changes = [
-        (each, ("change", _run(step.after.entry), words.interval(step.ratio), ", ".join(step.differs)))
-        for each in of_cells
-        for step in each.steps
-    ]  # fmt: skip
-    drifts = [
-        (each, ("slow drift", f"over {len(each.points)} runs", words.interval(each.drift.ratio), f"× {each.drift.step:.4f} per run"))
-        for each in of_cells
-        if each.drift
-    ]  # fmt: skip
-    lines = [*changes, *drifts]
-    return Section(
-        f"Changes of the {WITH_SERIES[name]}",
-        ("", "what", "run", "ratio (99 % interval)", "what differs from the run before") if lines else (),
-        [(each.cell, *cells) for each, cells in lines],
-        note="" if lines else f"No change was found in {len(of_cells)} series.",
-        places=[rows[each.cell] for each, _ in lines],
-    )  # fmt: skip
+        series.table_of_runs(entries),
+    ]
 
 
 def _series(
@@ -118,10 +103,6 @@ def _chart(of_cell: Series, row: int, entries: Sequence[Entry]) -> Chart:
         marks=[(places[step.after.entry.id] - 0.5, "") for step in of_cell.steps],
         bands=bool(of_cell.anchor),
     )
-
-
-def _run(entry: Entry) -> str:
-    return f"{series.when(entry.at)} ({entry.short})"
 
 
 VIEWS = (

@@ -9,7 +9,6 @@ the executables. iree-benchmark-replay repeats it, with other executables in the
 from __future__ import annotations
 
 import json
-import math
 import random
 import subprocess
 import time
@@ -22,8 +21,7 @@ from typing import Any
 from scripts.core import atomic, checkout, process, temporary
 from scripts.features.compare import pairs
 from scripts.features.compare.code_changes import CHANGED, REARRANGED, CodeChange, Replay
-from scripts.features.compare.latencies import TURNS, Estimate, term
-from scripts.features.compare.pairs import Pair, Record
+from scripts.features.compare.pairs import Estimate, Pair, Record
 from scripts.features.reproduce import case as cases
 from scripts.iree import benchmark
 from scripts.iree.backends import runs_on_cpu
@@ -44,10 +42,23 @@ from scripts.timing.group_timing import GroupTiming
 from scripts.timing.turns import Rule
 
 BEFORE, AFTER = "before", "after"
+Side = tuple[str, Record, Path]
+"""BEFORE or AFTER, the row, and the folder in which its run was started."""
 
 
 class NotMeasured(Exception):
     """A program that cannot be timed, or was not. Says why."""
+
+
+def _sides(pair: Pair, folders: tuple[Path, Path]) -> list[Side]:
+    """Both sides of a pair. Raises NotMeasured if they must not be compared."""
+    assert pair.both is not None
+    if why := pairs.difference(*pair.both, but=pairs.OF_MODEL):
+        raise NotMeasured(why)
+    return [*zip((BEFORE, AFTER), pair.both, folders, strict=True)]
+
+
+# Latencies.
 
 
 def time_again(pair: Pair, folders: tuple[Path, Path], rule: Rule) -> Estimate:
@@ -57,11 +68,8 @@ def time_again(pair: Pair, folders: tuple[Path, Path], rule: Rule) -> Estimate:
     """
     if pair.measured is None:
         raise NotMeasured("it has no latency on both sides")
-    if why := pairs.difference(*pair.measured, but=pairs.OF_MODEL):
-        raise NotMeasured(why)
-    sides = [*zip((BEFORE, AFTER), pair.measured, folders, strict=True)]
     with temporary.folder("compare") as logs:
-        members = [_member(name, row, folder, logs) for name, row, folder in sides]
+        members = [_member(*side, logs) for side in _sides(pair, folders)]
         return estimate_of_timing(pair, time_in_turns(members, rule))
 
 
@@ -78,17 +86,18 @@ def estimate_of_timing(pair: Pair, timing: GroupTiming) -> Estimate:
     is_short = len(before.values_ms) < ratios.LEAST
     if why := latency_section.doubt(timing, before, None) if is_short else unfit_control(timing):
         raise NotMeasured(why)
-    before_ms, after_ms = (
-        math.exp(ratios.log_mean(member.values_ms)) for member in (before, after)
-    )
-    terms = (term(f"{pair.cell} again", before.values_ms, after.values_ms, timing.noise(0)),)
-    return Estimate(pair, TURNS, before_ms, after_ms, terms)
+    name = f"{pair.cell} again"
+    return pairs.in_turns(pair, name, before.values_ms, after.values_ms, timing.noise(0))
+
+
+def _verification(row: Record, folder: Path) -> Path:
+    cell = cell_of(row)
+    return folder / stages.STAGES[stages.LAST[cell.kind]].path(cell)
 
 
 def _flags(name: str, row: Record, folder: Path) -> list[str]:
     """The flags of iree-benchmark-module with which a row was verified; none of a baseline. Raises NotMeasured."""
-    cell = cell_of(row)
-    path = folder / stages.STAGES[stages.LAST[cell.kind]].path(cell, VERIFICATION)
+    path = _verification(row, folder) / VERIFICATION
     try:
         measured = atomic.read_json(path)
         if measured["command"] != (row["run"].get("command") or ""):
@@ -100,8 +109,7 @@ def _flags(name: str, row: Record, folder: Path) -> list[str]:
 
 def _member(name: str, row: Record, folder: Path, logs: Path) -> Member:
     """What is timed for a row: it has the code of this checkout, and all else of its run. Raises NotMeasured."""
-    cell = cell_of(row)
-    verification = folder / stages.STAGES[stages.LAST[cell.kind]].path(cell)
+    verification = _verification(row, folder)
     flags = _flags(name, row, folder)
     try:
         member = Member.verified(name, verification.absolute(), logs / f"{name}.txt", forked=False)
@@ -112,13 +120,20 @@ def _member(name: str, row: Record, folder: Path, logs: Path) -> Member:
         path = folder / module.removeprefix("--module=")
         if not path.is_file():
             raise NotMeasured(f"{name}: there is no {path}")
-        size, expected = path.stat().st_size, (row["compile"] or {}).get("vmfb_bytes")
-        if expected not in (None, size):
-            raise NotMeasured(
-                f"{name}: {path} has {size} bytes; its row says {expected}, so it was made again since"
-            )
+        _check_size(name, row, path.stat().st_size, f"{path} has")
     return replace(member, folder=folder, env=checkout.variables())
 
+
+def _check_size(name: str, row: Record, size: int, what: str) -> None:
+    """Raise NotMeasured if a module is not the row's. `what`: has these bytes."""
+    expected = (row["compile"] or {}).get("vmfb_bytes")
+    if expected not in (None, size):
+        raise NotMeasured(
+            f"{name}: {what} {size} bytes, and its row says {expected}: something was made again since"
+        )
+
+
+# Compile times.
 
 COMPILE_ROUNDS = (5, 96)
 """The fewest and the most compilations of each program. An interval needs ratios.LEAST."""
@@ -143,10 +158,7 @@ def compile_again(pair: Pair, folders: tuple[Path, Path], count: int) -> Estimat
     CPU time changes less with other work on the machine than seconds do, and turns take most of that away.
     `folders`: those in which the runs before and after were started.
     """
-    assert pair.both is not None
-    if why := pairs.difference(*pair.both, but=pairs.OF_MODEL):
-        raise NotMeasured(why)
-    sides = [*zip((BEFORE, AFTER), pair.both, folders, strict=True)]
+    sides = _sides(pair, folders)
     milliseconds: dict[str, list[float]] = {BEFORE: [], AFTER: []}
     # Only the order is random.
     order = random.Random(pair.cell)
@@ -154,14 +166,14 @@ def compile_again(pair: Pair, folders: tuple[Path, Path], count: int) -> Estimat
         for _ in range(count):
             order.shuffle(sides)
             for name, row, folder in sides:
-                milliseconds[name].append(1000 * _cpu_s(name, row, folder, scratch))
-    before, after = milliseconds[BEFORE], milliseconds[AFTER]
-    turns = (term(f"{pair.cell} compiled again", before, after),)
-    before_ms, after_ms = (math.exp(ratios.log_mean(values)) for values in (before, after))
-    return Estimate(pair, TURNS, before_ms, after_ms, turns)
+                compiled = _compiled_again(name, row, folder, scratch / name)
+                _check_size(name, row, compiled["vmfb_bytes"], "it compiles to")
+                milliseconds[name].append(1000 * compiled["cpu_s"])
+    name = f"{pair.cell} compiled again"
+    return pairs.in_turns(pair, name, milliseconds[BEFORE], milliseconds[AFTER])
 
 
-def compiled_again(
+def _compiled_again(
     name: str, row: Record, folder: Path, out: Path, flags: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Compile the program of a row as its run did, with further flags, into the folder `out`. Return the report of the
@@ -174,25 +186,15 @@ def compiled_again(
     out.mkdir(exist_ok=True)
     if stage.run(stage.request.module, fields, out, log):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        with_flags = f" with {' '.join(flags)}" if flags else ""
         why = (lines or ["no message"])[-1]
-        raise NotMeasured(f"{name}: it does not compile any more{with_flags}: {why}")
+        raise NotMeasured(
+            f"{name}: it does not compile any more ({' '.join(flags) or 'same flags'}): {why}"
+        )
     compiled: dict[str, Any] = atomic.read_json(out / REPORT)
     return compiled
 
 
-def _cpu_s(name: str, row: Record, folder: Path, scratch: Path) -> float:
-    """Compile the program of a row as its run did, and return the CPU time of iree-compile in seconds. Raises
-    NotMeasured if the module is not the row's."""
-    compiled = compiled_again(name, row, folder, scratch / name)
-    size, expected = compiled["vmfb_bytes"], row["compile"]["vmfb_bytes"]
-    if size != expected:
-        raise NotMeasured(
-            f"{name}: it compiles to {size} bytes, and its row says {expected}, so the program or the "
-            f"environment was made again since"
-        )
-    return float(compiled["cpu_s"])
-
+# Dispatches of one build in the recorded run of the other.
 
 ROUNDS, MOST = 6, 3
 """How often each variant is replayed, in random order, and how many dispatches are put in alone."""
@@ -244,17 +246,14 @@ def replay_executables(
         chosen = {name: variants[name] for name in shown} | ({ALL: every} if len(every) > 1 else {})
         flags = _flags(BEFORE, pair.both[0], folders[0])
         milliseconds = _replayed(files[0], environment, flags, chosen)
-    own = milliseconds.pop("")
-    left = [Replay(name, why=said) for name, said in list(why.items())[:MOST]]
-    return (*(_compared(name, values, own) for name, values in milliseconds.items()), *left)
-
-
-def _compared(name: str, values: Sequence[float], own: Sequence[float]) -> Replay:
-    known = ratios.paired(values, own)
-    if known is None:
-        return Replay(name, why=f"{len(values)} replays; an interval needs {ratios.LEAST}")
-    at = known.interval()
-    return Replay(name, at.ratio - 1, at.low - 1, at.high - 1)
+    unchanged = milliseconds.pop("")
+    replays = []
+    for name, values in milliseconds.items():
+        difference = ratios.paired(values, unchanged)
+        assert difference is not None  # ROUNDS are enough
+        at = difference.interval()
+        replays.append(Replay(name, at.ratio - 1, at.low - 1, at.high - 1))
+    return (*replays, *(Replay(name, why=text) for name, text in list(why.items())[:MOST]))
 
 
 def _run(command: Sequence[str], folder: Path) -> str:
@@ -279,7 +278,7 @@ def _tool(name: str, environment: Path) -> str:
 def _record(name: str, row: Record, folder: Path, environment: Path, scratch: Path) -> Path:
     """Compile the program of a row with one executable per dispatch, and record a call of it. Raises NotMeasured and NoCase."""
     vmfb, recorded = scratch / name / "module.vmfb", scratch / f"{name}.ireereplay"
-    compiled_again(name, row, folder, vmfb.parent, APART)
+    _compiled_again(name, row, folder, vmfb.parent, APART)
     call = [flag for flag in _flags(name, row, folder) if "--module=" not in flag]
     runner = [_tool("iree-run-module", environment), f"--module={vmfb}", *call]
     _run([*runner, f"--device_replay_output={recorded}"], folder)

@@ -20,21 +20,154 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, exits, process
-from scripts.features.toolchains import build_trees
-from scripts.features.toolchains.build_trees import TreeError
-from scripts.iree.backends import OLDEST, release_of
 from scripts.matrix import cell, reading
 from scripts.matrix.cell import PINNED, EntryName, Toolchain
 from scripts.matrix.feature import Draft, Feature
 from scripts.matrix.stages import IREE_ENV
 from scripts.run import environments, installing
-from scripts.run.environments import COMPILER, PACKAGES, Declared
+from scripts.run.environments import COMPILER, PACKAGES, RUNTIME, TORCH_MLIR, Declared
 
 BUILDS = "vmfbench-builds.pth"
 """The file in an environment with the Python folders of local builds."""
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.+!]*")
 _URL = re.compile(r"(https?|file)://\S+\.whl(#\S*)?")
 _FORMS = "a version, or the path or URL of a wheel"
+
+
+# Local builds. Their layouts are those of IREE's and torch-mlir's CMake builds and installs, of a virtual environment, and of the unpacked wheels:
+# https://iree.dev/building-from-source/getting-started/#python-bindings
+# https://github.com/llvm/torch-mlir/blob/main/docs/development.md
+
+_SITES = ("", "lib/python*/site-packages")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What replaces one package: folders for Python's path (one of which has `module`), and folders in one
+    of which there is the tool `tool` ("" if the package needs none). All are globs below the tree.
+    `binding`: what an import loads of the libraries. `used`: all tools that the stages use."""
+
+    module: str
+    binding: str
+    pythons: tuple[str, ...]
+    tool: str = ""
+    tools: tuple[str, ...] = ()
+    used: tuple[str, ...] = ()
+
+
+_PARTS: Mapping[str, Part] = {
+    COMPILER: Part(
+        module="iree/compiler",
+        binding="iree.compiler.ir",
+        pythons=("compiler/bindings/python", "python_packages/iree_compiler", *_SITES),
+        tool="iree-compile",
+        # The wheels' scripts in bin/ start these programs, and turn a signal into an exit code.
+        tools=(*(f"{site}/iree/compiler/_mlir_libs".strip("/") for site in _SITES), "tools", "bin"),
+        used=("iree-compile", "iree-opt"),
+    ),
+    RUNTIME: Part(
+        module="iree/runtime",
+        binding="iree.runtime",
+        pythons=("runtime/bindings/python", "python_packages/iree_runtime", *_SITES),
+        tool="iree-benchmark-module",
+        tools=(*(f"{site}/iree/_runtime_libs".strip("/") for site in _SITES), "tools", "bin"),
+        used=("iree-benchmark-module", "iree-run-module", "iree-profile"),
+    ),
+    TORCH_MLIR: Part(
+        module="torch_mlir",
+        binding="torch_mlir.extras.fx_importer",
+        pythons=(
+            "python_packages/torch_mlir",
+            "tools/torch-mlir/python_packages/torch_mlir",
+            *_SITES,
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found for one package: a folder for Python's path, and the folder of the tools (None: there is none)."""
+
+    part: Part
+    python: Path | None
+    folder: Path | None
+
+    @property
+    def tools(self) -> list[Path]:
+        """The tools that the stages use."""
+        paths = [self.folder / tool for tool in self.part.used] if self.folder else []
+        return [path for path in paths if path.is_file()]
+
+    def binaries(self) -> Iterator[Path]:
+        """Its programs and libraries."""
+        if self.python:
+            yield from sorted((self.python / self.part.module.split("/")[0]).glob("**/*.so*"))
+        if self.folder:
+            yield from sorted(self.folder.glob("iree-*"))
+            yield from sorted(self.folder.glob("lib*.so*"))
+            yield from sorted((self.folder.parent / "lib").glob("libIREE*.so*"))
+
+
+class TreeError(ValueError):
+    """A folder that is no tree of a project. The message says what was expected in it."""
+
+
+def tree_parts(project: str, folder: Path) -> dict[str, Found]:
+    """Return what a tree has, by the package that it replaces. A package may be missing in it.
+
+    A runtime without both its Python bindings and its tools is left out: modules are verified with the
+    one and timed with the other. Of a compiler, the tools are enough. Raises TreeError if the folder has
+    nothing, or lacks IREE's compiler.
+    """
+    if not os.path.isdir(folder):
+        raise TreeError(
+            f"no folder {folder}; expected a version, or the folder of a build or install tree"
+        )
+    available = {name: part for name in PACKAGES[project] if (part := _part(name, folder))}
+    if PACKAGES[project][0] in available:
+        return available
+    lacking = _PARTS[PACKAGES[project][0]]
+    if lacking.tool:
+        expected = f"the tool {lacking.tool} in one of the folders {', '.join(lacking.tools)}"
+    else:
+        places = ", ".join(place or "the folder itself" for place in lacking.pythons)
+        expected = f"the package {lacking.module} in one of {places}"
+    raise TreeError(f"{folder}: expected {expected}")
+
+
+def _part(name: str, folder: Path) -> Found | None:
+    part = _PARTS[name]
+    python = next((at for at in _places(folder, part.pythons) if (at / part.module).is_dir()), None)
+    tools = next((at for at in _places(folder, part.tools) if (at / part.tool).is_file()), None)
+    needed = {COMPILER: [tools], RUNTIME: [tools, python]}.get(name, [python])
+    return Found(part, python, tools) if None not in needed else None
+
+
+def _places(folder: Path, globs: Iterable[str]) -> Iterator[Path]:
+    """What globs match below a folder, in their order. "" is the folder itself."""
+    for pattern in globs:
+        yield from sorted(folder.glob(pattern)) if pattern else [folder]
+
+
+def tree_digest(project: str, folder: Path) -> str:
+    """A hash (12 hex digits) of a tree, which changes when it is built again. Raises TreeError.
+
+    It is of (path, bytes, modification time in ns) of the programs and libraries. Contents are not read: the
+    compiler's library alone has hundreds of MB.
+    """
+    paths = dict.fromkeys(
+        path for part in tree_parts(project, folder).values() for path in part.binaries()
+    )
+    identity = [
+        (str(path.relative_to(folder)), stat.st_size, stat.st_mtime_ns)
+        for path in paths
+        if path.is_file() and (stat := path.stat())
+    ]
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
+
+
+# Environments.
 
 
 @dataclass(frozen=True)
@@ -50,19 +183,15 @@ class Definition:
         """The part of a toolchain that concerns an environment of envs/."""
         pins = changeable(_declared(env), env)
         packages = {name: value for name, value in toolchain.packages.items() if name in pins}
-        builds = {
-            project: folder
-            for project, folder in toolchain.builds.items()
-            if pins & set(PACKAGES[project])
-        }
+        builds = {name: at for name, at in toolchain.builds.items() if pins & {*PACKAGES[name]}}
         return cls(packages, builds, toolchain.find_links)
 
-    def parts(self) -> dict[str, build_trees.Found]:
+    def parts(self) -> dict[str, Found]:
         """What its local builds have, by package. Raises TreeError."""
         return {
             name: part
             for project, folder in self.builds.items()
-            for name, part in build_trees.parts(project, Path(folder)).items()
+            for name, part in tree_parts(project, Path(folder)).items()
         }
 
 
@@ -101,7 +230,7 @@ def digest(env_file: Path, changed: Definition) -> str:
         if wheel.is_file() and (stat := wheel.stat())
     ]
     builds = [
-        (project, folder, build_trees.digest(project, Path(folder)))
+        (project, folder, tree_digest(project, Path(folder)))
         for project, folder in sorted(changed.builds.items())
     ]
     identity = (
@@ -131,12 +260,9 @@ class Environments(environments.Environments):
 
     def option(self, env: str) -> str:
         """The field of a request to scripts.stages.make_env with what a toolchain changes; "" for an environment of envs/."""
-        changed = self.definition(env)
-        return (
-            f"--field toolchain {shlex.quote(json.dumps(dataclasses.asdict(changed)))}"
-            if changed
-            else ""
-        )
+        if changed := self.definition(env):
+            return f"--field toolchain {shlex.quote(json.dumps(dataclasses.asdict(changed)))}"
+        return ""
 
     def pins_digest(self, env: str) -> str:
         """A value that changes when what the environment is made of changes."""
@@ -157,17 +283,6 @@ class Environments(environments.Environments):
             return super().is_gone(env)
         prefix = Path(environments.prefix(env))
         return environments.whole(prefix) != self.pins_digest(env)
-
-    def notes(self) -> list[str]:
-        """Messages about selected toolchains whose IREE is older than what this workflow knows."""
-        oldest = ".".join(map(str, OLDEST))
-        return [
-            f"toolchain {name}: IREE {version} is older than {oldest}, the oldest release that has been tried; "
-            "flags or programs may not be known to it"
-            for name, toolchain in self._selected.items()
-            if (version := version_of(toolchain.packages.get(COMPILER, "")))
-            and (release_of(version) or OLDEST) < OLDEST
-        ]
 
     def pins(self, env: str) -> dict[str, str]:
         """Package to version, for every exact pin of an environment. A wheel has the version in its name, and
@@ -238,8 +353,7 @@ def _link_builds(prefix: Path, changed: Definition) -> None:
 def _check_import(prefix: Path, name: str, binding: str) -> None:
     """Exit if the Python bindings of a local build cannot be imported, with what to do."""
     python = prefix / "bin" / "python"
-    done = process.run_tool([str(python), "-c", f"import {binding}"])
-    if done.returncode != 0:
+    if process.run_tool([str(python), "-c", f"import {binding}"]).returncode:
         exits.fail(
             f"{name}: the Python bindings of the local build cannot be imported by {python}; "
             f"build them with this Python (-DPython3_EXECUTABLE={python.absolute()})",
@@ -269,12 +383,12 @@ def selected(draft: Draft) -> dict[str, Toolchain]:
             problems.append(str(error))
     # Those that a toolchain may change.
     envs = dict.fromkeys([IREE_ENV, *(entry.env for entry in draft.known["frontends"].values())])
-    own = {
-        name: _read(name, declared[name], envs, draft.root, problems)
+    return {
+        name: Toolchain(PINNED)
+        if name == PINNED
+        else _read(name, declared[name], envs, draft.root, problems)
         for name in names
-        if name != PINNED
     }
-    return {name: own.get(name) or Toolchain(PINNED) for name in names}
 
 
 def _read(
@@ -292,7 +406,7 @@ def _read(
             folder = _absolute(value, root)
             builds[project] = str(folder)
             try:
-                build_trees.parts(project, folder)
+                tree_parts(project, folder)
             except TreeError as error:
                 problems.append(f"{where}.{project}: {error}")
     for given, value in (entry.get("packages") or {}).items():
@@ -302,14 +416,29 @@ def _read(
         packages[package] = _source(f"{where}.packages.{given}", str(value), root, problems)
     replaced = {package for project in builds for package in PACKAGES[project]}
     limited = entry.get("envs")
-    changed = _changed({*packages, *replaced}, envs if limited is None else limited, root)
-    problems += _unused(where, entry, changed, packages, replaced)
+    files = {
+        env: root / environments.ENV_FOLDER / f"{env}.yaml"
+        for env in (envs if limited is None else limited)
+    }
+    pinned = {
+        env: changeable(environments.declared(file), env) & {*packages, *replaced}
+        for env, file in files.items()
+        if file.is_file()  # else it is reported with the entry that names it
+    }
+    if not packages and not replaced:
+        problems.append(f"{where}: changes nothing; set {', '.join(PACKAGES)} or packages")
+    within = f" of {', '.join(limited)}" if limited else ""
+    for package in sorted({*packages}.difference(*pinned.values())):
+        problems.append(
+            f"{where}: no environment{within} that a frontend or IREE uses pins {package}"
+        )
+    links = entry.get("find_links") or ()
     return Toolchain(
         name=name,
         packages=packages,
         builds=builds,
-        find_links=tuple(_link(link, root) for link in entry.get("find_links") or ()),
-        envs=tuple(changed),
+        find_links=tuple(link if "://" in link else str(_absolute(link, root)) for link in links),
+        envs=tuple(env for env, names in pinned.items() if names),
     )
 
 
@@ -335,40 +464,8 @@ def changeable(declared: Declared, env: str) -> set[str]:
     return pins if env == IREE_ENV else pins - set(PACKAGES["iree"])
 
 
-def _changed(packages: Collection[str], envs: Iterable[str], root: Path) -> dict[str, set[str]]:
-    """Which of the packages each environment pins, for those that pin any."""
-    files = {env: root / environments.ENV_FOLDER / f"{env}.yaml" for env in envs}
-    own = {
-        env: changeable(environments.declared(file), env) & set(packages)
-        for env, file in files.items()
-        if file.is_file()  # else it is reported with the entry that names it
-    }
-    return {env: pinned for env, pinned in own.items() if pinned}
-
-
-def _unused(
-    where: str,
-    entry: Mapping[str, Any],
-    changed: Mapping[str, set[str]],
-    packages: Collection[str],
-    replaced: Collection[str],
-) -> Iterator[str]:
-    """Yield error messages about an entry that changes nothing, and about packages that nothing pins."""
-    if not packages and not replaced:
-        yield f"{where}: changes nothing; set {', '.join(PACKAGES)} or packages"
-    used = {package for own in changed.values() for package in own}
-    within = f" of {', '.join(entry['envs'])}" if entry.get("envs") else ""
-    for package in sorted({*packages} - used):
-        yield f"{where}: no environment{within} that a frontend or IREE uses pins {package}"
-
-
 def _absolute(value: str, root: Path) -> Path:
     return (root / Path(value).expanduser()).absolute()
-
-
-def _link(value: str, root: Path) -> str:
-    """A page, or the absolute path of a folder."""
-    return value if "://" in value else str(_absolute(value, root))
 
 
 FEATURE = Feature("toolchains", toolchains=selected, environments=Environments)

@@ -45,14 +45,6 @@ class Compilation(msgspec.Struct, frozen=True):
     seconds: dict[str, float]
 
 
-@dataclass(frozen=True)
-class KeptCompilation:
-    """A compilation, and the first run that has it."""
-
-    entry: Entry
-    compilation: Compilation
-
-
 def compilations_of_rows(
     records: Iterable[Mapping[str, Any]], root: Path
 ) -> dict[str, Compilation]:
@@ -75,23 +67,28 @@ def compilations_of_rows(
             continue
         measured = atomic.read_json(file)
         if measured["program"]["status"] == outcome.OK:
-            seconds = {ALL_PASSES: round(measured["total_s"], 4)}
-            seconds |= {each["name"]: each["s"] for each in measured["passes"]}
-            by_cell[str(cell)] = Compilation(record["versions"]["iree"], seconds)
+            by_cell[str(cell)] = Compilation(record["versions"]["iree"], seconds_by_pass(measured))
     return by_cell
+
+
+def seconds_by_pass(measured: Mapping[str, Any]) -> dict[str, float]:
+    """The seconds of the compiler itself, ALL_PASSES, and of each pass by its name, of what scripts.stages.profile_compile writes."""
+    return {ALL_PASSES: measured["total_s"]} | {
+        part["name"]: part["s"] for part in measured["passes"]
+    }
 
 
 def read_compilations(
     kept: Iterable[Kept], selects: Callable[[str], bool]
-) -> dict[str, list[KeptCompilation]]:
-    """The compilations of the selected cells, the oldest first; what several runs have counts once. Raises Damaged."""
-    by_cell: dict[str, list[KeptCompilation]] = {}
+) -> dict[str, list[tuple[Entry, Compilation]]]:
+    """The compilations of the selected cells with the first run that has each, the oldest first. Raises Damaged."""
+    by_cell: dict[str, list[tuple[Entry, Compilation]]] = {}
     for run in kept:
         for cell, compilation in run.compilations().items():
             if selects(cell):
-                known = by_cell.setdefault(cell, [])
-                if not known or known[-1].compilation != compilation:
-                    known.append(KeptCompilation(run.entry, compilation))
+                of_cell = by_cell.setdefault(cell, [])
+                if not of_cell or of_cell[-1][1] != compilation:
+                    of_cell.append((run.entry, compilation))
     return by_cell
 
 
@@ -159,7 +156,7 @@ class Entry(msgspec.Struct, frozen=True):
         return self.id[:8]
 
 
-class Damaged(Exception):
+class Damaged(BadRecords):
     """An entry of the history that cannot be read. Says which one, and why."""
 
 
@@ -345,8 +342,7 @@ def publish(history: Path, name: str) -> str:
     files = _own_files(history)
     if not files:
         raise BadRecords(f"{history}: no run is kept, so there is nothing to publish")
-    refused = BadRecords("")
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         tip = git("ls-remote", remote, f"refs/heads/{branch}").decode().partition("\t")[0]
         if tip:
             git("fetch", "--quiet", "--no-tags", remote, f"refs/heads/{branch}")
@@ -355,11 +351,11 @@ def publish(history: Path, name: str) -> str:
             return f"{name} has these runs already"
         try:
             git("push", "--quiet", remote, f"{commit}:refs/heads/{branch}")
-        except BadRecords as error:
-            refused = error
-        else:
-            return f"{added} files were added to {name}"
-    raise refused
+            break
+        except BadRecords:
+            if attempt == ATTEMPTS - 1:
+                raise
+    return f"{added} files were added to {name}"
 
 
 def _own_files(history: Path) -> list[Path]:
@@ -373,11 +369,8 @@ def _own_files(history: Path) -> list[Path]:
         own = [about, run.path, *([passes] if os.path.lexists(passes) else [])]
         if link := next((path for path in own if path.is_symlink()), None):
             raise BadRecords(f"{link}: is a link, expected a file; nothing was published")
-        try:
-            deque(run.records(), maxlen=0)
-            run.compilations()
-        except Damaged as error:
-            raise BadRecords(f"{error}; nothing was published") from error
+        deque(run.records(), maxlen=0)
+        run.compilations()
         files += own
     return files
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
+import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from scripts.core import checkout, commands, exits
-from scripts.features.compare import baseline_run, code_changes, formats, pairs, remeasuring
+from scripts.core import checkout, commands, exits, machine, temporary
+from scripts.features.compare import code_changes, formats, pairs, remeasuring
 from scripts.features.compare.comparing import Comparison, Settings, compare
 from scripts.features.compare.history import store
-from scripts.features.compare.latencies import Estimate
-from scripts.features.compare.pairs import Pair
+from scripts.features.compare.history.store import Entry
+from scripts.features.compare.pairs import Estimate, Pair
 from scripts.features.compare.remeasuring import NotMeasured
 from scripts.features.reproduce.case import NoCase
 from scripts.matrix import cell, settings
@@ -28,50 +29,26 @@ from scripts.timing.ratios import FASTER, SLOWER
 from scripts.timing.turns import Rule
 
 RESULTS = Path("results")
+FORK_POINT, PARENT, LATEST = "fork-point", "parent", "latest"
+AGAINST = {
+    FORK_POINT: "the newest commit that HEAD shares with the base branch",
+    PARENT: "the first parent of HEAD",
+    LATEST: "the run that was kept last",
+}
+"""What a run can be compared with."""
+ROWS = "results.jsonl"
+SHOWN = 12
+"""Digits of a commit."""
 T = TypeVar("T")
 
 
 def main() -> int:
     args = _arguments()
-    if args.commit:
-        try:
-            print(baseline_run.commit_of(args.against, args.base))
-        except BadRecords as error:
-            exits.fail(str(error), BAD_INPUT)
-        return 0
-    before, after = args.toolchain or map(str, (args.against or args.rows[0], args.rows[-1]))
     try:
-        thresholds = _settings(args.configfile)
-        read_rows = [read(_rows_file(path)) for path in args.rows]
-        rows = [[record.data for record in records] for records in read_rows]
-        for path, of_path in zip(args.rows, rows, strict=True):
-            if path.is_dir() or args.against:
-                selected = [row for row in of_path if cell.selects(args.cell, str(cell_of(row)))]
-                at_hand.check(_rows_file(path).parent, selected)
-        if args.against:
-            results = _rows_file(args.rows[0]).parent
-            history = args.history or str(results / store.FOLDER.name)
-            baseline = baseline_run.find(args.against, args.base, history, results)
-            before, rows = baseline.name, [baseline.rows, *rows]
-            if rows[0] == rows[1]:
-                print(
-                    f"note: {before} has the same rows: nothing that they depend on has changed since",
-                    file=sys.stderr,
-                )
-            if baseline.results and baseline.results.resolve() != results.resolve():
-                args.rows = [baseline.results, results]
-            elif args.why or args.remeasure or args.recompile:
-                raise BadRecords(
-                    f"{history}: the results of {before} are not beside it any more, so --why, --remeasure and --recompile have nothing to read; "
-                    "--history BEFORE/results/history names that of another folder"
-                )
-        with explained(itertools.chain(*read_rows)):
-            chosen = pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)  # fmt: skip
-            chosen = [pair for pair in chosen if cell.selects(args.cell, pair.cell)]
-            if not chosen:
-                problem = f"no cell matches --cell {' '.join(args.cell)}"
-                raise BadRecords(problem if args.cell else "there are no rows")
-            comparison = _compare(args, chosen, (before, after), thresholds)
+        if args.commit:
+            print(commit_of(args.against, args.base))
+            return 0
+        comparison = _comparison(args)
     except (BadRecords, ConfigError, NoCase, OSError, ValueError) as error:
         exits.fail(str(error), BAD_INPUT)
     by_format = {
@@ -89,18 +66,11 @@ def _arguments() -> argparse.Namespace:
     option("rows", nargs="*", type=Path, metavar="BEFORE AFTER", help=two)
     names = ("BEFORE", "AFTER")
     option("--toolchain", nargs=2, metavar=names, help="two toolchains of one run")
-    commits = "; ".join(f"{name}: {what}" for name, what in baseline_run.AGAINST.items())
-    option(
-        "--against",
-        choices=baseline_run.AGAINST,
-        help=f"compare one folder with the run of a commit. {commits}",
-    )
-    option(
-        "--base",
-        default="",
-        metavar="BRANCH",
-        help="for fork-point; default: that of the pull request, or origin/HEAD",
-    )
+    commits = "; ".join(f"{name}: {what}" for name, what in AGAINST.items())
+    one = f"compare one folder with the run of a commit. {commits}"
+    option("--against", choices=AGAINST, help=one)
+    base = "for fork-point; default: that of the pull request, or origin/HEAD"
+    option("--base", default="", metavar="BRANCH", help=base)
     option("--commit", action="store_true", help="only print the commit that --against names")
     where = "a folder with runs, or a branch with its files; default: RESULTS/history"
     option("--history", default="", metavar="DIR|BRANCH", help=where)
@@ -127,7 +97,7 @@ def _arguments() -> argparse.Namespace:
         parser.error(
             "name two folders or files; or --toolchain BEFORE AFTER, or --against, and at most one"
         )
-    if args.commit and args.against in (None, baseline_run.LATEST):
+    if args.commit and args.against in (None, LATEST):
         parser.error("--commit: give --against fork-point or parent")
     args.rows = args.rows or [RESULTS]
     is_again = args.remeasure or args.recompile
@@ -139,17 +109,8 @@ def _arguments() -> argparse.Namespace:
     return args
 
 
-def _settings(files: Sequence[Path]) -> Settings:
-    """The thresholds of config.yaml with further files over it; what they leave out has the default."""
-    declared, _ = settings.load({}, [checkout.path("config.yaml"), *files], checkout.ROOT, Path.cwd())  # fmt: skip
-    given = dict(declared.get("compare") or {})
-    if "outcomes" in given:
-        given["outcomes"] = tuple(given["outcomes"])
-    return Settings(**given)
-
-
 def _rows_file(path: Path) -> Path:
-    return path / baseline_run.ROWS if path.is_dir() else path
+    return path / ROWS if path.is_dir() else path
 
 
 def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
@@ -158,67 +119,187 @@ def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
     return folders[0], folders[-1]
 
 
+def _comparison(args: argparse.Namespace) -> Comparison:
+    """Read and compare the rows. Raises BadRecords, ConfigError, NoCase, OSError and ValueError."""
+    before, after = args.toolchain or map(str, (args.against or args.rows[0], args.rows[-1]))
+    thresholds = _settings(args.configfile)
+    read_rows = [read(_rows_file(path)) for path in args.rows]
+    rows = [[record.data for record in records] for records in read_rows]
+    for path, of_path in zip(args.rows, rows, strict=True):
+        if path.is_dir() or args.against:
+            selected = [row for row in of_path if cell.selects(args.cell, str(cell_of(row)))]
+            at_hand.check(_rows_file(path).parent, selected)
+    if args.against:
+        results = _rows_file(args.rows[0]).parent
+        history = args.history or str(results / store.FOLDER.name)
+        before, older, older_results = find_run(args.against, args.base, history, results)
+        rows = [older, *rows]
+        if rows[0] == rows[1]:
+            print(
+                f"note: {before} has the same rows: nothing that they depend on has changed since",
+                file=sys.stderr,
+            )
+        if older_results and older_results.resolve() != results.resolve():
+            args.rows = [older_results, results]
+        elif args.why or args.remeasure or args.recompile:
+            raise BadRecords(
+                f"{history}: the results of {before} are not beside it any more, so --why, --remeasure and --recompile have nothing to read; "
+                "--history BEFORE/results/history names that of another folder"
+            )
+    with explained(itertools.chain(*read_rows)):
+        every = (
+            pairs.of_toolchains(rows[0], before, after) if args.toolchain else pairs.of_files(*rows)
+        )
+        chosen = [pair for pair in every if cell.selects(args.cell, pair.cell)]
+        if not chosen:
+            problem = f"no cell matches --cell {' '.join(args.cell)}"
+            raise BadRecords(problem if args.cell else "there are no rows")
+        return _compare(args, chosen, (before, after), thresholds)
+
+
+def _settings(files: Sequence[Path]) -> Settings:
+    """The thresholds of config.yaml with further files over it; what they leave out has the default."""
+    declared, _ = settings.load({}, [checkout.path("config.yaml"), *files], checkout.ROOT, Path.cwd())  # fmt: skip
+    values = dict(declared.get("compare") or {})
+    if "outcomes" in values:
+        values["outcomes"] = tuple(values["outcomes"])
+    return Settings(**values)
+
+
+# The run of another commit.
+
+
+def find_run(
+    against: str, base: str, history: str, results: Path
+) -> tuple[str, list[dict[str, Any]], Path | None]:
+    """Return the newest run of the commit that `against` names, of one on the same CPU if there is one: its name, its rows, and its folder
+    if that still has these rows.
+
+    `base`: the base branch; "": that of the pull request, or `origin/HEAD`. `history`: a folder, or a branch with the files of one in its
+    top folder. `results`: the folder of the run that is compared. Raises BadRecords if there is no such commit or no run of it.
+    """
+    with temporary.folder("history") as extracted:
+        folder = Path(history)
+        if not folder.is_dir():
+            folder = extracted
+            store.extract(history, folder)
+        kept, wrong = store.read(folder)
+        what, commit = AGAINST[against], ""
+        if against == LATEST:
+            current = store.id_of((results / ROWS).read_bytes())
+            runs = [run for run in kept if run.entry.id != current]
+        else:
+            commit = commit_of(against, base)
+            what = f"{what}, {commit[:SHOWN]}"
+            runs = [run for run in kept if any(map(commit.startswith, _commits(run.entry)))]
+        if not runs:
+            known = dict.fromkeys(
+                name[:SHOWN] for run in kept[::-1] for name in _commits(run.entry)
+            )
+            problems = "".join(f"; {problem}" for problem in wrong)
+            raise BadRecords(
+                f"{history}: no run of {what}, so nothing was compared; commits with a run: "
+                f"{', '.join(known) or 'none'}. Run the same selection at that commit{problems}"
+            )
+        cpu = machine.cpu_name()
+        run = ([run for run in runs if run.entry.machine.cpu == cpu] or runs)[-1]
+        rows = list(run.records())
+        name = f"{against} {commit[:SHOWN] or ' '.join(_commits(run.entry)[-1:])}".strip()
+        beside = run.path.parent.parent / ROWS
+        is_whole = beside.is_file() and store.id_of(beside.read_bytes()) == run.entry.id
+        return name, rows, beside.parent if is_whole else None
+
+
+def _commits(entry: Entry) -> list[str]:
+    """The commits of a run, without those from which a file differed. Entries of older versions have only that of the checkout."""
+    return [name for name in entry.commits or [entry.commit] if name and "-dirty" not in name]
+
+
+def commit_of(against: str, base: str) -> str:
+    """The full hash of the commit that FORK_POINT or PARENT names in the working folder. Raises BadRecords."""
+    if against == PARENT:
+        return _git("rev-parse", "--verify", "HEAD^1")
+    pull_request = os.environ.get("GITHUB_BASE_REF")
+    main = base or (f"origin/{pull_request}" if pull_request else "origin/HEAD")
+    shared, head = _git("merge-base", "HEAD", main), _git("rev-parse", "HEAD")
+    if shared == head:
+        raise BadRecords(
+            f"HEAD, {head[:SHOWN]}, is a commit of {main} itself; use --against parent"
+        )
+    return shared
+
+
+def _git(*words: str) -> str:
+    """The output of git in the working folder. Raises BadRecords."""
+    try:
+        return store.git(*words).decode().strip()
+    except BadRecords as error:
+        raise BadRecords(
+            f"{error}; --base names another branch, and a shallow clone has no older commits (actions/checkout: fetch-depth: 0)"
+        ) from error
+
+
+# Rows, code, and what is measured now.
+
+
 def _compare(
     args: argparse.Namespace, chosen: Sequence[Pair], names: tuple[str, str], thresholds: Settings
 ) -> Comparison:
     """Compare pairs of rows by what they say and, as requested, by their code and by what is measured now."""
     folders = _folders(args)
+    by_cell = {pair.cell: pair for pair in chosen}
     compiled = [pair for pair in chosen if args.why and code_changes.has_code(pair)]
-    codes = [code_changes.code_change(pair, folders) for pair in compiled]
     passes = [
         change for pair in chosen for change in code_changes.pass_changes_of_pair(pair, folders)
     ]
-    by_rows = compare(chosen, *names, thresholds, None, codes, passes)
+    codes = {pair.cell: code_changes.code_change(pair, folders) for pair in compiled}
     again: dict[str, Estimate] = {}
     recompiled: dict[str, Estimate] = {}
+
+    def compared() -> Comparison:
+        return compare(chosen, *names, thresholds, again, [*codes.values()], passes, recompiled)
+
+    comparison = compared()
     if args.remeasure:
-        again = _again(args, by_rows.measurable, chosen, _timed_again)
-        codes = [code_changes.code_change(pair, folders, again.get(pair.cell)) for pair in compiled]
+        # More seconds are more generations: only these narrow an interval.
+        generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
+        rule = Rule(budget_s=args.budget, generations=generations, until_decided=args.until_decided)
+        timed = [by_cell[name] for name in comparison.measurable]
+        again |= _again(timed, lambda pair: remeasuring.time_again(pair, folders, rule))
+        codes |= {
+            pair.cell: code_changes.code_change(pair, folders, again.get(pair.cell))
+            for pair in compiled
+        }
     if args.recompile or args.remeasure:
-        every = [pair.cell for pair in chosen if remeasuring.is_compiled(pair)]
-        cells = every if args.recompile else by_rows.recompilable
-        recompiled = _again(args, cells, chosen, _compiled_again)
-    if not (again or recompiled or (codes and args.remeasure)):
-        return by_rows
-    compared = compare(chosen, *names, thresholds, again, codes, passes, recompiled)
-    changed = {each.cell for each in compared.latencies if each.verdict in (SLOWER, FASTER)}
-    cells = [
-        code.cell for code in codes if args.remeasure and code.cell in changed and code.changed
-    ]
-    if not cells:
-        return compared
-    by_cell = {code.cell: code for code in codes}
-    alone = _again(args, cells, chosen, lambda _, pair: remeasuring.replay_executables(by_cell[pair.cell], pair, folders))  # fmt: skip
-    codes = [replace(code, replays=alone.get(code.cell, ())) for code in codes]
-    return compare(chosen, *names, thresholds, again, codes, passes, recompiled)
+        every = [pair for pair in chosen if remeasuring.is_compiled(pair)]
+        slower = every if args.recompile else [by_cell[name] for name in comparison.recompilable]
+        recompiled |= _again(
+            slower,
+            lambda pair: remeasuring.compile_again(
+                pair, folders, remeasuring.compile_rounds(pair, args.budget)
+            ),
+        )
+        comparison = compared()
+    if args.remeasure:
+        changed = {each.cell for each in comparison.latencies if each.verdict in (SLOWER, FASTER)}
+        slower = [
+            by_cell[code.cell] for code in codes.values() if code.cell in changed and code.changed
+        ]
+        replays = _again(
+            slower, lambda pair: remeasuring.replay_executables(codes[pair.cell], pair, folders)
+        )
+        codes |= {name: replace(codes[name], replays=found) for name, found in replays.items()}
+        comparison = compared()
+    return comparison
 
 
-def _again(
-    args: argparse.Namespace,
-    cells: Sequence[str],
-    chosen: Iterable[Pair],
-    measure: Callable[[argparse.Namespace, Pair], T],
-) -> dict[str, T]:
+def _again(chosen: Sequence[Pair], measure: Callable[[Pair], T]) -> dict[str, T]:
     """Measure cells again. Says on stderr what it does."""
-    by_cell = {pair.cell: pair for pair in chosen}
-    estimates = {}
-    for number, name in enumerate(cells, start=1):
-        print(f"[{number}/{len(cells)}] {name}", file=sys.stderr, flush=True)
+    measured = {}
+    for number, pair in enumerate(chosen, start=1):
+        print(f"[{number}/{len(chosen)}] {pair.cell}", file=sys.stderr, flush=True)
         try:
-            estimates[name] = measure(args, by_cell[name])
+            measured[pair.cell] = measure(pair)
         except (NotMeasured, NoCase) as error:
             print(f"    not measured again: {error}", file=sys.stderr, flush=True)
-    return estimates
-
-
-def _timed_again(args: argparse.Namespace, pair: Pair) -> Estimate:
-    # More seconds are more generations: only these narrow an interval.
-    generations = max(Rule.generations, round(Rule.generations * args.budget / Rule.budget_s))
-    rule = Rule(budget_s=args.budget, generations=generations, until_decided=args.until_decided)
-    return remeasuring.time_again(pair, _folders(args), rule)
-
-
-def _compiled_again(args: argparse.Namespace, pair: Pair) -> Estimate:
-    return remeasuring.compile_again(
-        pair, _folders(args), remeasuring.compile_rounds(pair, args.budget)
-    )
+    return measured

@@ -9,6 +9,7 @@ import argparse
 import csv
 import functools
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +18,8 @@ from typing import Any
 import msgspec
 
 from scripts.core import checkout, commands, exits
-from scripts.core.console import Console
-from scripts.features.compare.history import series, store, words
-from scripts.features.compare.history.series import LATENCY, NoSuchValue, Series, Step
+from scripts.features.compare.history import series, store
+from scripts.features.compare.history.series import LATENCY, NoSuchValue, Step
 from scripts.features.compare.history.store import Damaged, Kept
 from scripts.matrix import cell
 from scripts.records import at_hand, fields, page_sections
@@ -29,7 +29,7 @@ from scripts.records.results_file import BadRecords, cell_of, read
 OF_COMPILER = ("compile_s", "compile_cpu_s")
 """Columns whose series are followed by the times of passes."""
 WIDTH = 200
-"""Characters of a line of a table."""
+"""Characters of a line where the output is no terminal."""
 
 
 def main() -> None:
@@ -69,23 +69,31 @@ def main() -> None:
         exits.fail(str(error))
     if args.cell and not outcomes:
         exits.fail(f"no cell in {len(kept)} runs matches --cell {' '.join(args.cell)}")
-    all_series = values[args.value]
-    ended = [step for cell_series in outcomes for step in cell_series.steps]
+    shown = values[args.value]
+    ended = [step for of_cell in outcomes for step in of_cell.steps]
     if args.json:
+        passes = [
+            {"cell": name, "run": entry.id, **msgspec.to_builtins(compilation)}
+            for name, of_cell in compilations.items()
+            for entry, compilation in of_cell
+        ]
         whole = {
-            "series": [each.to_json() for each in all_series],
+            "series": [each.to_json() for each in shown],
             "outcomes": [*map(_ended, ended)],
-            "passes": [
-                {"cell": name, "run": each.entry.id, **msgspec.to_builtins(each.compilation)}
-                for name, of_cell in compilations.items()
-                for each in of_cell
-            ],
+            "passes": passes,
         }
         print(json.dumps(whole, indent=2, allow_nan=False))
+        return
+    sections = [
+        series.table_of_changes(args.value, args.value, shown),
+        series.table_of_endings(ended),
+    ]
+    if args.cell:
+        sections = [series.table_of_points(each, args.value) for each in shown] + sections
     else:
-        show(kept, all_series, ended, args.value, whole=bool(args.cell))
-        for name, of_cell in compilations.items():
-            print(page_sections.as_text([words.passes(name, of_cell)], width=WIDTH), end="")
+        sections.insert(0, series.table_of_runs([run.entry for run in kept]))
+    sections += [series.table_of_passes(name, of_cell) for name, of_cell in compilations.items()]
+    print(page_sections.as_text(sections, shutil.get_terminal_size((WIDTH, 0)).columns), end="")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -124,34 +132,6 @@ def _ended(step: Step) -> dict[str, Any]:
         },
         "differs": step.differs,
     }
-
-
-def show(
-    kept: list[Kept], shown: list[Series], ended: list[Step], column: str, whole: bool
-) -> None:
-    """Print findings, after the series (`whole`) or the runs."""
-    console = Console(
-        soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else WIDTH
-    )
-    if whole:
-        for each in shown:
-            words.show(console, each, column)
-    else:
-        print(
-            page_sections.as_text([words.runs([entry.entry for entry in kept])], width=WIDTH),
-            end="",
-        )
-        with_finding = [each for each in shown if each.has_finding]
-        findings = [
-            (each.title, line) for each in with_finding for line in words.findings(each, column)
-        ]
-        console.print(f"\n{column}: {len(findings)} changes and drifts in {len(shown)} series")
-        for title, line in findings:
-            console.print(f"{title}\n  {line}", highlight=False, soft_wrap=True)
-    if ended:
-        console.print(f"\n{len(ended)} changes in how a cell ends")
-    for step in ended:
-        console.print(words.ended(step), highlight=False, soft_wrap=True)
 
 
 def answer(kept: Sequence[Kept], sql: str) -> None:
