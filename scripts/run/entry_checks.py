@@ -15,9 +15,10 @@ from pathlib import Path
 from scripts.core import atomic, checkout, process
 from scripts.iree import compile_options, tools
 from scripts.iree.backends import renamed
-from scripts.matrix import cell, plugins, stages
-from scripts.matrix.expansion import flag_lists
+from scripts.matrix import plugins, stages
+from scripts.matrix.cell import EntryName
 from scripts.matrix.entries import Target
+from scripts.matrix.expansion import flag_lists
 from scripts.matrix.rows import Matrix
 from scripts.run import environments
 

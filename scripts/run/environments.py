@@ -18,8 +18,8 @@ import yaml
 
 from scripts.core import checkout
 from scripts.core.checkout import ROOT
-from scripts.matrix import cell, feature
-from scripts.matrix.cell import Toolchain
+from scripts.matrix import feature
+from scripts.matrix.cell import EntryName, Toolchain
 from scripts.supervise.environment_damage import ENVIRONMENT_MARK
 
 ENV_FOLDER = "envs"

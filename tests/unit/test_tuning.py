@@ -23,7 +23,6 @@ from scripts.matrix.compile_tables import Variant
 from scripts.matrix.rows import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.matrix.stages import STAGES
-from scripts.matrix.compile_tables import Variant
 from scripts.run import entry_checks, kept_results, outputs
 from scripts.run.kept_results import Result
 from scripts.run.plan import Plan

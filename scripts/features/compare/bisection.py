@@ -25,8 +25,7 @@ from scripts.features.reproduce import case as cases
 from scripts.features.reproduce.case import COMPILE, VERIFY, Case
 from scripts.iree import shell, tools
 from scripts.iree.backends import renamed
-from scripts.matrix.stages import VERIFICATION
-from scripts.matrix.stages import IREE_ENV
+from scripts.matrix.stages import IREE_ENV, VERIFICATION
 from scripts.records import at_hand, markdown, results_file
 from scripts.run import environments, installing, resources
 from scripts.run.environments import COMPILER, RUNTIME
