@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from scripts.features.operators.report import analysis, page, problem_record
-from scripts.features.operators.report.analysis import rates
-from scripts.features.operators.report.table import Table
+from scripts.features.operators.report.analysis import Table, rates
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
 

@@ -95,7 +95,6 @@ def handed_to(module, **more):
 requested = handed_to("supervise")
 tuned_by = handed_to("tune_iree")
 of_batch = handed_to("supervise_batch", retry=PLAN.retry)
-compiled_in_batch = handed_to("compile_operators", retry=PLAN.retry)
 
 
 def aggregated(*options):

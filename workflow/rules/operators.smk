@@ -149,11 +149,13 @@ rule compile_operators:
         **JOBS.params("operator_compile"),
         request=of_cell(PLAN["operators"].compile_request),
     shell:
-        compiled_in_batch(
+        of_batch(
             "operator_compile",
+            lists="before",
             after="env upstream",
             makes="outcomes",
-            more="--before {input.before:q}",
+            python="python",
+            more="--before {input.before:q} --file problems {input.batch:q} --file compiler_python {params.python}",
         )
 
 
