@@ -47,7 +47,7 @@ def in_rule(
         words += " --more-time {resources.more_time} --more-memory {resources.more_memory}"
     if retry is not None:
         statuses = ",".join(sorted(retry))
-        words += f" --problems {{input.batch:q}} --pins {{params.pins}} --retry '{statuses}'"
+        words += f" --pins {{params.pins}} --retry '{statuses}'"
     return words
 
 

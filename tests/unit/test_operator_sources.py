@@ -240,10 +240,6 @@ class TestSelection:
         assert select(found, Selection(select="synthetic")) == [found[1]]
         assert select(found, Selection(select="runnable")) == found
 
-    def test_an_unknown_kind_is_refused(self, problems):
-        with pytest.raises(ValueError, match="select: found 'fast', expected one of included"):
-            select(problems, Selection(select="fast"))
-
     def test_by_operator_and_source_model(self, sized):
         assert select(sized, Selection(operators=("aten.m*",))) == sized[3:]
         assert select(sized, Selection(source_models=("b*", "x"))) == sized[3:]
@@ -264,11 +260,6 @@ class TestSelection:
         assert select([two, none, one], Selection(smallest=1)) == [one]
         assert select([two, none, one], Selection(largest=3)) == [two, one]
         assert select([none], Selection(smallest=1)) == [none]
-
-    def test_a_problem_that_a_source_has_twice_is_one(self):
-        same = [Problem("aten.exp.default", "((T([2], f16),), {})", count) for count in (3, 0)]
-        (one,) = select(same, Selection(select="all"))
-        assert one.count == 3
 
     def test_a_dtype_replaces_those_that_were_traced(self, sized):
         found = select(sized, Selection(dtype="f32"))

@@ -60,22 +60,17 @@ class Batch:
 class Options:
     """What a command that runs a stage on a batch is given beside the options of job_arguments."""
 
-    problems: Path = option(help="JSONL: those of the batch")
-    before: Sequence[Path] = option(
-        (),
-        nargs="*",
-        type=Path,
-        help="outcomes.jsonl of the stages before, results/<stage>/<cell>/outcomes.jsonl",
-    )
     pins: str = option("", help="digest of the environment's pins")
     retry: str = option("", help="statuses of problems to handle again, separated by commas")
 
     def batch(self, job: Job) -> Batch:
-        """Return the batch that a job works on."""
+        """Return the batch that a job works on: the fields `problems` and `before` of its request."""
+        assert job.request is not None
+        fields = job.request.fields
         retry = frozenset(filter(None, self.retry.split(",")))
         return Batch.of_files(
-            self.problems,
-            self.before,
+            Path(fields["problems"]),
+            map(Path, fields.get("before", ())),
             pins=self.pins,
             again=lambda ended: fingerprint.is_wanted(ended, job.fingerprint, retry),
         )
@@ -124,7 +119,8 @@ def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[ProblemEnd], 
     of a problem into the folder of the job, in a folder with the name of the problem."""
     folder = job.status_path.parent
     assert job.request is not None
-    under = [batch.pins, dataclasses.asdict(job.request)]
+    fields = {key: v for key, v in job.request.fields.items() if key not in ("problems", "before")}
+    under = [batch.pins, dataclasses.asdict(dataclasses.replace(job.request, fields=fields))]
     tasks = {
         p.name: {"op": p.op, "args": p.args, "before": known[p.name], "under": under}
         for p in batch.problems

@@ -43,9 +43,16 @@ Load = Callable[[Any], timing_worker.Program]
 
 @dataclass(frozen=True, kw_only=True)
 class TasksRequest:
-    """What the host of a batch adds to the request of its worker: the first three, or the last one. `tasks`: each with an `id` and a
-    `payload`. `journal`: JSONL, when each one begins, and how it ends. `under`: fingerprint of their code. `serve`: time calls on request."""
+    """The request of a stage that works on batches. `problems`: JSONL, those of the batch. `before`: results/<stage>/<cell>/outcomes.jsonl of the
+    stages before it.
 
+    The host of a batch adds the others for its worker: the first three, or the last one. `tasks`: each with an `id` and a
+    `payload`. `journal`: JSONL, when each one begins, and how it ends. `under`: fingerprint of their code. `serve`: time calls
+    on request.
+    """
+
+    problems: Path = Path()
+    before: Sequence[Path] = ()
     tasks: Sequence[Mapping[str, Any]] = ()
     journal: Path = Path("/dev/stdout")
     under: str = ""

@@ -112,7 +112,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Pr
             "exporter_options": frontend.options,
         }
         pinned["versions"]["iree"] = pinned_versions(matrix, IREE_ENV).get(COMPILER)
-        tool, env, baseline = frontend.exporter, frontend.env, None
+        tool, env = frontend.exporter, frontend.env
         declared = plugins.exporter(tool).versions
     else:
         baseline = operators.baselines[cell.baseline]
