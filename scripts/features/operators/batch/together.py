@@ -92,8 +92,8 @@ func.func @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorCompileRequest:
-    """`compiler_python`: the interpreter of the environment that has iree-compile. `problems`: JSONL, those of the batch. `before`: outcomes.jsonl
-    of the export."""
+    """`compiler_python`: the interpreter of the environment that has iree-compile. `problems`: JSONL, those of the batch.
+    `before`: outcomes.jsonl of the export."""
 
     target: TargetOptions
     compiler_python: str
@@ -187,8 +187,8 @@ class Compilation:
 
     `job`: its command is iree-compile with the flags of a target, its limits are those of a program compiled alone, and
     its fingerprint is that of the code that decides how a program fails. The folder of its status gets the `modules`,
-    and `work`. `compiler`: its identity (tools.identity), part of the key of a cached result. `again`: whether a program is compiled although its outcome is in the cache. `together`: maximum number of programs
-    per module.
+    and `work`. `compiler`: its identity (tools.identity), part of the key of a cached result. `again`: whether a program is
+    compiled although its outcome is in the cache. `together`: maximum number of programs per module.
     """
 
     job: Job
@@ -326,7 +326,6 @@ class Compilation:
         entry = Entry(
             outcome.OK, round(tried.ended.seconds / count, 4), count, code=self.job.fingerprint
         )
-
         if tried.diagnosis is None:
             module = hashlib.sha256(self._vmfb.read_bytes()).hexdigest()
             self.cache.put(module, CachedCompilation(), self._vmfb)
