@@ -29,6 +29,7 @@ from scripts.features.operators.batch.batch_program import Program
 from scripts.features.operators.batch.together import TOGETHER, Compilation, Tried
 from scripts.iree import tools
 from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
+from scripts.iree.compile_cache import CompileCache
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import ProblemEnd
@@ -145,7 +146,9 @@ def _in_batch(
     status, log = folder / "status.json", folder / "log.txt"
     job = Job("compile", "batch", status, log, command, args.timeout, args.memory)
     found: list[ProblemEnd] = []
-    Counted(job, "", folder / "cache", together=args.together).run(group, found.append)
+    Counted(job, "", CompileCache(folder / "cache", float("inf")), together=args.together).run(
+        group, found.append
+    )
     ended = {one.problem: one.outcome for one in found}
     outcomes = {name: (o.status, o.reason, o.detail) for name, o in ended.items()}
     return outcomes, Counted.processes - before

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.operators.batch.host import Host
-from scripts.features.operators.problems import dataset
-from scripts.features.operators.problems.problem import Problem
-from scripts.features.operators.problems.selection import Selection, select
+from scripts.features.operators.batch.batch_stage import Host
+from scripts.features.operators.problems import sources
+from scripts.features.operators.problems.problem import Problem, Selection, select
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import ProblemEnd
 
@@ -28,7 +27,9 @@ DIALECTS = ("torch", "stablehlo", "linalg-on-tensors")
 
 def main() -> None:
     args = _arguments()
-    problems = select(dataset.read(args.dataset)[0], Selection(max_elements=args.max_elements))
+    problems = select(
+        sources.read_dataset(args.dataset)[0], Selection(max_elements=args.max_elements)
+    )
     sample = random.Random(args.seed).sample(problems, min(args.count, len(problems)))
     print(f"{len(sample)} of {len(problems)} problems, {len({p.op for p in sample})} operators")
     args.out.mkdir(parents=True, exist_ok=True)

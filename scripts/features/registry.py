@@ -28,13 +28,13 @@ DECLARED = (
     "scripts.features.toolchains.toolchain_environments",
     "scripts.features.variants.variants_plan",
     "scripts.features.operators.operators_plan",
-    "scripts.features.kernels.kernels_plan",
+    "scripts.features.kernels.kernel_matrix",
     "scripts.features.profile.profile_plan",
 )
 """The modules that declare a FEATURE, in the order in which these are asked."""
 VIEWS = (
-    "scripts.features.operators.report.page_view",
-    "scripts.features.kernels.page_view",
+    "scripts.features.operators.report.page",
+    "scripts.features.kernels.page",
     "scripts.features.profile.page",
     "scripts.features.compare.page_views",
 )

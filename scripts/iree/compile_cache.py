@@ -54,7 +54,7 @@ class CachedCompilation:
 
 @dataclass(frozen=True)
 class CompileCache:
-    """The folder, and the most bytes that it holds."""
+    """The folder, and the most bytes that it holds: inf for no limit."""
 
     folder: Path
     most_bytes: float
@@ -86,7 +86,8 @@ class CompileCache:
             compiled = dataclasses.replace(compiled, module=atomic.digest_of(vmfb))
             atomic.copy(vmfb, module)
         atomic.write_json(entry, sealed(dataclasses.asdict(compiled)))
-        trim(self.folder, self.most_bytes)
+        if self.most_bytes < float("inf"):
+            trim(self.folder, self.most_bytes)
 
     def _paths(self, key: str) -> tuple[Path, Path]:
         stem = self.folder / key[:2] / key

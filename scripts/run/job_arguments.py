@@ -67,7 +67,7 @@ def in_rule(
         words += ["--more-time {resources.more_time} --more-memory {resources.more_memory}"]
     if retry is not None:
         statuses = ",".join(sorted(retry))
-        words += [f"--problems {{input.batch:q}} --pins {{params.pins}} --retry '{statuses}'"]
+        words += [f"--pins {{params.pins}} --retry '{statuses}'"]
     words += [
         f"--version {declared.version} --run {run or declared.modules[0]} --python {python}",
         "--request {params.request:q}",

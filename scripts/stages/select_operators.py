@@ -17,9 +17,8 @@ import msgspec
 from scripts.core import atomic, commands, exits
 from scripts.core.commands import option
 from scripts.features import registry
-from scripts.features.operators.problems import dataset, selection, traces
-from scripts.features.operators.problems.problem import Problem
-from scripts.features.operators.problems.selection import Selection
+from scripts.features.operators.problems import problem, sources
+from scripts.features.operators.problems.problem import Problem, Selection
 from scripts.features.operators.settings import Operators
 
 
@@ -35,10 +34,10 @@ def main() -> None:
     args = commands.parse_options(Options)
     source = msgspec.convert(args.source, Operators)
     try:
-        problems, notes = dataset.read_source(source.dataset, source.mapping, args.traces)
-    except (dataset.DatasetError, traces.TraceError, OSError) as error:
+        problems, notes = sources.read_source(source.dataset, source.mapping, args.traces)
+    except (sources.SourceError, OSError) as error:
         exits.fail(str(error))
-    chosen = selection.select(problems, source.selection)
+    chosen = problem.select(problems, source.selection)
     if not chosen:
         exits.fail(
             f"operators: none of {len(problems)} problems is selected; change select, operators, "

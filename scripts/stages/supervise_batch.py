@@ -1,16 +1,16 @@
-"""Run one stage on a batch of problems, each with an outcome of its own, in worker processes."""
+"""Run one stage on a batch of problems, each with an outcome of its own. Worker processes handle them, but this process itself starts
+the compilers, and the programs that take turns."""
 
 from __future__ import annotations
 
 import sys
 
 from scripts.core import commands, requests
-from scripts.features.operators.batch import batch_stage, timing
+from scripts.features.operators.batch import batch_stage, timing, together
+from scripts.features.operators.batch.timing import OperatorTimingRequest
+from scripts.features.operators.batch.together import OperatorCompileRequest
 from scripts.run import job_arguments
 from scripts.supervise import supervise
-
-TIMING = "scripts.stages.time_operators"
-"""The stage that the supervisor is itself: it starts the processes of the rows."""
 
 
 def main() -> int:
@@ -19,10 +19,15 @@ def main() -> int:
     args = parser.parse_args()
     job = job_arguments.job(args)
     batch = commands.options_of(batch_stage.Options, args).batch(job)
-    work = batch_stage.work(batch, batch_stage.in_workers)
-    if job.request and job.request.module == TIMING:
-        request = requests.decode(timing.OperatorTimingRequest, job.request.fields)
-        work = timing.work(request.group, batch)
+    assert job.request is not None
+    fields = job.request.fields
+    match job.request.module:
+        case "scripts.stages.compile_operators":
+            work = together.work(requests.decode(OperatorCompileRequest, fields), batch)
+        case "scripts.stages.time_operators":
+            work = timing.work(requests.decode(OperatorTimingRequest, fields).group, batch)
+        case _:
+            work = batch_stage.work(batch, batch_stage.in_workers)
     return job_arguments.run(job, lambda: supervise.run(job, work))
 
 

@@ -10,14 +10,13 @@ from scripts.core.requests import Folders
 from scripts.features.operators.batch import timing
 from scripts.features.operators.batch.batch_stage import Batch
 from scripts.features.operators.batch.timing import OperatorTimingRequest
-from scripts.features.operators.problems.problem import read_problems
 from scripts.matrix.stages import OUTCOMES
 from scripts.run import job_arguments
 
 
 def time_operators(request: OperatorTimingRequest, folders: Folders) -> None:
     """Write outcomes.jsonl and status.json. Exits if the batch was not timed."""
-    batch = Batch(read_problems(request.problems), {}, "", lambda _: True)
+    batch = Batch.of_files(request.problems)
     job_arguments.run_by_hand("operator_time", folders, OUTCOMES, timing.work(request.group, batch))
 
 

@@ -88,7 +88,7 @@ def run(job: Job, work: Work | None = None) -> Outcome:
         if ran.damage is not None:
             outcome.condemn(ran.damage.status_path, ran.damage.what)
             return _record_blocked(
-                job, _skipped(job, outcome.read_or_damaged(ran.damage.status_path))
+                job, skipped(job, outcome.read_or_damaged(ran.damage.status_path))
             )
         diagnosis = ran.fault or (None if work else verdict(job, ran.ended, scratch))
         if diagnosis and getattr(job, SHORT_OF.get(diagnosis.reason, ""), False):
@@ -208,13 +208,13 @@ def blocked(job: Job) -> Outcome | None:
     for path in job.upstream:
         above = outcome.read_or_damaged(path)
         if above.status != outcome.OK:
-            return _skipped(job, above)
+            return skipped(job, above)
     if job.hang:
         return record(job, Diagnosis("timeout", KNOWN_HANG, f"not run: {job.hang}"))
     return None
 
 
-def _skipped(job: Job, above: Outcome) -> Outcome:
+def skipped(job: Job, above: Outcome) -> Outcome:
     """The outcome of a job that is skipped because of a stage before it."""
     by = above.blocked_by or ("" if above.reason == SKIP_LIST else f"{above.stage} {above.cell}")
     return record(job, Diagnosis(outcome.SKIPPED, above.reason, above.detail), by)

@@ -15,9 +15,9 @@ import torch
 from scripts.core import tensors
 from scripts.features.operators.calls import call_inputs, reference
 from scripts.features.operators.calls.calling import Call, NotCallable, tensors_in
-from scripts.features.operators.calls.tracing import Trace
 from scripts.features.operators.problems.problem import Problem
 from scripts.lowering import capture, link
+from scripts.stages.trace_operators import Trace
 from scripts.torch_model import convert
 from scripts.verify import verify
 from scripts.verify.verify import Expected

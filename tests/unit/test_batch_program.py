@@ -1,8 +1,10 @@
-"""program: programs as functions of one module have different names, and their own lines."""
+"""batch_program: programs as functions of one module have different names, and their own lines and diagnostics."""
 
 from pathlib import Path
 
-from scripts.features.operators.batch.batch_program import Program, combine
+import pytest
+
+from scripts.features.operators.batch.batch_program import Program, blamed, combine
 
 ADD = """\
 func.func @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {
@@ -62,3 +64,37 @@ def test_a_program_that_has_or_refers_to_a_resource_or_is_large_stands_alone():
     constant = "  %c = arith.constant dense_resource<__elided__> : tensor<4xf32>\n"
     assert not program("elided", ADD + constant).fits_in_a_module
     assert not program("large", ADD + "0" * 1_000_000).fits_in_a_module
+
+
+MODULE = Path("/scratch/module.mlir")
+TEXT = """\
+func.func @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = torch.aten.strange %arg0 : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+COMBINED = combine(
+    [Program(f"op{n}", Path(f"ops/op{n}.mlir"), Path(f"op{n}.txt"), TEXT) for n in range(12)]
+)
+"""Programs of four lines each."""
+
+
+@pytest.mark.parametrize(
+    ("log", "programs"),
+    [
+        (f"{MODULE}:6:8: error: failed\n", [1]),
+        (f"{MODULE}:46:8: error: failed\n", [11]),
+        (f"{MODULE}:6:8: error: program_2 is used\n", [1]),
+        (f"{MODULE}:42:8: error: failed\n{MODULE}:6:8: error: failed\n", [1, 10]),
+        ("<unknown>:0: error: failed to serialize 'program_3$async_dispatch_0'\n", [3]),
+        ("<unknown>:0: error: failed\n<unknown>:0: note: see \"func.func\"() <{sym_name = \"program_11\"}>\n", [11]),
+        (f"<unknown>:0: error: failed\n{MODULE}:42:8: note: called from\n", [10]),
+        ("<unknown>:0: error: failed in @program_1 and @program_2\n", []),
+        ("error: cannot allocate\n", []),
+        ("<unknown>:0: error: failed in @program_99\n", []),
+        ("/elsewhere.mlir:6:8: error: failed\n", []),
+        (f"{MODULE}:6:8: warning: slow\n{MODULE}:6:8: note: here\n{MODULE}:2:8: remark: program_4\n", []),
+    ],
+)  # fmt: skip
+def test_an_error_is_of_the_program_that_it_points_at_or_else_alone_names(log, programs):
+    assert sorted(blamed(log, COMBINED, MODULE)) == programs

@@ -5,47 +5,78 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from scripts.core import process, requests
+from scripts.core import process
 from scripts.core.requests import StageRequest
 from scripts.features.operators.batch import batch_stage, batch_worker
 from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
 from scripts.stages import check_expectations
 from scripts.supervise import outcome, supervise
-from scripts.supervise.job import Job
+from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import Outcome, ProblemEnd
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
-import ctypes, os, signal, time
-from dataclasses import dataclass
+import ctypes, os, signal, subprocess, time
 from pathlib import Path
 
 from scripts.features.operators.batch import batch_worker as worker
 from scripts.core import exits, requests
 from scripts.features.operators.problems.problem import Problem
 
+if os.environ.get("BROKEN"):
+    raise ImportError("no such package")
+handled = []
+
 
 def handle(payload, facts):
+    op = payload["op"]
     with open(os.environ["HANDLED"], "a") as file:
-        file.write(payload["op"] + "\\n")
-    what = payload["op"].split(".")[1]
-    if what == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif what == "segfault":
-        ctypes.string_at(0)
-    elif what == "hang":
-        time.sleep(600)
-    elif what == "refused":
-        exits.fail("op not supported", exits.UNSUPPORTED)
-    folder = out / Problem(payload["op"], payload["args"]).name
+        file.write(op + "\\n")
+    handled.append(op)
+    print("task", op, flush=True)
+    killed = Path(os.environ["HANDLED"] + ".killed")
+    match op.split(".")[1]:
+        case "raise":
+            raise NotImplementedError("no such operator")
+        case "refused":
+            exits.fail("op not supported", exits.UNSUPPORTED)
+        case "wrong":
+            facts["error"] = 0.5
+            exits.fail("FAIL: far off", exits.WRONG_RESULT)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "kill_once" if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "segfault":
+            ctypes.string_at(0)
+        case "hang":
+            time.sleep(600)
+        case "memory":
+            held = []
+            while True:
+                held.append(bytearray(8 << 20))
+        case "memory_of_others" if len(handled) > 1:
+            held = [bytearray(500 << 20)]
+            time.sleep(600)
+        case "leave":
+            os._exit(0)
+        case "not_json":
+            facts["latency"] = float("nan")
+        case "slow":
+            time.sleep(1)
+        case "child":
+            subprocess.run(["sh", "-c", "echo from a child; echo error: child failed >&2; exit 1"], check=True)
+    folder = out / Problem(op, payload["args"]).name
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "made.txt").write_text(payload["op"] + str(payload["before"]))
+    (folder / "made.txt").write_text(op + str(payload["before"]))
     facts["files"] = worker.record_files(folder, ["made.txt"])
 
 
@@ -77,6 +108,7 @@ class Stage:
     timeout_s: float = 2.5
     pins: str = "pins"
     retry: tuple[str, ...] = ()
+    python: str = sys.executable
 
     def __call__(
         self, *operators: str, before: dict[str, ProblemEnd] | None = None
@@ -113,7 +145,7 @@ class Stage:
             status_path=self.own / "status.json",
             log_path=self.own / "log.txt",
             command=(),
-            request=StageRequest("package.worker", sys.executable, {}),
+            request=StageRequest("package.worker", self.python, {}),
             timeout_s=self.timeout_s,
             memory_mb=400,
             artifacts=(self.own / "outcomes.jsonl",),
@@ -151,44 +183,118 @@ def statuses(found: dict[str, ProblemEnd]) -> dict[str, tuple[str, str]]:
     return {op: (line.outcome.status, line.outcome.reason) for op, line in found.items()}
 
 
-def test_a_kill_a_crash_and_a_hang_in_a_batch_of_64_are_rows_of_their_own(run):
-    fates = {10: "aten.kill.x", 31: "aten.segfault.x", 32: "aten.refused.x", 63: "aten.hang.x"}
-    operators = [fates.get(n, f"aten.ok.n{n}") for n in range(64)]
+FATES = {
+    "kill": ("crashed", "SIGKILL"),
+    "segfault": ("crashed", "SIGSEGV"),
+    "hang": ("timeout", "time-limit"),
+    "memory": ("oom", "memory-limit"),
+    "leave": ("error", "no-outcome"),
+    "refused": ("unsupported", "operator"),
+    "raise": ("unsupported", "not-implemented"),
+    "wrong": ("error", "wrong-result"),
+    "not_json": ("error", "ValueError"),
+    "child": ("error", "CalledProcessError"),
+}
+
+
+def test_what_a_problem_does_to_its_worker_is_its_own_outcome_and_not_that_of_the_other_60(run):
+    fates = {0: "segfault", 20: "kill", 31: "refused", 41: "hang", 63: "memory"}
+    operators = [f"aten.{fates.get(n, 'ok')}.n{n}" for n in range(64)]
     found = run(*operators)
-    expected = dict.fromkeys(operators, ("ok", "")) | {
-        "aten.kill.x": ("crashed", "SIGKILL"),
-        "aten.segfault.x": ("crashed", "SIGSEGV"),
-        "aten.refused.x": ("unsupported", "operator"),
-        "aten.hang.x": ("timeout", "time-limit"),
-    }
+    expected = {op: FATES.get(op.split(".")[1], ("ok", "")) for op in operators}
     assert statuses(found) == expected
+    for op, line in found.items():
+        assert f"task {op}" in Path(line.outcome.log).read_text()
+        assert Path(line.outcome.log).read_text().count("task ") == 1
+    assert "Segmentation fault" in found[operators[0]].outcome.detail
+    hung = found[operators[41]].outcome
+    assert hung.detail == f"still running after 2.5 s; last said: task {operators[41]}"
+    assert "in handle" in Path(hung.log).read_text(), "where it hung"
+    assert "the limit is 400 MiB" in found[operators[63]].outcome.detail
+    # Those that were not the first ones of their worker were handled once more.
+    assert sorted(run.handled()) == sorted([*operators, *(operators[n] for n in (20, 41, 63))])
     (line,) = map(json.loads, (run.folder / "journal.jsonl").read_text().splitlines())
     assert (line["stage"], line["cell"], line["status"]) == ("operator_export", CELL, "ok")
     assert line["child_seconds"] > run.timeout_s
-    run.handled()
 
     # The kill came from outside and says nothing about its problem; the others stand.
     assert statuses(run(*operators)) == expected
-    assert set(run.handled()) == {"aten.kill.x"}
+    assert set(run.handled()) == {operators[20]}
 
     # Other code: what failed is handled again, and nothing else.
     run.fingerprint = "fixed"
     again = run(*operators)
-    assert set(run.handled()) == set(fates.values())
+    failed = {operators[n] for n in fates}
+    assert set(run.handled()) == failed
     assert {op: line.outcome.fingerprint for op, line in again.items()} == {
-        op: "fixed" if op in fates.values() else "c0de" for op in operators
+        op: "fixed" if op in failed else "c0de" for op in operators
     }
 
 
+def test_a_problem_fails_as_a_stage_does(run):
+    fates = ("raise", "wrong", "not_json", "child", "leave", "ok")
+    found = run(*(f"aten.{fate}.x" for fate in fates))
+    assert statuses(found) == {f"aten.{fate}.x": FATES.get(fate, ("ok", "")) for fate in fates}
+    assert found["aten.raise.x"].outcome.detail == "NotImplementedError: no such operator"
+    assert found["aten.wrong.x"].result == {"error": 0.5}
+    child = found["aten.child.x"].outcome
+    assert child.detail == "child failed"
+    assert "from a child" in Path(child.log).read_text()
+
+
+def test_what_comes_from_outside_or_from_problems_before_costs_a_worker_and_no_problem(run):
+    found = run("aten.ok.a", "aten.kill_once.x", "aten.memory_of_others.x", "aten.ok.b")
+    assert set(statuses(found).values()) == {("ok", "")}
+
+
+def test_the_time_limit_is_that_of_each_problem(run):
+    assert set(statuses(run(*(f"aten.slow.n{n}" for n in range(4)))).values()) == {("ok", "")}
+    assert len(run.handled()) == 4
+
+
+def test_a_worker_that_cannot_begin_is_the_outcome_of_every_problem(run, monkeypatch):
+    monkeypatch.setenv("BROKEN", "1")
+    for line in run("aten.ok.a", "aten.ok.b").values():
+        assert line.outcome.detail == "ImportError: no such package"
+        assert Path(line.outcome.log).is_file()
+    run.python = str(run.folder / "no" / "python")
+    for line in run("aten.ok.a", "aten.ok.b").values():
+        assert "No such file or directory" in line.outcome.detail
+
+
+def test_a_limit_that_was_raised_handles_a_problem_again(run):
+    for seconds, handled in ((1, ["aten.hang.x"]), (1, []), (1.2, ["aten.hang.x"])):
+        run.timeout_s = seconds
+        assert statuses(run("aten.hang.x")) == {"aten.hang.x": FATES["hang"]}
+        assert run.handled() == handled
+
+
+def test_what_ended_before_the_run_was_killed_is_kept(run):
+    run("aten.ok.a", "aten.ok.b")
+    run.handled()
+    journal = run.own / "journal.jsonl"
+    first, other = journal.read_text().splitlines()
+    journal.write_text(first)
+    of_worker = run.own / "worker/journal.jsonl"
+    of_worker.write_text(f'{other}\n{{"end": "half a li')
+    assert set(statuses(run("aten.ok.a", "aten.ok.b", "aten.ok.c")).values()) == {("ok", "")}
+    assert run.handled() == ["aten.ok.c"]
+
+
 def test_an_outcome_names_its_problem_and_a_command_that_repeats_it(run):
-    ended = run("aten.ok.a", "aten.refused.x")["aten.refused.x"].outcome
-    assert (ended.stage, ended.cell) == (
-        "operator_export",
-        f"{CELL}: {of('aten.refused.x').name}",
-    )
-    assert ended.detail == "op not supported"
-    request = requests.read(Path(ended.command.split("--request ")[1]).parent)
-    assert [task["payload"]["op"] for task in request.fields["tasks"]] == ["aten.refused.x"]
+    ended = run("aten.ok.a", "aten.raise.x")["aten.raise.x"].outcome
+    cell = f"{CELL}: {of('aten.raise.x').name}"
+    assert (ended.stage, ended.cell) == ("operator_export", cell)
+    done = subprocess.run(ended.command, shell=True, capture_output=True, text=True, check=True)
+    assert "NotImplementedError: no such operator" in done.stderr
+    ends = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"end"')]
+    assert [end["code"] for end in ends] == [1]
+
+
+def test_an_orphaned_host_stops(run):
+    job = dataclasses.replace(run.job, owner=os.getpid())
+    with pytest.raises(Interrupted):
+        batch_stage.Host(job, run.own, lambda _: None).run({"t": {"op": "aten.hang.x", "args": ""}})
 
 
 def test_a_problem_that_failed_before_is_skipped_with_its_first_reason(run):

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from scripts.core import exits, machine
 from scripts.core.requests import StageRequest
+from scripts.features.operators.batch import together
 from scripts.iree import compile_cache, tools
 from scripts.iree.backends import compile_flags
 from scripts.iree.compile_cache import CachedCompilation, CompileCache
 from scripts.run.fingerprint import ROOT
-from scripts.stages import compile_operators
 
 PLANNED = json.dumps(
     {
@@ -271,14 +271,14 @@ def test_batches_of_operators_use_a_part_of_the_same_folder(monkeypatch, tmp_pat
     folders = []
 
     def compilation(job, compiler, cache, again):
-        folders.append(cache)
+        folders.append(cache.folder)
         return SimpleNamespace(run=lambda programs, done: [])
 
     monkeypatch.setenv(compile_cache.FOLDER, str(tmp_path / "shared") if shared else "")
-    monkeypatch.setattr(compile_operators, "Compilation", compilation)
-    job = SimpleNamespace(status_path=tmp_path / "status.json")
-    assert compile_operators.compile_batch(job, "3.13", {}, SimpleNamespace(again=None)) == ([], [])
-    assert folders == [tmp_path / "shared/operators" if shared else compile_operators.CACHE]
+    monkeypatch.setattr(together, "Compilation", compilation)
+    job = SimpleNamespace(status_path=tmp_path / "status.json", command=["no compiler"])
+    assert together.compile_batch(job, {}, SimpleNamespace(again=None)) == ([], [])
+    assert folders == [tmp_path / "shared/operators" if shared else together.CACHE]
 
 
 def test_code_for_the_host_is_of_its_cpu(tmp_path, monkeypatch):

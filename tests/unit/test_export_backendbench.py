@@ -1,12 +1,9 @@
-"""export_records --format backendbench: the four files of a run of BackendBench, per lowering path.
+"""export_records --format backendbench: the tests and scores of a run of BackendBench, per lowering path.
 
-The fields are those of CorrectnessTestResult and PerformanceTestResult in its eval.py, and the
-columns those of its output.py.
+The fields are those of CorrectnessTestResult and PerformanceTestResult in its eval.py.
 """
 
-import csv
 import dataclasses
-import io
 import json
 import sys
 from pathlib import Path
@@ -14,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from scripts.command import export as export_records
-from scripts.features.operators.report import problem_record, table
+from scripts.features.operators.report import columns, problem_record
 from scripts.records import row_set
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
 
 CORRECTNESS = ["op_name", "args", "is_correct", "error_msg", "error_type", "traceback", "max_abs_error", "max_rel_error", "test_type"]  # fmt: skip
 PERFORMANCE = ["op_name", "args", "speedup", "benchmark_time_ms", "reference_time_ms", "error_msg", "successfully_ran", "test_type"]  # fmt: skip
-SUMMARY = "operator,total_tests,correctness_tests,performance_tests,passed_correctness_tests,passed_performance_tests,failed_correctness_tests,failed_performance_tests,correctness_rate,avg_speedup,geomean_speedup,max_absolute_error,max_relative_error"  # fmt: skip
 
 
 @pytest.fixture
@@ -41,7 +37,7 @@ def export(tree: Tree, *arguments: str) -> dict[str, str]:
     """Write the records, export them as the command line does, and return the files by name."""
     tree.write()
     found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
-    table.JSONL.write_text("".join(row_set.lines(found)))
+    columns.JSONL.write_text("".join(row_set.lines(found)))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", ["export", "--format", "backendbench", *arguments])
         export_records.main()
@@ -49,10 +45,10 @@ def export(tree: Tree, *arguments: str) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.*")}
 
 
-def test_each_path_that_ran_and_the_best_have_a_folder_with_the_four_files(tree, capsys):
+def test_each_path_that_ran_and_the_best_have_a_folder(tree, capsys):
     found = export(tree)
     folders = {"torch-llvm-cpu", "xla-llvm-cpu", "best-llvm-cpu", "eager"}
-    files = ["OVERALL_SUMMARY.md", "failed_tests.json", "full_results.json", "operator_summary.csv"]
+    files = ["OVERALL_SUMMARY.md", "full_results.json"]
     assert sorted(found) == sorted(f"{folder}/{file}" for folder in folders for file in files)
     assert "note: left out, nothing was run: torch/cuda, xla/cuda" in capsys.readouterr().err
 
@@ -75,28 +71,11 @@ def test_a_problem_is_a_correctness_test_and_a_performance_test_with_their_field
     assert [failed[k] for k in ("is_correct", "error_type", "max_abs_error")] == [False, "bufferization", None]  # fmt: skip
 
 
-def test_failed_tests_are_those_that_are_wrong_or_were_not_timed(tree):
-    found = export(tree)
-    failed = json.loads(found["torch-llvm-cpu/failed_tests.json"])
-    assert [(t["args"], t["test_type"]) for t in failed] == [
-        (args, kind) for args in sorted((MM.args, MM_16.args)) for kind in ("correctness", "performance")
-    ]  # fmt: skip
-    assert json.loads(found["best-llvm-cpu/failed_tests.json"]) == []
-
-
 def test_a_result_that_only_this_project_accepts_is_wrong_and_has_no_time(tree):
     tree.answers = {f"operator_verify 0/torch/llvm-cpu: {ADD.name}": {"backendbench_correct": False}}  # fmt: skip
     right, timed = json.loads(export(tree)["torch-llvm-cpu/full_results.json"])[:2]
     assert (right["op_name"], right["is_correct"]) == ("add.Tensor", False)
     assert (timed["successfully_ran"], timed["speedup"], timed["benchmark_time_ms"]) == (False, None, None)  # fmt: skip
-
-
-def test_the_summary_has_its_columns_and_a_line_per_operator(tree):
-    text = export(tree)["torch-llvm-cpu/operator_summary.csv"]
-    assert text.splitlines()[0] == SUMMARY
-    add, mm = csv.DictReader(io.StringIO(text))
-    assert [add[k] for k in ("operator", "total_tests", "correctness_rate", "avg_speedup", "max_absolute_error")] == ["add.Tensor", "2", "1.0", "2.0", "0.5"]  # fmt: skip
-    assert [mm[k] for k in ("correctness_tests", "failed_correctness_tests", "failed_performance_tests", "geomean_speedup")] == ["2", "2", "2", "0.0"]  # fmt: skip
 
 
 def test_the_overall_summary_has_main_pys_scores(tree):

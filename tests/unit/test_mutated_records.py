@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.features.operators.problems import dataset, traces
-from scripts.features.operators.problems.dataset import DatasetError
-from scripts.features.operators.problems.traces import TraceError
+from scripts.features.operators.problems import sources
+from scripts.features.operators.problems.sources import SourceError
 from scripts.features.operators.report import backendbench
 from scripts.matrix import reading
 from scripts.matrix.reading import ConfigError
@@ -81,9 +80,9 @@ def lines(*values) -> bytes:
 
 # The name of a file, its content, its reader, and what that may raise. A value is changed as JSON, too.
 READERS = {
-    "trace": ("bert.txt", TRACE.encode(), traces.read, (TraceError,)),
-    "dataset": ("p.json", [ROW, EXCLUDED], dataset.read, (DatasetError,)),
-    "dataset as lines": ("p.jsonl", lines(ROW, EXCLUDED), dataset.read, (DatasetError,)),
+    "trace": ("bert.txt", TRACE.encode(), sources.read_trace, (SourceError,)),
+    "dataset": ("p.json", [ROW, EXCLUDED], sources.read_dataset, (SourceError,)),
+    "dataset as lines": ("p.jsonl", lines(ROW, EXCLUDED), sources.read_dataset, (SourceError,)),
     "torchbench": ("t.yaml", FILE.encode(), TorchbenchFile.read, (ConfigError,)),
     "results": ("results.jsonl", lines(*ROWS), results_file.read, (BadRecords,)),
     "a result": ("results.jsonl", MEASURED, results_file.read, (BadRecords,)),

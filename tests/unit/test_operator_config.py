@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.core.checkout import ROOT
-from scripts.features.operators.problems.selection import Selection
+from scripts.features.operators.problems.problem import Selection
 from scripts.features.operators.settings import OPERATOR_RULE, Operators
 from scripts.matrix import expansion, settings
 from scripts.matrix.cell import Kind, of_axes

@@ -1,7 +1,6 @@
 """The page and the summary of operator problems: scores, what to fix first, pass rates, times."""
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 
@@ -9,8 +8,7 @@ import pytest
 from rich.console import Console
 
 from scripts.features.operators.report import analysis, page, problem_record
-from scripts.features.operators.report.analysis import rates
-from scripts.features.operators.report.table import Table
+from scripts.features.operators.report.analysis import Table, rates
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
 
@@ -197,10 +195,3 @@ def test_the_summary_has_rates_and_scores_by_path_and_the_first_failures(tree, w
     fix = shown.splitlines().index("iree-codegen: 3 calls, 1 problem of aten.mm.default")
     assert shown.splitlines()[fix + 1].startswith("  'func.func' op exceeded stack")
     assert max(map(len, shown.splitlines())) <= width
-
-
-def test_records_may_be_read_again_from_the_file(tree):
-    tree.write()
-    found = problem_record.of_batch(Path(), tree.matrix, "0", tree.problems)
-    again = [json.loads(json.dumps(one)) for one in found]
-    assert page.page(Table(found), {}) == page.page(Table(again), {})

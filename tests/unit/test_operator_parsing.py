@@ -115,58 +115,39 @@ def test_numbers_are_those_of_python():
     ("text", "column", "problem"),
     [
         ("((T([2, 3], f16)), {})", 1, "expected ((arguments), {'name': value})"),
-        ("((1,), {}) x", 12, "invalid syntax"),
-        ("((1 2), {})", 3, "invalid syntax. Perhaps you forgot a comma?"),
-        ("((1,), {})\n}", 12, "unmatched '}'"),
+        ("((1 2), {})", 3, "invalid syntax"),
         ("((T([2, -3], f16),), {})", 3, "T: a shape [2, -3], expected a list of numbers from 0 up"),
         ("((T([2], f17),), {})", 10, "unknown name 'f17'"),
         ("((T([2], 16),), {})", 3, "T: a dtype 16, expected one of f64, f32"),
         ("((T([2], f16, [1, 1]),), {})", 3, "T: a stride of 2 numbers for a shape of 1"),
         ("((T([2]),), {})", 3, "T: missing 1 required positional argument: 'dtype'"),
-        ("((T([2], f16, step=1),), {})", 3, "T: got an unexpected keyword argument 'step'"),
-        ("((T(dtype=f16, [2]),), {})", 19, "positional argument follows keyword argument"),
         ("((__import__('os'),), {})", 3, "unknown call '__import__', expected T, ST"),
         ("((torch.load('x'),), {})", 3, "unknown call 'torch.load'"),
-        ("((x,), {})", 3, "unknown name 'x'"),
         ("((lambda: 1,), {})", 3, "unexpected 'lambda: 1'"),
-        ("((1,), {", 8, "'{' was never closed"),
-        ("(('abc,), {})", 3, "unterminated string literal"),
         ("((*[1],), {})", 3, "unexpected '*[1]'"),
         ("((1j, b'x'), {})", 3, "unexpected '1j'"),
         ("((1 + 1,), {})", 3, "unexpected '1 + 1'"),
         ("((1,), {**{}})", 1, "unexpected '**'"),
         ("((- True,), {})", 5, "expected a number, found 'True'"),
-        ("((007,), {})", 3, "leading zeros in decimal integer literals are not permitted"),
         ("((1,), {[]: 2})", 9, "expected a name as key"),
         ("", 1, "invalid syntax"),
         ("(" * 300, 201, "too many nested parentheses"),
         ("((" + "9" * 5000 + ",), {})", 1, "Exceeds the limit"),
-        (r"(('\x1',), {})", 8, "(unicode error)"),
     ],
 )
-def test_a_malformed_line_is_reported_with_its_position(text, column, problem):
+def test_a_malformed_line_is_reported_with_its_column(text, column, problem):
     with pytest.raises(ArgumentsError) as raised:
         argument_values.read_arguments(text)
-    assert raised.value.position == column - 1
-    assert f"column {column}: {problem}" in str(raised.value)
+    assert str(raised.value).startswith(f"column {column}: {problem}")
 
 
 @given(st.text(alphabet="T([{}]), f16'\"-.:=1einstrd\\\n", max_size=40))
 def test_any_text_is_read_or_refused(text):
-    read, position = _read(text)
-    assert 0 <= position <= len(text)
-    if read is not None:
-        assert argument_values.show(
-            argument_values.read_arguments(argument_values.show(read))
-        ) == argument_values.show(read)
-
-
-def _read(text: str) -> tuple[argument_values.Arguments | None, int]:
-    """Return the arguments, or the position of the error in the text."""
     try:
-        return argument_values.read_arguments(text), 0
-    except ArgumentsError as error:
-        return None, error.position
+        shown = argument_values.show(argument_values.read_arguments(text))
+    except ArgumentsError:
+        return
+    assert argument_values.show(argument_values.read_arguments(shown)) == shown
 
 
 def test_values_that_the_format_lacks_are_not_printed():

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from scripts.features.operators.report import problem_record
-from scripts.features.operators.report.columns import COLUMNS, FIELDS
-from scripts.features.operators.report.table import OPERATORS as FORM
+from scripts.features.operators.report.columns import COLUMNS, FIELDS, FORM
 from scripts.matrix.stages import status_path
 from scripts.records import fields
 from scripts.stages import aggregate_results

@@ -92,6 +92,7 @@ rule make_operator_references:
     shell:
         of_batch(
             "operator_reference",
+            files="problems",
             after="env",
             makes="outcomes",
         )
@@ -121,9 +122,10 @@ rule export_operators:
     shell:
         of_batch(
             "operator_export",
+            files="problems",
+            lists="before",
             after="env upstream",
             makes="outcomes",
-            more="--before {input.before:q}",
         )
 
 
@@ -149,11 +151,14 @@ rule compile_operators:
         **JOBS.params("operator_compile"),
         request=of_cell(PLAN["operators"].compile_request),
     shell:
-        compiled_in_batch(
+        of_batch(
             "operator_compile",
+            files="problems",
+            lists="before",
             after="env upstream",
             makes="outcomes",
-            more="--before {input.before:q}",
+            python="python",
+            more="--file compiler_python {params.python}",
         )
 
 
@@ -181,9 +186,10 @@ rule verify_operators:
     shell:
         of_batch(
             "operator_verify",
+            files="problems",
+            lists="before",
             after="env upstream",
             makes="outcomes",
-            more="--before {input.before:q}",
         )
 
 
@@ -211,16 +217,17 @@ rule verify_operator_baseline:
     shell:
         of_batch(
             "operator_baseline",
+            files="problems",
+            lists="before",
             after="env upstream",
             makes="outcomes",
-            more="--before {input.before:q}",
         )
 
 
 rule time_operators:
     """The verified rows of a batch on a device; those of a problem are timed in turns."""
     input:
-        batch="results/operators/batches/{batch}.jsonl",
+        problems="results/operators/batches/{batch}.jsonl",
         before=of_cell(lambda cell: PLAN["operators"].groups.files(cell, "status.json")),
         verified=of_cell(
             lambda cell: PLAN["operators"].groups.files(cell, "outcomes.jsonl")
@@ -246,9 +253,9 @@ rule time_operators:
     shell:
         of_batch(
             "operator_time",
+            files="problems",
             makes="outcomes",
             python="python",
-            more="--file problems {input.batch:q}",
         )
 
 

@@ -1,5 +1,5 @@
-"""The kernels of a configuration as models, one for each kernel, dtype and shape, and the matrix of results/kernels.csv: these models
-with targets and a stopping rule of their own."""
+"""The feature `kernels`: the kernels of a configuration as models, one for each kernel, dtype and shape, and the matrix of
+results/kernels.csv: these models with targets and a stopping rule of their own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from scripts.features.kernels import kernels
 from scripts.features.kernels.kernels import Kernel, KernelError
 from scripts.matrix import cell, entries, expansion, reading
 from scripts.matrix.entries import Model, by_threads
-from scripts.matrix.feature import Draft
+from scripts.matrix.feature import Draft, Feature
 from scripts.matrix.models import KERNELS
 from scripts.matrix.rows import Matrix
+from scripts.run.plan import Aggregation, Plan
 from scripts.torch_model import source
 
 PREFIX = f"{KERNELS}/"
@@ -160,3 +161,33 @@ def _selected(
             )
         chosen |= matched
     return {name: model for name, model in models.items() if name in chosen}
+
+
+class KernelsPlan(Aggregation):
+    """PLAN["kernels"]: the aggregation of the selected kernels."""
+
+    def __init__(self, plan: Plan) -> None:
+        part = plan.configured.parts.get("kernels")
+        self._selected = bool(part and part.models)
+        super().__init__(part or plan.configured, plan.maker)
+
+    def results(self) -> list[str]:
+        return super().results() if self._selected else []
+
+    def plots(self) -> list[str]:
+        """The plots of the selected kernels."""
+        models = self.matrix.models.values() if self._selected else ()
+        files = dict.fromkeys(model.file for model in models)
+        return [f"results/kernels/{Path(file).stem}.svg" for file in files]
+
+
+FEATURE = Feature(
+    "kernels",
+    part=Matrix,
+    read=read,
+    absolute=expansion.with_absolute_paths,
+    named=lambda draft: listed(draft.config, draft.root, draft.problems),
+    plan=KernelsPlan,
+    csv="kernels",
+    row_set="scripts.features.kernels.rows",
+)

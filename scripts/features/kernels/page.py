@@ -1,5 +1,5 @@
-"""Write results/kernels.md and the summary of a run: means, and GB/s of every kernel. The same rows give the same
-page."""
+"""What is shown of kernels: results/kernels.md and its plots, the view of the report page, and the summary of a run. The same rows
+give the same files."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from scripts.records import screen, wording
+from scripts.core import checkout
+from scripts.features.report.web.page_source import AGAIN, Source, View
+from scripts.records import row_set, screen, wording
 from scripts.records.page_sections import Chart, Line, Section, as_markdown
 from scripts.records.results_table import ModelRows, Table
 from scripts.records.row import Column, Row
+from scripts.run import outputs
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Record = Mapping[str, Any]
 
@@ -181,3 +188,76 @@ class Screen:
         yield shown
         for absent in table.absent:
             yield Text(wording.absent(absent))
+
+
+def view(source: Source) -> list[Section] | None:
+    """Return what results/kernels.md has, for the report page; None if there are no kernels."""
+    path = source.root / outputs.files_of("kernels")[2]
+    records = list(row_set.Stored(path)) if path.is_file() else []
+    return sections(records, ()) if records else None
+
+
+VIEWS = (
+    View("kernels", "Kernels", view, f"No kernels were measured. Measure them, {AGAIN}{checkout.run_command('results/kernels.csv')}", filtered=False),
+)  # fmt: skip
+
+
+PLOT_STYLE = {
+    "svg.hashsalt": "vmfbench",  # the same plot is the same file
+    "svg.fonttype": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9,
+}
+PLOT_INCHES = 8.0, 4.5
+"""Width and height of a chart in a plot."""
+MARKERS = "osD^vP*X"
+
+
+def write_plot(kernel: str, records: Sequence[Record], folder: Path) -> None:
+    """Write <folder>/<kernel>.svg, the charts of a kernel below each other."""
+    import matplotlib  # slow
+    from matplotlib.figure import Figure
+
+    drawn = charts(records) or [Chart("nothing was measured", "", ())]
+    width, height = PLOT_INCHES
+    with matplotlib.rc_context(PLOT_STYLE):
+        figure = Figure(figsize=(width, height * len(drawn)), layout="constrained")
+        for axes, chart in zip(figure.subplots(len(drawn), squeeze=False).flat, drawn, strict=True):
+            axes.set_title(f"{kernel}: {chart.title}")
+            _draw(axes, chart)
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / f"{kernel}.svg", metadata={"Date": None})
+
+
+def _draw(axes: Axes, chart: Chart) -> None:
+    """Draw a line with intervals for each runtime, and the machine's bandwidth."""
+    if not chart.lines:
+        axes.set_axis_off()
+        return
+    for number, line in enumerate(chart.lines):
+        # Beside each other, so that intervals do not cover each other.
+        shift = 0.05 * (number - (len(chart.lines) - 1) / 2)
+        ends = [(y if low is None else low, y if high is None else high) for _, y, low, high in line.points]  # fmt: skip
+        rates = [y for _, y, _, _ in line.points]
+        axes.errorbar(
+            [x + shift for x, *_ in line.points],
+            rates,
+            yerr=[
+                [max(0.0, y - low) for y, (low, _) in zip(rates, ends, strict=True)],
+                [max(0.0, high - y) for y, (_, high) in zip(rates, ends, strict=True)],
+            ],
+            label=line.name,
+            marker=MARKERS[number % len(MARKERS)],
+            capsize=2,
+            linewidth=1,
+            elinewidth=0.7,
+        )
+    if chart.rule:
+        label = f"bandwidth of the machine: {chart.rule:.3g} {chart.y}"
+        axes.axhline(chart.rule, color="black", linestyle="--", linewidth=1, label=label)
+    axes.set_xticks(range(len(chart.ticks)), chart.ticks, rotation=30, ha="right")
+    axes.set_xlim(-0.5, len(chart.ticks) - 0.5)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel(chart.y)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)

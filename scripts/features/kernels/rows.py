@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from scripts.core import checkout
 from scripts.core.tensors import DTYPES, Signature, TensorType
-from scripts.features.kernels import kernel_plots, kernels, page
+from scripts.features.kernels import kernels, page
 from scripts.features.kernels.kernels import BITS, Kernel
 from scripts.matrix import stages
 from scripts.matrix.rows import Matrix
@@ -165,7 +165,7 @@ def content(matrix: Matrix, folder: Path) -> Content:
     def write_plots(records: list[Record]) -> None:
         for name in dict.fromkeys(each["kernel"]["name"] for each in records):
             of_kernel = [each for each in records if each["kernel"]["name"] == name]
-            kernel_plots.write(name, of_kernel, folder / "kernels")
+            page.write_plot(name, of_kernel, folder / "kernels")
 
     kernel_records = records(part, limits)
     return Content(kernel_records, lambda records: page.page(records, limits), write_plots)

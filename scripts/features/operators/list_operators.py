@@ -14,9 +14,8 @@ from pathlib import Path
 import msgspec
 
 from scripts.core import atomic, exits
-from scripts.features.operators.problems import argument_values, dataset, selection, traces
-from scripts.features.operators.problems.problem import Problem
-from scripts.features.operators.problems.selection import Selection
+from scripts.features.operators.problems import argument_values, problem, sources
+from scripts.features.operators.problems.problem import Problem, Selection
 from scripts.records import page_sections
 from scripts.records.page_sections import Section
 
@@ -24,13 +23,13 @@ from scripts.records.page_sections import Section
 def main() -> None:
     args = _arguments()
     try:
-        problems, notes = dataset.read_source(args.dataset, args.mapping, args.traces or ())
-    except (dataset.DatasetError, traces.TraceError, OSError) as error:
+        problems, notes = sources.read_source(args.dataset, args.mapping, args.traces or ())
+    except (sources.SourceError, OSError) as error:
         exits.fail(str(error))
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     # The names of the options are those of the fields.
-    chosen = selection.select(problems, msgspec.convert(vars(args), Selection))
+    chosen = problem.select(problems, msgspec.convert(vars(args), Selection))
     if not chosen:
         exits.fail(f"none of {len(problems)} problems is selected")
     print(page_sections.as_text([_table(chosen)]), end="")
@@ -47,7 +46,7 @@ def _arguments() -> argparse.Namespace:
     sources.add_argument("--traces", type=Path, nargs="+", help="trace files, one per model")
     sources.add_argument("--dataset", help="parquet or JSON file, or the id of a hub's dataset")
     parser.add_argument("--mapping", help="of the dataset's problems to models: file or hub id")
-    parser.add_argument("--select", choices=selection.KINDS, default="included")
+    parser.add_argument("--select", choices=problem.KINDS, default="included")
     parser.add_argument("--operators", nargs="+", default=[], metavar="GLOB")
     parser.add_argument("--source-models", nargs="+", default=[], metavar="GLOB")
     parser.add_argument("--smallest", type=int, help="so many problems per operator")
@@ -70,15 +69,15 @@ def _arguments() -> argparse.Namespace:
 def _table(problems: Iterable[Problem]) -> Section:
     """Return a table with one line per operator, sorted by the number of problems."""
     by_operator: dict[str, list[Problem]] = {}
-    for problem in problems:
-        by_operator.setdefault(problem.op, []).append(problem)
+    for each in problems:
+        by_operator.setdefault(each.op, []).append(each)
     total = sum(map(len, by_operator.values()))
     head = ("operator", "problems", "calls", "models", "smallest", "largest")
     rows = []
     for op, group in sorted(by_operator.items(), key=lambda item: (-len(item[1]), item[0])):
-        calls = sum(problem.count for problem in group)
-        models = {model for problem in group for model in problem.models}
-        elements = [problem.elements for problem in group]
+        calls = sum(p.count for p in group)
+        models = {model for p in group for model in p.models}
+        elements = [p.elements for p in group]
         counts = (len(group), calls, len(models), min(elements), max(elements))
         rows.append((op, *map(str, counts)))
     title = f"{total} problems of {len(by_operator)} operators"
@@ -88,7 +87,7 @@ def _table(problems: Iterable[Problem]) -> Section:
 
 def _write(path: Path, problems: Iterable[Problem]) -> None:
     if path.suffix == ".jsonl":
-        atomic.write_text(path, "".join(problem.line() for problem in problems))
+        atomic.write_text(path, "".join(p.line() for p in problems))
     else:
-        traces.write(path, {(problem.op, problem.args): problem.count for problem in problems})
+        sources.write_trace(path, {(p.op, p.args): p.count for p in problems})
     print(path)

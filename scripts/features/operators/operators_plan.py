@@ -48,7 +48,7 @@ class OperatorsPlan:
 
     def batch_of_problems(self, *before: str) -> dict[str, str | list[str]]:
         """The problems of a batch, and their outcomes in the stages `before`, as inputs."""
-        inputs: dict[str, str | list[str]] = {"batch": "results/operators/batches/{batch}.jsonl"}
+        inputs: dict[str, str | list[str]] = {"problems": "results/operators/batches/{batch}.jsonl"}
         if before:
             inputs["before"] = [artifact(stage, OUTCOMES) for stage in before]
             inputs["upstream"] = [artifact(stage, STATUS) for stage in before]

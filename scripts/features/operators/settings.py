@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from scripts.features.operators.problems import dataset
+from scripts.features.operators.problems import sources
 from scripts.features.operators.problems.argument_values import FLOATING
-from scripts.features.operators.problems.selection import KINDS, Selection
+from scripts.features.operators.problems.problem import KINDS, Selection
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import reading
-from scripts.matrix.cell import Cell, Kind
+from scripts.matrix import checks, reading
+from scripts.matrix.cell import Cell, Kind, selects
 from scripts.matrix.entries import Baseline, Frontend, Target
 from scripts.matrix.feature import Draft
 from scripts.matrix.rows import Matrix
@@ -131,9 +131,9 @@ def read(draft: Draft, matrix: Matrix | None = None) -> Operators:
     if given.get("baselines") is None or "baselines" in selections:
         selected["baselines"] = {n: b for n, b in selected["baselines"].items() if _runs(b)}
     targets = {n: dataclasses.replace(t, overrides=()) for n, t in selected["targets"].items()}
-    compiled = given.get("compile_only") or []
-    if "targets" not in selections:
-        _matching("compile_only", compiled, targets, problems)
+    # Globs of targets that the command line leaves out may match none.
+    of_compiled = [] if "targets" in selections else problems
+    compiled = _matching("compile_only", given.get("compile_only") or [], targets, of_compiled)
     selection = {key: value for key, value in given.items() if value is not None}
     operators = Operators(
         dataset=os.path.expanduser(given.get("dataset") or ""),
@@ -144,7 +144,7 @@ def read(draft: Draft, matrix: Matrix | None = None) -> Operators:
         frontends=selected["frontends"],
         targets=targets,
         baselines=selected["baselines"],
-        compile_only=tuple(n for n in targets if any(fnmatchcase(n, g) for g in compiled)),
+        compile_only=tuple(compiled),
         measure=dict(given.get("measure") or {}),
     )
     problems += [f"operators.{problem}" for problem in _problems(operators, chosen["models"])]
@@ -158,12 +158,10 @@ def _runs(baseline: Baseline) -> bool:
 
 
 def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: list[str]) -> dict:
-    """Return the entries that globs match, in the order declared. Adds a glob that matches none to `problems`."""
+    """Return the entries that globs select, in the order declared. Adds a glob that matches none to `problems`."""
     singular = {"compile_only": "target of operators"}.get(kind, kind.removesuffix("s"))
-    for glob in globs:
-        if not any(fnmatchcase(name, glob) for name in known):
-            problems.append(f"operators.{kind}: {reading.unknown(singular, glob, known)}")
-    return {n: e for n, e in known.items() if any(fnmatchcase(n, glob) for glob in globs)}
+    problems += checks.selection_problems(f"operators.{kind}", singular, globs, known)
+    return {name: entry for name, entry in known.items() if globs and selects(globs, name)}
 
 
 def _problems(operators: Operators, models: Mapping[str, Any]) -> Iterator[str]:
@@ -180,7 +178,7 @@ def _problems(operators: Operators, models: Mapping[str, Any]) -> Iterator[str]:
             "included or all"
         )
     for key in ("dataset", "mapping"):
-        if (named := getattr(operators, key)) and not dataset.may_be(named):
+        if (named := getattr(operators, key)) and not sources.may_be(named):
             yield f"{key}: no file {named}; expected a path or a hub id such as owner/name"
     for file in operators.traces:
         if not os.path.isfile(file):

@@ -33,7 +33,7 @@ _SYMBOL = re.compile(rf'"[^"\\]*(?:\\.[^"\\]*)*"|@{ENTRY}(?P<rest>(?:\.\d+)?)(?!
 _HEAD = re.compile(
     r"^(?:(?P<file>\S+?):(?P<line>\d+):(?:\d+:)? )?(?P<severity>error|warning|note|remark): "
 )
-_NUMBER = re.compile(r"(?<![\w.])program_(?P<number>\d+)(?!\d)")
+_NUMBER = re.compile(r"(?<![\w.])program_(\d+)(?!\d)")
 
 
 @dataclass(frozen=True)
@@ -104,23 +104,10 @@ def _renamed(text: str, entry: str) -> str:
     return _SYMBOL.sub(rename, text.removesuffix("\n") + "\n")
 
 
-def errors(log: str, combined: Combined, module: Path) -> tuple[dict[int, str], bool]:
-    """Return the errors in the compiler's output for `module`, by the number of their program, and
-    whether each error could be assigned to a program.
-
-    Each text is what the compiler prints if that program is compiled alone: it has the program's
-    own file, lines of that file, and the name of the entry.
-    """
-    owners: dict[int | None, list[str]] = {}
-    for diagnostic in _diagnostics(log):
-        lines = [line for part in diagnostic for line in part.lines]
-        owners.setdefault(_owner(diagnostic, combined, str(module)), []).extend(lines)
-    by_program = {
-        number: _as_alone("\n".join(lines) + "\n", number, combined, str(module))
-        for number, lines in owners.items()
-        if number is not None
-    }
-    return by_program, None not in owners
+def blamed(log: str, combined: Combined, module: Path) -> set[int]:
+    """Return the numbers of the programs that errors in the compiler's output for `module` belong to."""
+    owners = (_owner(error, notes, combined, str(module)) for error, *notes in _diagnostics(log))
+    return {owner for owner in owners if owner is not None}
 
 
 @dataclass
@@ -129,7 +116,7 @@ class _Part:
 
     file: str
     line: int
-    lines: list[str]
+    text: str
 
 
 def _diagnostics(log: str) -> Iterator[list[_Part]]:
@@ -144,39 +131,22 @@ def _diagnostics(log: str) -> Iterator[list[_Part]]:
                 diagnostic = []
             inside = is_error or (head["severity"] == "note" and inside)
             if inside:
-                diagnostic.append(_Part(head["file"] or "", int(head["line"] or 0), [line]))
+                diagnostic.append(_Part(head["file"] or "", int(head["line"] or 0), line))
         elif inside:
-            diagnostic[-1].lines.append(line)
+            diagnostic[-1].text += f"\n{line}"
     if diagnostic:
         yield diagnostic
 
 
-def _owner(diagnostic: list[_Part], combined: Combined, module: str) -> int | None:
+def _owner(error: _Part, notes: list[_Part], combined: Combined, module: str) -> int | None:
     """Return the number of the program that an error belongs to, or None. It is the program that the error points at,
     else the only one that it names, else the only one that its notes point at or name."""
-    error, *notes = diagnostic
     if error.file == module and (number := combined.owner(error.line)) is not None:
         return number
     for parts in ([error], notes):
-        named = {
-            int(n["number"]) for p in parts for line in p.lines for n in _NUMBER.finditer(line)
-        }
+        named = {int(number) for part in parts for number in _NUMBER.findall(part.text)}
         pointed_at = {combined.owner(part.line) for part in parts if part.file == module}
         numbers = (named | pointed_at) & set(range(len(combined.programs)))
         if len(numbers) == 1:
             return numbers.pop()
     return None
-
-
-def _as_alone(text: str, number: int, combined: Combined, module: str) -> str:
-    """Return diagnostics with the lines and the entry name of a program compiled alone."""
-
-    def place(match: re.Match[str]) -> str:
-        line = int(match["line"])
-        owner = combined.owner(line)
-        if owner is None:
-            return match[0]
-        return f"{combined.programs[owner].path}:{line - combined.starts[owner] + 1}"
-
-    text = re.sub(rf"{re.escape(module)}:(?P<line>\d+)", place, text)
-    return re.sub(rf"(?<![\w.]){combined.symbol(number)}(?!\d)", ENTRY, text)

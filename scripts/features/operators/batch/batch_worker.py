@@ -43,11 +43,19 @@ Load = Callable[[Any], timing_worker.Program]
 
 @dataclass(frozen=True, kw_only=True)
 class TasksRequest:
-    """What the host of a batch adds to the request of its worker: the first two, or the last one. `tasks`: each with an `id` and a
-    `payload`. `journal`: JSONL, how each one ends. `serve`: time calls on request."""
+    """The request of a stage that works on batches. `problems`: JSONL, those of the batch. `before`: results/<stage>/<cell>/outcomes.jsonl of the
+    stages before it.
 
+    The host of a batch adds the others for its worker: the first three, or the last one. `tasks`: each with an `id` and a
+    `payload`. `journal`: JSONL, when each one begins, and how it ends. `under`: fingerprint of their code. `serve`: time calls
+    on request.
+    """
+
+    problems: Path = Path()
+    before: Sequence[Path] = ()
     tasks: Sequence[Mapping[str, Any]] = ()
     journal: Path = Path("/dev/stdout")
+    under: str = ""
     serve: bool = False
 
 
@@ -66,7 +74,7 @@ def serve(request: TasksRequest, handle: Handle, load: Load | None = None) -> No
         seconds = round(time.monotonic() - start, 4)
         _mark("")
         ended = {"end": task["id"], "code": code, "seconds": seconds, "result": facts}
-        journal.append(request.journal, ended)
+        journal.append(request.journal, ended | {"under": request.under})
 
 
 def _handled(handle: Handle, payload: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -95,7 +103,7 @@ def record_files(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]
 
 
 def files_difference(folder: Path, files: Mapping[str, Mapping[str, Any]] | None) -> str:
-    """Return how the size of a file differs from that of its digest; "" if none does."""
+    """Return how the size of a file differs from that of its digest; "" if none does. `files`: as of record_files."""
     for name, recorded in (files or {}).items():
         if what := atomic.size_difference(folder / name, Digest(**recorded)):
             return f"{folder / name} is damaged: {what}"

@@ -25,7 +25,7 @@ class Normaliser:
         self._context = ir.Context()
 
     def normalise(self, text: str, entry: str) -> str:
-        """Return the normalised program (see program.py) whose entry is the function `entry`. A
+        """Return the normalised program (see batch_program.py) whose entry is the function `entry`. A
         program with resources keeps its module and is compiled alone. Raises NormaliseError if
         there is no such function, and ir.MLIRError if the text cannot be parsed."""
         with self._context, ir.Location.unknown(self._context):

@@ -30,7 +30,7 @@ from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import CappedLog, Ended, Watch
 from scripts.timing import ratios
 from scripts.timing.group_timing import GroupTiming, part_of
-from scripts.timing.turns import Group, MemberEnded, Rule
+from scripts.timing.turns import Group, Rule
 from scripts.timing.worker import LOAD
 
 TIMED = "timed.jsonl"
@@ -92,7 +92,6 @@ class _Work:
     def __init__(self, request: GroupRequest, batch: Batch, job: Job, log: CappedLog) -> None:
         self._request, self._batch, self._job, self._log = request, batch, job, log
         self._rule = Rule(**request.rule)
-        self._rule_text = json.dumps(asdict(self._rule), sort_keys=True)
         self._folder = job.status_path.parent
         self._peak_mb = 0.0
 
@@ -102,18 +101,18 @@ class _Work:
         files = {m: str(f / self._job.artifacts[0].name) for m, f in folders.items()}
         whole = [files[member] for member, ended in ends.items() if ended.status == outcome.OK]
         if damaged := outcome.first_damage(whole):
-            return Ran(Ended(0, 0.0, 0.0), damage=damaged)
+            return Ran(Ended(), damage=damaged)
         problems = self._problems(ends, files)
         lines = outcome.read_problem_ends_if_whole(self._folder / TIMED)
         left = [p for p in problems if p.lines and not self._stands(lines.get(p.name), p)]
         try:
-            ended = self._time(left, lines, scratch) if left else Ended(0, 0.0, 0.0)
+            ended = self._time(left, lines, scratch) if left else Ended()
         except TimeoutError as error:
-            return Ran(Ended(0, 0.0, 0.0), fault=Diagnosis("timeout", "time-limit", str(error)))
+            return Ran(Ended(), fault=Diagnosis("timeout", "time-limit", str(error)))
         for problem in problems:
             if not problem.lines:
                 skipped = batch_stage.skipped_by(self._job, problem.name, problem.above)
-                lines[problem.name] = ProblemEnd(problem.name, skipped)
+                lines[problem.name] = skipped
         in_order = [lines[problem.name] for problem in problems]
         batch_stage.write(self._job, scratch, self._log, in_order)
         return Ran(ended, supervise.digests(self._job, scratch))
@@ -132,7 +131,7 @@ class _Work:
     def _stands(self, line: ProblemEnd | None, problem: _Problem) -> bool:
         """Whether the timing of an earlier run is kept."""
         timing = line.result.get("timing") if line else None
-        if not line or not timing or timing["rule"] != self._rule_text:
+        if not line or not timing or timing["rule"] != self._rule.text():
             return False
         is_same = problem.verified.items() <= timing["verified"].items()
         again = self._batch.again(line.outcome)
@@ -166,8 +165,7 @@ class _Work:
         self._generations([empty, *timed], pools)
         # Programs before it in the same process may have caused the end of a member.
         for number, turns in enumerate(timed):
-            has_ended = any(member.ended for member in turns.group.timed.values())
-            if has_ended and len(problems) > 1:
+            if turns.ended() and len(problems) > 1:
                 timed[number] = turns_of(problems[number])
                 self._generations([timed[number]], pools)
         self._peak_mb = max(self._peak_mb, pools.peak_mb)
@@ -186,9 +184,11 @@ class _Work:
         for _ in range(self._rule.generations):
             with pools.opened(len(timed)):
                 for turns in timed:
-                    begun = time.monotonic()
+                    ended, begun = turns.ended(), time.monotonic()
                     turns.group.generation(self._rule.budget_s / self._rule.generations)
                     turns.seconds += time.monotonic() - begun
+                    for member in turns.ended() - ended:
+                        pools.end(member)
 
     def _turns(self, name: str, programs: Mapping[str, Any], pools: _Pools) -> _Turns:
         def said(text: str) -> None:
@@ -219,7 +219,7 @@ class _Work:
         part, members = part_of(group.timed, timed.control, timed.control + TWIN, anchor, 0)
         timing = GroupTiming(
             started=timed.started,
-            rule=self._rule_text,
+            rule=self._rule.text(),
             anchor=anchor,
             members=members,
             parts=(part,),
@@ -248,14 +248,20 @@ class _Turns:
     started: float = field(default_factory=time.time)
     seconds: float = 0.0
 
+    def ended(self) -> set[str]:
+        """The members that have left the group."""
+        return {name for name, member in self.group.timed.items() if member.ended}
+
 
 class _Pools:
     """The processes of the members, of one generation after the other. `peak_mb`: their peak memory, MiB."""
 
     def __init__(self, job: Job, watch: Watch, members: Mapping[str, Member]) -> None:
         self._job, self._watch = job, watch
-        twins = {m + TWIN: replace(member, name=m + TWIN, log=member.log.with_suffix(".again.txt")) for m, member in members.items()}  # fmt: skip
-        self._members = {**members, **twins}
+        self._members = dict(members)
+        for name, member in members.items():
+            log = member.log.with_suffix(".again.txt")
+            self._members[name + TWIN] = replace(member, name=name + TWIN, log=log)
         self._running: dict[str, Process] = {}
         self.peak_mb = 0.0
 
@@ -268,15 +274,15 @@ class _Pools:
             yield
         finally:
             self.peak_mb = max(self.peak_mb, self._workers.peak_mb)
-            for name in list(self._running):
-                self.end(name)
+            self._workers.close()
+            self._running.clear()
 
     def program(self, name: str, program: Any) -> _Loaded:
         """A program in the process of a member, which is started if there is none."""
         is_new = name not in self._running
         if is_new:
             self._running[name] = self._workers.start(self._members[name])
-        return _Loaded(self, name, self._running[name], program, is_new, self._job.timeout_s)
+        return _Loaded(self._running[name], program, is_new, self._job.timeout_s)
 
     def end(self, name: str) -> None:
         """End the process of a member. The next program starts another one."""
@@ -286,38 +292,25 @@ class _Pools:
 
 @dataclass
 class _Loaded:
-    """A program of a member as the worker of a group. The process outlives it, unless it does not answer."""
+    """A program of a member as the worker of a group. The process outlives it, and loads the next problem."""
 
-    pools: _Pools
-    name: str
     process: Process
     program: Any
     is_new: bool
     limit_s: float
 
     def wait_ready(self) -> None:
-        with self._ended():
-            if self.is_new:
-                self.process.wait_ready()
-        self.ask({LOAD: self.program}, self.limit_s)
+        if self.is_new:
+            self.process.wait_ready()
+        self.process.ask({LOAD: self.program}, self.limit_s)
 
     def first_call(self) -> dict[str, Any]:
-        with self._ended():
-            return self.process.first_call()
+        return self.process.first_call()
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        with self._ended():
-            return self.process.ask(request, limit_s)
+        return self.process.ask(request, limit_s)
 
     def rest(self) -> None:
-        """Does nothing: the process loads the next problem."""
+        """Does nothing, as `close`."""
 
     close = rest
-
-    @contextlib.contextmanager
-    def _ended(self) -> Iterator[None]:
-        try:
-            yield
-        except MemberEnded:
-            self.pools.end(self.name)
-            raise

@@ -1,8 +1,8 @@
 """Compile many small programs, several of them as one module, each with its own outcome.
 
 Most of the time that iree-compile takes for a small program is needed only once per module. If a module does not
-compile, the programs that its diagnostics name have failed. The others are compiled again, with others that wait. If no
-program is named (a crash, a hang, out of memory), the module is halved.
+compile, the programs that its diagnostics name are compiled alone, and the rest of them again, with others that wait. If no
+program is named (a crash, a hang, out of memory), the module is halved. So a failure is always that of a program alone.
 
 If one program of a module fails, the compiler's work on the others is lost. So a module gets only as many programs as
 are likely to compile together. The estimate is made by kind: programs of one kind have the same operations and element
@@ -13,26 +13,42 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import re
 import shlex
+import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.features.operators.batch import cache
-from scripts.features.operators.batch.batch_program import ENTRY, Combined, Program, combine, errors
-from scripts.features.operators.batch.cache import Cache, Entry
-from scripts.iree import compile_options
-from scripts.iree.backends import unused_plugins
+import msgspec
+
+from scripts.core import atomic
+from scripts.features.operators.batch import batch_stage
+from scripts.features.operators.batch.batch_program import (
+    ENTRY,
+    FILE,
+    Combined,
+    Program,
+    blamed,
+    combine,
+)
+from scripts.features.operators.batch.batch_stage import Batch, Known
+from scripts.iree import compile_cache, compile_options, tools
+from scripts.iree.backends import compile_flags, unused_plugins
+from scripts.iree.compile_cache import CachedCompilation, CompileCache
+from scripts.iree.compile_options import TargetOptions
 from scripts.supervise import outcome, supervise
-from scripts.supervise.diagnose import Diagnosis, diagnose
+from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, ProblemEnd, problem_of_cell
 from scripts.supervise.watch import CappedLog, Ended, Watch
 
+CACHE = Path("results/cache/compile")
+"""The cache of a checkout that has no shared one."""
 TOGETHER = 32
 """Maximum number of programs per module. With 64, the time per program is hardly lower, and a failure
 costs twice as much."""
@@ -64,21 +80,105 @@ _WORDS = re.compile(
 )
 
 
+SHORTEST = "shortest"
+SHORTEST_PROGRAM = """\
+func.func @main(%arg0: tensor<1xf32>) -> tensor<1xf32> {
+  %0 = arith.negf %arg0 : tensor<1xf32>
+  return %0 : tensor<1xf32>
+}
+"""
+"""A program with one dispatch of one element: its latency is the overhead of a call."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorCompileRequest:
+    """`compiler_python`: the interpreter of the environment that has iree-compile. `problems`: JSONL, those of the batch.
+    `before`: outcomes.jsonl of the export."""
+
+    target: TargetOptions
+    compiler_python: str
+    problems: Path
+    before: Sequence[Path]
+
+
+def work(request: OperatorCompileRequest, batch: Batch) -> supervise.Work:
+    """Return the work of a job that compiles a batch."""
+    python = Path(shutil.which(request.compiler_python) or request.compiler_python)
+    environment, target = python.parent.parent, request.target
+    # If the environment could not be made, there is no compiler, and the supervisor skips the batch.
+    compiler = tools.program("iree-compile", environment) or environment / "bin/iree-compile"
+    command = [
+        str(compiler),
+        *compile_flags(target.backend, target.arch, target.opt_level, target.flags),
+    ]
+
+    def do(job: Job, known: Known, batch: Batch) -> tuple[list[ProblemEnd], list[Ended]]:
+        return compile_batch(dataclasses.replace(job, command=command, request=None), known, batch)
+
+    return batch_stage.work(batch, do)
+
+
+def compile_batch(job: Job, known: Known, batch: Batch) -> tuple[list[ProblemEnd], list[Ended]]:
+    """Compile the programs of a batch, and the shortest one, with the command of a job: iree-compile and its flags."""
+    folder = job.status_path.parent
+    files = {}
+    for name, (exported,) in ((name, before.values()) for name, before in known.items()):
+        files[name] = Path(exported["folder"], FILE)
+    if files:
+        files[SHORTEST] = folder / "shortest.mlir"
+        files[SHORTEST].write_text(SHORTEST_PROGRAM, encoding="utf-8")
+    logs = folder / "logs"
+    programs = [Program.read(name, path, logs / f"{name}.txt") for name, path in files.items()]
+    lines: list[ProblemEnd] = []
+    shared = compile_cache.of_environment()
+    cache = CompileCache(shared.folder / "operators" if shared else CACHE, float("inf"))
+    compiler = Path(job.command[0])
+    identity = tools.identity(compiler) if compiler.is_file() else ""
+    processes = Compilation(job, identity, cache, batch.again).run(programs, lines.append)
+    if shared:
+        compile_cache.trim(shared.folder, shared.most_bytes)
+    by_name = {line.problem: line for line in lines}
+    shortest = by_name.pop(SHORTEST).result if files else {}
+    function = {key: shortest[key] for key in ("module", "function") if key in shortest}
+    for name, line in by_name.items():
+        if "module" in line.result:
+            result = {**line.result, SHORTEST: function}
+            by_name[name] = dataclasses.replace(line, result=result)
+    return [*by_name.values()], processes
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The result of compiling a program, as the cache has it.
+
+    `status`, `reason`, `detail` and `limit`: as in an outcome. `log`: the compiler's output for a failure, which names
+    the file `source`. `code`: fingerprint of the code that it ended under. `module`: SHA-256 of the module, the key of its own
+    entry in the cache, as it may hold many functions. `function`: the program's name in it. `seconds`: time of the compiler's
+    process, divided by its number of programs `together`.
+    """
+
+    status: str
+    seconds: float
+    together: int
+    reason: str = ""
+    detail: str = ""
+    limit: float | None = None
+    log: str = ""
+    source: str = ""
+    code: str = ""
+    module: str = ""
+    function: str = ""
+
+
 @dataclass(frozen=True)
 class Tried:
-    """The result of compiling some programs as one module.
-
-    `diagnosis`: of all of them, without the line, which belongs to a single program; None if they compiled. `printed`:
-    the compiler's output. `blamed`: the diagnosis and output of the programs of a module that have failed, by their
-    number. `says_all`: whether that is what they print if compiled alone; it may not be if there are errors that no
-    program can be blamed for.
-    """
+    """The result of compiling some programs as one module. `diagnosis`: None if they compiled. `printed`: the compiler's
+    output. `blamed`: the numbers of the programs of a module of several to which its errors belong."""
 
     diagnosis: Diagnosis | None
     ended: Ended
     printed: str
-    blamed: Mapping[int, tuple[Diagnosis, str]]
-    says_all: bool = True
+    blamed: Collection[int] = ()
 
 
 @dataclass
@@ -87,24 +187,23 @@ class Compilation:
 
     `job`: its command is iree-compile with the flags of a target, its limits are those of a program compiled alone, and
     its fingerprint is that of the code that decides how a program fails. The folder of its status gets the `modules`,
-    and `work`. `compiler`: its identity (tools.identity), part of the key of a cached result. `cache`: a folder that runs may share.
-    `again`: whether a program is compiled although its outcome is in the cache. `together`: maximum number of programs
-    per module.
+    and `work`. `compiler`: its identity (tools.identity), part of the key of a cached result. `again`: whether a program is
+    compiled although its outcome is in the cache. `together`: maximum number of programs per module.
     """
 
     job: Job
     compiler: str
-    cache: Path
+    cache: CompileCache
     again: Callable[[Outcome], bool] = lambda _: False
     together: int = TOGETHER
 
     def __post_init__(self) -> None:
         self._processes: list[Ended] = []
-        self._cache = Cache(self.cache)
         self._limits = {"timeout": self.job.timeout_s, "oom": self.job.memory_mb}
         folder = self.job.status_path.parent
         self._modules, self._work = folder / "modules", folder / "work"
         self._vmfb = self._work / "module.vmfb"
+        self._placed: set[str] = set()
 
     def run(self, programs: Sequence[Program], done: Callable[[ProblemEnd], None]) -> list[Ended]:
         """Compile the programs that are not in the cache, and call `done` with the end of each, in
@@ -119,8 +218,8 @@ class Compilation:
         missing: dict[str, list[Program]] = {}
         for program in programs:
             flags = (*self.job.command[1:], *self._own_flags(program))
-            key = cache.key(program.text, flags, self.compiler)
-            entry = self._cache.get(key, self.job.fingerprint, self._limits)
+            key = compile_cache.key(program.path, flags, self.compiler)
+            entry = self._cached(key)
             if entry is not None and not self.again(self._outcome(program, entry)):
                 done(self._line(program, entry, cached=True))
             else:
@@ -128,10 +227,34 @@ class Compilation:
         keys = {same[0].name: key for key, same in missing.items()}
         for program, entry in self._entries([same[0] for same in missing.values()]):
             key = keys[program.name]
-            self._cache.put(key, entry)
+            if entry.reason not in outcome.PASSING:  # which says nothing about the program
+                self.cache.put(key, CachedCompilation(dataclasses.asdict(entry)))
             for same in missing[key]:
                 done(self._line(same, entry, cached=same is not program))
         return self._processes
+
+    def _cached(self, key: str) -> Entry | None:
+        """Return the cached result of a program, or None if it has to be compiled. A failure is valid only for the code that it
+        failed under, and one at a limit only for that limit."""
+        known, _ = self.cache.get(key, self._vmfb)
+        try:
+            entry = msgspec.convert(known.report, Entry) if known else None
+        except msgspec.ValidationError:  # of another version
+            return None
+        if entry and entry.status == outcome.OK:
+            return entry if self._is_placed(entry.module) else None
+        if not entry or entry.code != self.job.fingerprint:
+            return None
+        return entry if self._limits.get(entry.status, entry.limit) == entry.limit else None
+
+    def _is_placed(self, module: str) -> bool:
+        """Whether a cached module is in the folder of the job now, as a whole."""
+        if module not in self._placed and self.cache.get(module, self._module(module))[0]:
+            self._placed.add(module)
+        return module in self._placed
+
+    def _module(self, name: str) -> Path:
+        return self._modules / f"{name}.vmfb"
 
     def _entries(self, programs: Sequence[Program]) -> Iterator[tuple[Program, Entry]]:
         """Compile programs that are all different, and yield each with its result."""
@@ -148,27 +271,19 @@ class Compilation:
         """Compile programs as one module. Raises job.Interrupted if the run is stopped or its parent has died,
         job.CannotStart if the compiler does not exist, and OSError if the folder cannot be written."""
         if len(programs) == 1:
-            job = self._job(
-                programs, programs[0].path, programs[0].text, self._own_flags(programs[0])
-            )
+            [program] = programs
+            job = self._job(programs, program.path, program.text, self._own_flags(program))
             ended, printed = self._watched(job)
-            return Tried(supervise.verdict(job, ended, self._work), ended, printed, {})
+            return Tried(supervise.verdict(job, ended, self._work), ended, printed)
         combined, source = combine(programs), self._work / "module.mlir"
         source.write_text(combined.text, encoding="utf-8")
         job = self._job(programs, source, combined.text, [NO_SYMBOLS])
         ended, printed = self._watched(job)
         diagnosis = supervise.verdict(job, ended, self._work)
-        blamed, says_all = {}, True
         # The output before a crash or a limit is not the cause of the failure.
         if diagnosis and diagnosis.status in ("error", "unsupported") and ended.returncode > 0:
-            said, says_all = errors(printed, combined, source)
-            diagnoses = {number: diagnose(ended.returncode, text) for number, text in said.items()}
-            # Memory that several needed together says nothing about one of them.
-            blamed = {n: (what, said[n]) for n, what in diagnoses.items() if what.status != "oom"}
-        if diagnosis:
-            detail = diagnosis.detail.partition(f" [{source.name}:")[0]
-            diagnosis = dataclasses.replace(diagnosis, detail=detail)
-        return Tried(diagnosis, ended, printed, blamed, says_all)
+            return Tried(diagnosis, ended, printed, blamed(printed, combined, source))
+        return Tried(diagnosis, ended, printed)
 
     def _job(
         self, programs: Sequence[Program], source: Path, text: str, flags: Sequence[str]
@@ -211,49 +326,43 @@ class Compilation:
         entry = Entry(
             outcome.OK, round(tried.ended.seconds / count, 4), count, code=self.job.fingerprint
         )
-
-        def failed(program: Program, diagnosis: Diagnosis, said: str) -> tuple[Program, Entry]:
-            return program, dataclasses.replace(
-                entry,
-                **dataclasses.asdict(diagnosis),
-                limit=self._limits.get(diagnosis.status),
-                log=said[:LOG_CHARS],
-                source=str(program.path),
-            )
-
         if tried.diagnosis is None:
-            module, recorded = self._cache.put_module(self._vmfb)
+            module = hashlib.sha256(self._vmfb.read_bytes()).hexdigest()
+            self.cache.put(module, CachedCompilation(), self._vmfb)
+            atomic.move(self._vmfb, self._module(module))
             for number, program in enumerate(group):
                 function = ENTRY if count == 1 else Combined.symbol(number)
-                yield (
-                    program,
-                    dataclasses.replace(entry, module=module, function=function, made=recorded),
-                )
+                yield program, dataclasses.replace(entry, module=module, function=function)
         elif count == 1 or tried.diagnosis.reason in OF_NO_PROGRAM:
             for program in group:
-                yield failed(program, tried.diagnosis, tried.printed)
+                yield (
+                    program,
+                    dataclasses.replace(
+                        entry,
+                        **dataclasses.asdict(tried.diagnosis),
+                        limit=self._limits.get(tried.diagnosis.status),
+                        log=tried.printed[:LOG_CHARS],
+                        source=str(program.path),
+                    ),
+                )
         elif tried.blamed:
-            if tried.says_all:
-                for number, (diagnosis, said) in tried.blamed.items():
-                    yield failed(group[number], diagnosis, said)
-            else:
-                queue.next_are(*([group[number]] for number in tried.blamed))
+            queue.next_are(*([group[number]] for number in sorted(tried.blamed)))
             queue.put_back([p for number, p in enumerate(group) if number not in tried.blamed])
         else:
             queue.next_are(group[: count // 2], group[count // 2 :])
 
     def _line(self, program: Program, entry: Entry, cached: bool) -> ProblemEnd:
         """Return the end of a program from an entry, and write the program's log."""
-        entry = entry.of_file(program.path)
+        log = entry.log.replace(entry.source, str(program.path)) if entry.source else ""
         program.log.parent.mkdir(parents=True, exist_ok=True)
-        program.log.write_text(entry.log, encoding="utf-8")
+        program.log.write_text(log, encoding="utf-8")
         result: dict[str, Any] = {
             "seconds": entry.seconds,
             "together": entry.together,
             "cached": cached,
         }
         if entry.module:
-            module = self._cache.place(entry.module, self._modules)
+            module = self._module(entry.module)
             result |= {"module": str(module), "function": entry.function}
             result["vmfb_bytes"] = module.stat().st_size
         return ProblemEnd(program.name, self._outcome(program, entry), entry.seconds, result)

@@ -148,13 +148,7 @@ def with_float_dtype(arguments: Arguments, dtype: str) -> Arguments:
 
 
 class ArgumentsError(ValueError):
-    """The text is not in the format; `position` is the index of the wrong character."""
-
-    def __init__(self, text: str, position: int, problem: str) -> None:
-        before = text[max(0, position - 30) : position]
-        near = f"{'…' if position > 30 else ''}{before}"
-        super().__init__(f"column {position + 1}: {problem}, after {near!r}")
-        self.position = position
+    """The text is not in the format; names the column and what is wrong there."""
 
 
 def read_arguments(text: str) -> Arguments:
@@ -162,89 +156,78 @@ def read_arguments(text: str) -> Arguments:
     match read(text):
         case (tuple() as args, dict() as kwargs) if all(isinstance(key, str) for key in kwargs):
             return args, kwargs
-    raise ArgumentsError(text, 0, "expected ((arguments), {'name': value})")
+    raise ArgumentsError("column 1: expected ((arguments), {'name': value})")
 
 
 def read(text: str) -> Any:
     """Return the value of a text. Raises ArgumentsError."""
-    text = text.strip()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # such as that of an unknown escape in a string
-            parsed = ast.parse(text, mode="eval")
-        return _Reader(text).value(parsed.body)
+            parsed = ast.parse(text.strip(), mode="eval")
+        return _value(parsed.body)
     except SyntaxError as error:
-        position = _position(text, error.lineno or 1, (error.offset or 1) - 1)
-        raise ArgumentsError(text, position, error.msg) from error
+        raise ArgumentsError(f"column {max(1, error.offset or 1)}: {error.msg}") from error
     except (MemoryError, RecursionError) as error:
-        raise ArgumentsError(text, 0, "too many levels") from error
+        raise ArgumentsError("column 1: too many levels") from error
 
 
-def _position(text: str, line: int, column: int) -> int:
-    """Return the index of a character from its line, from 1, and its column."""
-    before = sum(len(earlier) + 1 for earlier in text.split("\n")[: line - 1])
-    return max(0, min(before + column, len(text)))
+def _value(node: ast.AST | None) -> Any:
+    """The value of a syntax tree. Names and calls are those of the format."""
+    match node:
+        case ast.Constant(None | bool() | int() | float() | str() as constant):
+            return constant
+        case ast.List(items):
+            return [_value(item) for item in items]
+        case ast.Tuple(items):
+            return tuple(_value(item) for item in items)
+        case ast.Dict(keys, items):
+            return {_key(k): _value(v) for k, v in zip(keys, items, strict=True)}
+        case ast.UnaryOp(ast.USub(), operand):
+            number = _value(operand)
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                _fail(operand, f"expected a number, found {ast.unparse(operand)!r}")
+            return -number
+        case ast.Name() | ast.Attribute():
+            return _named(node)
+        case ast.Call():
+            return _called(node)
+    _fail(node, f"unexpected {ast.unparse(node)[:40]!r}" if node else "unexpected '**'")
 
 
-class _Reader:
-    """Turns the syntax tree of a text into a value. Names and calls are those of the format."""
+def _key(node: ast.AST | None) -> str | int:
+    key = _value(node)
+    if not isinstance(key, str | int):
+        _fail(node, "expected a name as key")
+    return key
 
-    def __init__(self, text: str) -> None:
-        self._text = text
 
-    def value(self, node: ast.AST | None) -> Any:
-        match node:
-            case ast.Constant(None | bool() | int() | float() | str() as constant):
-                return constant
-            case ast.List(items):
-                return [self.value(item) for item in items]
-            case ast.Tuple(items):
-                return tuple(self.value(item) for item in items)
-            case ast.Dict(keys, items):
-                return {self._key(k): self.value(v) for k, v in zip(keys, items, strict=True)}
-            case ast.UnaryOp(ast.USub(), operand):
-                number = self.value(operand)
-                if isinstance(number, bool) or not isinstance(number, int | float):
-                    self._fail(operand, f"expected a number, found {ast.unparse(operand)!r}")
-                return -number
-            case ast.Name() | ast.Attribute():
-                return self._named(node)
-            case ast.Call():
-                return self._called(node)
-        self._fail(node, f"unexpected {ast.unparse(node)[:40]!r}" if node else "unexpected '**'")
+def _named(node: ast.Name | ast.Attribute) -> Any:
+    name = ast.unparse(node)
+    if name in ("inf", "nan"):
+        return float(name)
+    if name in DTYPES:
+        return Name(name)
+    if name.startswith(("torch.", "th.")):
+        return Name(f"torch.{name.partition('.')[2]}")
+    _fail(node, f"unknown name {name!r}")
 
-    def _key(self, node: ast.AST | None) -> str | int:
-        key = self.value(node)
-        if not isinstance(key, str | int):
-            self._fail(node, "expected a name as key")
-        return key
 
-    def _named(self, node: ast.Name | ast.Attribute) -> Any:
-        name = ast.unparse(node)
-        if name in ("inf", "nan"):
-            return float(name)
-        if name in DTYPES:
-            return Name(name)
-        if name.startswith(("torch.", "th.")):
-            return Name(f"torch.{name.partition('.')[2]}")
-        self._fail(node, f"unknown name {name!r}")
+def _called(node: ast.Call) -> Any:
+    name = ast.unparse(node.func)
+    make = _CALLS.get(name)
+    if make is None:
+        _fail(node, f"unknown call {name!r}, expected T, ST or torch.device")
+    args = [_value(arg) for arg in node.args]
+    named = {keyword.arg or "**": _value(keyword.value) for keyword in node.keywords}
+    try:
+        return make(*args, **named)
+    except (TypeError, ValueError) as error:
+        _fail(node, f"{name}: {str(error).removeprefix(f'{make.__name__}() ')}")
 
-    def _called(self, node: ast.Call) -> Any:
-        name = ast.unparse(node.func)
-        make = _CALLS.get(name)
-        if make is None:
-            self._fail(node, f"unknown call {name!r}, expected T, ST or torch.device")
-        args = [self.value(arg) for arg in node.args]
-        named = {keyword.arg or "**": self.value(keyword.value) for keyword in node.keywords}
-        try:
-            return make(*args, **named)
-        except (TypeError, ValueError) as error:
-            problem = str(error).removeprefix(f"{make.__name__}() ")
-            self._fail(node, f"{name}: {problem}", error)
 
-    def _fail(self, node: Any, problem: str, cause: Exception | None = None) -> NoReturn:
-        position = _position(self._text, node.lineno, node.col_offset) if node else 0
-        raise ArgumentsError(self._text, position, problem) from cause
+def _fail(node: Any, problem: str) -> NoReturn:
+    raise ArgumentsError(f"column {node.col_offset + 1 if node else 1}: {problem}")
 
 
 def _tensor(shape: Any, dtype: Any, stride: Any = None) -> Tensor:

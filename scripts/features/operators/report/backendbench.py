@@ -1,4 +1,4 @@
-"""The files that BackendBench's main.py writes for a backend, one folder per lowering path.
+"""The tests and the scores that BackendBench's main.py writes for a backend, one folder per lowering path.
 
 Each operator problem is a correctness test and a performance test. The records are those of
 results/operators/operators.jsonl.
@@ -7,28 +7,26 @@ results/operators/operators.jsonl.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.core import commands
 from scripts.features.operators.problems import scores
 from scripts.features.operators.problems.scores import Result, Scores
-from scripts.features.operators.report import table
+from scripts.features.operators.report.analysis import column
+from scripts.features.operators.report.columns import COMMAND, FORM, JSONL
 from scripts.features.report.formats import Export
 from scripts.records import results_file
 from scripts.records.results_file import BadRecords, Record
 
-RESULTS = table.JSONL
+RESULTS = JSONL
 
 
 def read(path: Path) -> list[Record]:
     """The records of operator problems in a file. Raises BadRecords."""
-    return results_file.read(path, table.OPERATORS)
+    return results_file.read(path, FORM)
 
 
 Test = dict[str, Any]
@@ -48,7 +46,7 @@ def render(export: Export, args: argparse.Namespace) -> dict[str, str]:
     for record in export.records:
         dataset = record.data["dataset"]
         if dataset is None or dataset["included_in_benchmark"]:
-            columns.setdefault(table.column(record.data).label, []).append(record)
+            columns.setdefault(column(record.data).label, []).append(record)
     ran = {name: rows for name, rows in columns.items() if any(map(_has_run, rows))}
     if left := [name for name in columns if name not in ran]:
         export.note(f"left out, nothing was run: {', '.join(left)}")
@@ -101,22 +99,15 @@ def _speedup(record: Record) -> float | None:
 def _files(
     name: str, records: Sequence[Record], eager_ms: Mapping[str, float], p: float
 ) -> dict[str, str]:
-    """The four files, by name."""
-    correctness = [_correctness(record) for record in records]
+    """The two files, by name."""
     performance = [_performance(r, eager_ms.get(r.data["problem"]["name"])) for r in records]
-    tests = sorted([*correctness, *performance], key=lambda test: (test["op_name"], test["args"]))
-    failed = [test for test in tests if not test.get("is_correct", test.get("successfully_ran"))]
+    tests = [*map(_correctness, records), *performance]
+    tests.sort(key=lambda test: (test["op_name"], test["args"]))
     results = [Result(r.data["problem"]["op"], _is_correct(r), _speedup(r)) for r in records]
     return {
-        "full_results.json": _json(tests),
-        "failed_tests.json": _json(failed),
-        "operator_summary.csv": _summary(correctness, performance),
+        "full_results.json": json.dumps(tests, indent=2, allow_nan=False) + "\n",
         "OVERALL_SUMMARY.md": _overall(name, scores.of_results(results, p), performance),
     }
-
-
-def _json(tests: Sequence[Test]) -> str:
-    return json.dumps(tests, indent=2, allow_nan=False) + "\n"
 
 
 def _named(record: Record) -> Test:
@@ -166,42 +157,6 @@ def _untimed(record: Record) -> str:
     return "not timed: " + (compared.get("detail") or "there is no latency of eager to compare with")  # fmt: skip
 
 
-def _summary(correctness: Sequence[Test], performance: Sequence[Test]) -> str:
-    """operator_summary.csv: one line per operator."""
-    lines = []
-    for op in dict.fromkeys(test["op_name"] for test in correctness):
-        of_op = ([t for t in tests if t["op_name"] == op] for tests in (correctness, performance))
-        lines.append(_of_operator(op, *of_op))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {key: commands.csv_cell(value) for key, value in line.items()} for line in lines
-    )
-    return out.getvalue()
-
-
-def _of_operator(op: str, correctness: Sequence[Test], performance: Sequence[Test]) -> Test:
-    passed = sum(test["is_correct"] for test in correctness)
-    timed = [test["speedup"] for test in performance if test["speedup"]]
-    return {
-        "operator": op,
-        "total_tests": len(correctness) + len(performance),
-        "correctness_tests": len(correctness),
-        "performance_tests": len(performance),
-        "passed_correctness_tests": passed,
-        "passed_performance_tests": len(timed),
-        "failed_correctness_tests": len(correctness) - passed,
-        "failed_performance_tests": len(performance) - len(timed),
-        "correctness_rate": passed / len(correctness),
-        "avg_speedup": statistics.fmean(timed) if timed else 0.0,
-        "geomean_speedup": statistics.geometric_mean(timed) if timed else 0.0,
-        # An error that is not known counts as 0.
-        "max_absolute_error": max(test["max_abs_error"] or 0.0 for test in correctness),
-        "max_relative_error": max(test["max_rel_error"] or 0.0 for test in correctness),
-    }
-
-
 def _overall(name: str, scores: Scores, performance: Sequence[Test]) -> str:
     """OVERALL_SUMMARY.md. Its correctness is that of main.py: the share of fully correct operators."""
     speedups: dict[str, list[float]] = {}
@@ -216,7 +171,7 @@ def _overall(name: str, scores: Scores, performance: Sequence[Test]) -> str:
         [
             "# BackendBench Run Summary\n",
             "## Command",
-            f"```bash\n{table.COMMAND}  # {name}\n```\n",
+            f"```bash\n{COMMAND}  # {name}\n```\n",
             "## Results\n",
             "| Metric | Value |",
             "|--------|-------|",
@@ -227,11 +182,6 @@ def _overall(name: str, scores: Scores, performance: Sequence[Test]) -> str:
             "- **Correctness Score**: share of the operators all of whose tests are correct",
             "- **Performance Score**: Geometric mean speedup over all operators",
             f"- **Perf@{scores.p} Score**: Rate of correct samples with a speedup greater than {scores.p}\n",
-            "## Output Files\n",
-            "- `full_results.json`: Complete test results for all operators",
-            "- `operator_summary.csv`: Operator-level summary statistics",
-            "- `failed_tests.json`: Log of failed tests (if any)",
-            "- `OVERALL_SUMMARY.md`: This file",
             "### Operator Speedups vs Eager in Descending Order\n",
             "| Operator | Correctness Ratio | Speedup vs Eager |",
             "|----------|-----------|----------------|",

@@ -7,12 +7,15 @@ Values that rows of latency.csv have too are those of scripts/records/columns.py
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
+from scripts.core import checkout
 from scripts.features.operators.report import faults
 from scripts.records import columns, fields
 from scripts.records.columns import CLOSED, FROM_0, FROM_1, POSITIVE
 from scripts.records.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
+from scripts.records.results_file import Form
 from scripts.supervise import outcome
 from scripts.verify import verification
 
@@ -108,3 +111,15 @@ def contradiction(record: Mapping[str, Any]) -> str:
     if record["latency"] and (status, code) != (outcome.OK, verification.PASS):
         return f"{status} with a latency and verification {code}"
     return "ok without a latency" if is_measured and not record["latency"] else ""
+
+
+JSONL = Path("results/operators/operators.jsonl")
+FORM = Form(
+    "results/operators.csv",
+    FIELDS,
+    contradiction,
+    dict.fromkeys(
+        ("problem.name", "problem.op", "problem.args", "experiment.runtime", "experiment.frontend", "experiment.target", "outcome.status", "verification.code", "latency.ms")
+    ),
+)  # fmt: skip
+COMMAND = checkout.run_command(FORM.csv)

@@ -1,6 +1,5 @@
-"""Write results/operators.md: which operators pass on which lowering path, and what to fix first.
-
-The same records give the same page, byte for byte.
+"""What is shown of operators: results/operators.md, the view of the report page, and the summary of a run. They say which operators pass on
+which lowering path, and what to fix first. The same records give the same page, byte for byte.
 """
 
 from __future__ import annotations
@@ -17,9 +16,18 @@ from rich.text import Text
 
 from scripts.features.operators.problems.scores import Scores
 from scripts.features.operators.report import analysis, faults
-from scripts.features.operators.report.analysis import Fix, ModelTime, Rate, Scored
-from scripts.features.operators.report.table import Problem, Row, Table
-from scripts.records import markdown, wording
+from scripts.features.operators.report.analysis import (
+    Fix,
+    ModelTime,
+    Problem,
+    Rate,
+    Row,
+    Scored,
+    Table,
+)
+from scripts.features.operators.report.columns import COMMAND, JSONL
+from scripts.features.report.web.page_source import AGAIN, Source, View
+from scripts.records import markdown, row_set, wording
 from scripts.records.page_sections import CODE, Section, Styled, as_markdown
 from scripts.records.screen import plain_table
 from scripts.supervise.diagnose import failure_signature, readable_detail
@@ -338,3 +346,17 @@ def _counted(fix: Fix) -> str:
     more = f" and {others} more operator{'s' * (others > 1)}" if others else ""
     problems = f"{count} problem{'s' * (count > 1)} of {fix.operators[0]}{more}"
     return f"{fix.first.fault}: {fix.calls:,} calls, {problems}"
+
+
+def view(source: Source) -> list[Section] | None:
+    """Return what results/operators.md has, for the report page; None if there are no operators."""
+    path = source.root / JSONL
+    table = Table(row_set.Stored(path)) if path.is_file() else None
+    if table is None or not table.rows:
+        return None
+    return [Section("", lines=[f"{title(table)}."]), *sections(table)]
+
+
+VIEWS = (
+    View("operators", "Operators", view, f"No operators were run. Run them, {AGAIN}{COMMAND}", filtered=False),
+)  # fmt: skip

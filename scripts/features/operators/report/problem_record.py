@@ -19,7 +19,8 @@ from scripts.core import atomic
 from scripts.core.version import VERSION
 from scripts.features.operators.batch.timing import member_outcome
 from scripts.features.operators.problems.problem import Problem, read_problems
-from scripts.features.operators.report import columns, faults, page, table
+from scripts.features.operators.report import columns, faults, page
+from scripts.features.operators.report.analysis import Table
 from scripts.features.operators.report.columns import FIELDS
 from scripts.features.operators.settings import part
 from scripts.matrix import plugins
@@ -110,7 +111,7 @@ def _row(matrix: Matrix, cell: Cell, ends: Sequence[tuple[Stage, Mapping[str, Pr
             "exporter_options": frontend.options,
         }
         pinned["versions"]["iree"] = pinned_versions(matrix, IREE_ENV).get(COMPILER)
-        tool, env, baseline = frontend.exporter, frontend.env, None
+        tool, env = frontend.exporter, frontend.env
         declared = plugins.exporter(tool).versions
     else:
         baseline = operators.baselines[cell.baseline]
@@ -279,7 +280,7 @@ def _whole(stage: Stage, path: Path, wanted: Sequence[str]) -> dict[str, Problem
 
 def content(matrix: Matrix, folder: Path) -> Content:
     source = atomic.read_json(folder / "operators" / "source.json")
-    return Content(_all_records(matrix), lambda records: page.page(table.Table(records), source))
+    return Content(_all_records(matrix), lambda records: page.page(Table(records), source))
 
 
 def _all_records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]:
@@ -291,13 +292,13 @@ def _all_records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, A
 
 ROW_SET = RowSet(
     name="operators",
-    jsonl=table.JSONL,
+    jsonl=columns.JSONL,
     about="One row for every operator problem on every lowering path and target, and under every baseline.\n`operators.jsonl` is in `results/operators/`.",
     declared_in="scripts/features/operators/report/columns.py",
-    form=table.OPERATORS,
+    form=columns.FORM,
     columns=columns.COLUMNS,
     described=columns.FIELDS,
     content=content,
-    screen=lambda records: page.Screen(table.Table(records)),
+    screen=lambda records: page.Screen(Table(records)),
     is_large=True,
 )
