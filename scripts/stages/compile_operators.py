@@ -11,13 +11,13 @@ from scripts.features.operators.batch import together
 from scripts.features.operators.batch.batch_stage import Batch
 from scripts.features.operators.batch.together import OperatorCompileRequest
 from scripts.matrix.stages import OUTCOMES
-from scripts.run import by_hand
+from scripts.run import job_arguments
 
 
 def compile_operators(request: OperatorCompileRequest, folders: Folders) -> None:
     """Write outcomes.jsonl and status.json. Exits if the batch was not compiled."""
     batch = Batch.of_files(request.problems, request.before)
-    by_hand.run("operator_compile", folders, OUTCOMES, together.work(request, batch))
+    job_arguments.run_by_hand("operator_compile", folders, OUTCOMES, together.work(request, batch))
 
 
 if __name__ == "__main__":
