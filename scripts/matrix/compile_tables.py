@@ -29,7 +29,7 @@ class Variant(msgspec.Struct, frozen=True):
     flags: tuple[str, ...]
 
 
-class Way(msgspec.Struct, frozen=True):
+class NamedVariant(msgspec.Struct, frozen=True):
     """A variant with a name."""
 
     name: str
@@ -42,7 +42,7 @@ class Way(msgspec.Struct, frozen=True):
         return Variant(self.frontend, self.opt_level, self.flags)
 
 
-class Attempt(Way, frozen=True):
+class Attempt(NamedVariant, frozen=True):
     """What a remedy tries for one cell, after a first failure with one of `reasons`.
 
     What the plan of a run adds: `target`, the fields of a request to compile; the `program`, and the status file of its

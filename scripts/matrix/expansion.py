@@ -61,10 +61,11 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     chosen = draft.chosen = _chosen(draft)
     for named in feature.hooks("named"):
         draft.named |= named(draft)
-    named_by_remedies = _remedied_by(draft)
-    frontends = known["frontends"]
-    programs = entries.programs(chosen["baselines"].values(), chosen["models"].values(), frontends)
-    programs |= {name: frontends[name] for name in named_by_remedies if name in frontends}
+    sized = chosen["models"].values()
+    for_remedies = _for_remedies(draft)
+    programs = (
+        entries.programs(chosen["baselines"].values(), sized, known["frontends"]) | for_remedies
+    )
     problems += [*_problems(draft, programs)]
     toolchains = cell.pinned_toolchain()
     for read in feature.hooks("toolchains"):
@@ -73,8 +74,6 @@ def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path)
     problems += _tuned_for_one(chosen["targets"], [*toolchains], numbers)
     if problems:
         raise ConfigError("\n".join(problems))
-    for_remedies = {name: programs[name] for name in named_by_remedies}
-    sized = chosen["models"].values()
 
     def of_paths(frontends: Mapping[str, Frontend], tests: Collection[str]) -> dict[str, Frontend]:
         """The frontends of each test and toolchain, and those for all sizes."""
@@ -311,19 +310,20 @@ def _tuned_for_one(
     return [f"targets.{name}.tuned: {what}" for what in wrong for name in tuned]
 
 
-def _remedied_by(draft: Draft) -> tuple[str, ...]:
+def _for_remedies(draft: Draft) -> dict[str, Frontend]:
     """The frontends that remedies of the selected targets may take, without those with `default: false`.
 
     It does not matter which frontends are selected, because the inputs of a cell must be the same if
     only a part of the matrix is run.
     """
-    targets: Iterable[Target] = draft.chosen["targets"].values()
-    remedies = (remedy for target in targets for remedy in target.remedies)
+    config, declared = draft.config["frontends"], draft.known["frontends"]
+    remedies = (remedy for target in draft.chosen["targets"].values() for remedy in target.remedies)
     named = dict.fromkeys(remedy.frontend for remedy in remedies if remedy.frontend)
-    declared = draft.config["frontends"]
-    return tuple(
-        name for name in named if name in declared and (declared[name] or {}).get("default", True)
-    )
+    return {
+        name: declared[name]
+        for name in named
+        if name in declared and config[name].get("default", True)
+    }
 
 
 def _baseline(

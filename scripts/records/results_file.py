@@ -55,14 +55,10 @@ def name_of(record: Mapping[str, Any]) -> Cell | str:
 
 @functools.lru_cache(1 << 16)  # rows of many runs have the same cells
 def _cell(kind: Kind, model: str, frontend: str | None, target: str, test: str | None) -> Cell:
-    values = {
-        "model": model,
-        "frontend": frontend,
-        "target": target,
-        "baseline": target,
-        "test": test,
-    }
-    return Cell.of_kind(kind, **{axis: value for axis, value in values.items() if value})
+    path = {"frontend": frontend, "target": target}
+    if kind is Kind.BASELINE:
+        path = {"baseline": target, "test": test}
+    return Cell.of_kind(kind, model=model, **{k: v for k, v in path.items() if v is not None})
 
 
 _Name = Annotated[str, msgspec.Meta(pattern=NAME)]

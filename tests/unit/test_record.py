@@ -8,7 +8,7 @@ import pytest
 
 from scripts.core import atomic
 from scripts.matrix.cell import Toolchain
-from scripts.matrix.entries import Baseline, Override, TargetOverride, varied
+from scripts.matrix.entries import Baseline, Override, TargetOverride, by_toolchain
 from scripts.records import fields, record, results_file
 from scripts.records.columns import FIELDS
 from scripts.run import environments
@@ -372,7 +372,7 @@ def test_a_row_of_a_toolchain_has_its_name_and_what_its_compiler_says(
     toolchain = Toolchain("mine", envs=("iree",), **changed)
     chosen = {"pinned": Toolchain("pinned"), "mine": toolchain}
     results.matrix = dataclasses.replace(
-        results.matrix, toolchains=chosen, targets=varied(results.matrix.targets, chosen)
+        results.matrix, toolchains=chosen, targets=by_toolchain(results.matrix.targets, chosen)
     )
     results.write(ended("error", "compile", "conv/mlir/vulkan@mine", "program-version"))
     said = Path("results/env/iree@mine/tools.json")

@@ -13,13 +13,13 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from scripts.core.requests import StageRequest
-from scripts.matrix.compile_tables import Attempt, Way
+from scripts.matrix.compile_tables import Attempt, NamedVariant
 from scripts.supervise import outcome
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome
 
 
-class Candidate(Way, frozen=True):
+class Candidate(NamedVariant, frozen=True):
     """What tuning tries. `configured`: the target has it without tuning. `needs`, `avoid`: properties that the program must
     have all of, and none of. The other fields are those of Attempt."""
 
