@@ -339,7 +339,7 @@ def _with_sizes(
     shapes = [list(kind.shape) for kind in program.inputs]
     open_dims = program.open_dims
     for name, size in dims.items():
-        for number, axis in registry.places(path, name):
+        for number, axis in registry.places_of_dim(path, name):
             if (number, axis) not in open_dims:
                 known = ", ".join(f"arg{n}.{a}" for n, a in open_dims) or "none"
                 raise ModelError(f"{path}: dims: arg{number}.{axis} is no open dimension of @{program.function}; it has {known}", Fault.INPUTS)  # fmt: skip
