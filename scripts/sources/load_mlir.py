@@ -174,8 +174,8 @@ class MlirModule(OpaqueModule):
         self,
         program: Program,
         weights: dict[str, torch.Tensor],
-        results: list[torch.Tensor] | None = None,
-        golden_from: str = "",
+        results: list[torch.Tensor] | None,
+        golden_from: str,
     ) -> None:
         super().__init__(weights, golden_from)
         self.program, self._results = program, results
