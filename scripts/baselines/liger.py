@@ -30,21 +30,9 @@ def functions() -> KernelFunctions:
 
     casting = rms_norm._CASTING_MODE_LLAMA.value
 
-    def softmax_forward(x: torch.Tensor) -> torch.Tensor:
-        return softmax._softmax_forward(x)[0]
-
     def softmax_backward(gradient: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         block, warps = calculate_settings(y.shape[-1])
         return softmax._softmax_backward(gradient, y, block, warps, y.shape[-1] > block)
-
-    def cross_entropy_forward(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        losses, *_ = cross_entropy.cross_entropy_forward(
-            logits, targets, None, -100, 0.0, 0.0, "none", None, False
-        )
-        return losses.to(logits.dtype)
-
-    def rms_norm_forward(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return rms_norm.rms_norm_forward(x, weight, EPS, 0.0, casting, None)[0]
 
     def rms_norm_backward(
         gradient: torch.Tensor, x: torch.Tensor, inverse_rms: torch.Tensor, weight: torch.Tensor
@@ -55,34 +43,30 @@ def functions() -> KernelFunctions:
             gradient, x, weight, inverse, 0.0, casting, block, warps, False, None
         )
 
-    def layer_norm_forward(
-        x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
-    ) -> torch.Tensor:
-        return layer_norm.layer_norm_forward(x, weight, bias, EPS)[0]
-
-    def layer_norm_backward(
-        gradient: torch.Tensor,
-        x: torch.Tensor,
-        mean: torch.Tensor,
-        inverse_deviation: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        statistics = (mean.flatten().float(), inverse_deviation.flatten().float())
-        return layer_norm.layer_norm_backward(gradient, x, weight, bias, *statistics)
-
-    def swiglu_forward(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        return swiglu.LigerSiLUMulFunction.apply(gate, up)
-
     return {
-        "softmax_forward": softmax_forward,
+        "softmax_forward": lambda x: softmax._softmax_forward(x)[0],
         "softmax_backward": softmax_backward,
-        "cross_entropy_forward": cross_entropy_forward,
-        "rms_norm_forward": rms_norm_forward,
+        "cross_entropy_forward": lambda logits, targets: cross_entropy.cross_entropy_forward(
+            logits, targets, None, -100, 0.0, 0.0, "none", None, False
+        )[0].to(logits.dtype),
+        "rms_norm_forward": lambda x, weight: rms_norm.rms_norm_forward(
+            x, weight, EPS, 0.0, casting, None
+        )[0],
         "rms_norm_backward": rms_norm_backward,
-        "layer_norm_forward": layer_norm_forward,
-        "layer_norm_backward": layer_norm_backward,
-        "swiglu": swiglu_forward,
+        "layer_norm_forward": lambda x, weight, bias: layer_norm.layer_norm_forward(
+            x, weight, bias, EPS
+        )[0],
+        "layer_norm_backward": lambda gradient, x, mean, inverse_deviation, weight, bias: (
+            layer_norm.layer_norm_backward(
+                gradient,
+                x,
+                weight,
+                bias,
+                mean.flatten().float(),
+                inverse_deviation.flatten().float(),
+            )
+        ),
+        "swiglu": lambda gate, up: swiglu.LigerSiLUMulFunction.apply(gate, up),
     }
 
 

@@ -30,55 +30,30 @@ def functions() -> KernelFunctions:
     """
     from quack import cross_entropy, rmsnorm, softmax
 
-    def softmax_forward(x: torch.Tensor) -> torch.Tensor:
-        return softmax.softmax_fwd(x)
-
-    def softmax_backward(gradient: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return softmax.softmax_bwd(gradient, y)
-
-    def cross_entropy_forward(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return cross_entropy.cross_entropy_fwd(logits, targets).to(logits.dtype)
-
-    def cross_entropy_backward(
-        gradient: torch.Tensor, log_probabilities: torch.Tensor, targets: torch.Tensor
-    ) -> torch.Tensor:
-        # Log-probabilities are logits whose log-sum-exp is 0.
-        sums = torch.zeros_like(gradient, dtype=torch.float32)
-        return cross_entropy.cross_entropy_bwd(log_probabilities, targets, gradient.float(), sums)
-
-    def rms_norm_forward(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return rmsnorm.rmsnorm_fwd(x, weight, eps=EPS)[0]
-
-    def rms_norm_backward(
-        gradient: torch.Tensor, x: torch.Tensor, inverse_rms: torch.Tensor, weight: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        return rmsnorm.rmsnorm_bwd(x, weight, gradient, inverse_rms.flatten().float())[:2]
-
-    def layer_norm_forward(
-        x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
-    ) -> torch.Tensor:
-        return rmsnorm.layernorm_fwd(x, weight.float(), bias.float(), EPS)
-
-    def layer_norm_backward(
-        gradient: torch.Tensor,
-        x: torch.Tensor,
-        mean: torch.Tensor,
-        inverse_deviation: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        statistics = (inverse_deviation.flatten().float(), mean.flatten().float())
-        return rmsnorm.layernorm_bwd(x, weight, gradient, *statistics)
-
     return {
-        "softmax_forward": softmax_forward,
-        "softmax_backward": softmax_backward,
-        "cross_entropy_forward": cross_entropy_forward,
-        "cross_entropy_backward": cross_entropy_backward,
-        "rms_norm_forward": rms_norm_forward,
-        "rms_norm_backward": rms_norm_backward,
-        "layer_norm_forward": layer_norm_forward,
-        "layer_norm_backward": layer_norm_backward,
+        "softmax_forward": lambda x: softmax.softmax_fwd(x),
+        "softmax_backward": lambda gradient, y: softmax.softmax_bwd(gradient, y),
+        "cross_entropy_forward": lambda logits, targets: cross_entropy.cross_entropy_fwd(
+            logits, targets
+        ).to(logits.dtype),
+        # Log-probabilities are logits whose log-sum-exp is 0.
+        "cross_entropy_backward": lambda gradient, log_probabilities, targets: (
+            cross_entropy.cross_entropy_bwd(
+                log_probabilities, targets, gradient.float(), torch.zeros_like(gradient).float()
+            )
+        ),
+        "rms_norm_forward": lambda x, weight: rmsnorm.rmsnorm_fwd(x, weight, eps=EPS)[0],
+        "rms_norm_backward": lambda gradient, x, inverse_rms, weight: rmsnorm.rmsnorm_bwd(
+            x, weight, gradient, inverse_rms.flatten().float()
+        )[:2],
+        "layer_norm_forward": lambda x, weight, bias: rmsnorm.layernorm_fwd(
+            x, weight.float(), bias.float(), EPS
+        ),
+        "layer_norm_backward": lambda gradient, x, mean, inverse_deviation, weight, bias: (
+            rmsnorm.layernorm_bwd(
+                x, weight, gradient, inverse_deviation.flatten().float(), mean.flatten().float()
+            )
+        ),
     }
 
 

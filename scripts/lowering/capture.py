@@ -226,14 +226,14 @@ def _without_quotes(program: ExportedProgram) -> dict[str, str]:
     return renamed
 
 
-def arguments(captured: Captured, program: ExportedProgram | None = None) -> dict[str, Argument]:
+def arguments(captured: Captured, program: ExportedProgram) -> dict[str, Argument]:
     """What each tensor argument of a captured program is, by the target name or placeholder
     that the program gives it, in the program's order.
 
     `program`: the same program after decompositions. Raises UnsupportedProgram for what no
     archive can hold.
     """
-    loaded, program = captured.loaded, program or captured.program
+    loaded = captured.loaded
     weights, aliases = named_weights(loaded.module)
     types = {name: convert.tensor_type(name, weight) for name, weight in weights.items()}
     given = loaded.input_types

@@ -48,7 +48,7 @@ _NAME = re.compile(r'"(?P<name>(?:[^"\\]|\\.)*)"(?!:\d)')
 _LINE = re.compile(r'":(?P<line>\d+):\d+')
 
 
-def of_nodes(nodes: Iterable[Any], prefix: str = "") -> Origins:
+def of_nodes(nodes: Iterable[Any], prefix: str) -> Origins:
     """The origins of the nodes of an FX graph that has the metadata of torch.export.
 
     `prefix`: what the paths of all modules begin with; it is left out, and so are modules outside it.

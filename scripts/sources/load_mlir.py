@@ -34,7 +34,7 @@ from scripts.sources.source import (
 from scripts.torch_model import convert, footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
-from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.loading import LoadedModel, OpaqueModule
 from scripts.xla.client import Client, UnlinkError, call, unlink, within
 
 # What a program may consist of: operations that compute with tensors, and values of attributes that describe these. Other dialects run
@@ -166,28 +166,20 @@ class Program:
         return [(n, axis) for n, kind in enumerate(self.inputs) for axis, size in enumerate(kind.shape) if size == OPEN]  # fmt: skip
 
 
-class MlirModule(torch.nn.Module):
+class MlirModule(OpaqueModule):
     """A program and its weights. A call returns the given results; without these, it compiles the program once, by XLA or
-    else by IREE at O0, and runs it on the CPU.
-
-    `golden_from`: what has made the results; known after a call.
-    """
+    else by IREE at O0, and runs it on the CPU."""
 
     def __init__(
         self,
         program: Program,
         weights: dict[str, torch.Tensor],
-        results: list[torch.Tensor] | None = None,
-        golden_from: str = "",
+        results: list[torch.Tensor] | None,
+        golden_from: str,
     ) -> None:
-        super().__init__()
-        self.program, self._weights, self._results = program, weights, results
-        self.golden_from = golden_from
+        super().__init__(weights, golden_from)
+        self.program, self._results = program, results
         self._call: Call | None = None
-
-    def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
-        """The weights: names of parameters may have dots, which those of buffers may not."""
-        yield from self._weights.items()
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """The results, of the inputs in their order."""
@@ -236,7 +228,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
         results = [torch.from_numpy(array) for array in given_arrays(golden).values()]
     module = MlirModule(program, weights, results, str(options.get("golden") or ""))
     inputs = tuple(_of_type(array, kind) for array, kind in zip(arrays, kinds, strict=True))
-    return LoadedModel(choice.name, module.eval(), inputs, {}, None, about="; ".join(about), opaque=True)  # fmt: skip
+    return LoadedModel(choice.name, module.eval(), inputs, {}, None, about="; ".join(about))  # fmt: skip
 
 
 def read(path: Path, function: str = "", trust: bool = False) -> Program:
@@ -347,7 +339,7 @@ def _with_sizes(
     shapes = [list(kind.shape) for kind in program.inputs]
     open_dims = program.open_dims
     for name, size in dims.items():
-        for number, axis in registry.places(path, name):
+        for number, axis in registry.places_of_dim(path, name):
             if (number, axis) not in open_dims:
                 known = ", ".join(f"arg{n}.{a}" for n, a in open_dims) or "none"
                 raise ModelError(f"{path}: dims: arg{number}.{axis} is no open dimension of @{program.function}; it has {known}", Fault.INPUTS)  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +18,7 @@ from scripts.sources.source import given_arrays, given_dims, option_file, requir
 from scripts.torch_model import footprint
 from scripts.torch_model.arguments import ModelChoice
 from scripts.torch_model.errors import Fault, ModelError, first_line
-from scripts.torch_model.loading import LoadedModel
+from scripts.torch_model.loading import LoadedModel, OpaqueModule
 
 LEAST_OPSET = 17
 """torch-mlir does not know some operators of earlier ones (BatchNormalization)."""
@@ -31,22 +30,17 @@ LEAST_ELEMENTS = 100
 """Of an initializer that is a weight. Smaller ones are often shapes and axes, which have to be literals of the program."""
 
 
-class OnnxModule(torch.nn.Module):
+class OnnxModule(OpaqueModule):
     """An ONNX graph. Its weights are its initializers, by name; a call is one of ONNX Runtime."""
 
     def __init__(
         self, runnable: Path | bytes, model: onnx.ModelProto, weights: dict[str, torch.Tensor]
     ) -> None:
         """`runnable`: what ONNX Runtime opens, a file or its content. `advise`: says what to change in the entry if a call fails."""
-        super().__init__()
-        self.runnable, self.model, self._weights = runnable, model, weights
+        super().__init__(weights, golden_from="onnxruntime")
+        self.runnable, self.model = runnable, model
         self.advise: Callable[[OnnxModule], str] | None = None
         self._session: onnxruntime.InferenceSession | None = None
-        self.golden_from = "onnxruntime"
-
-    def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
-        """The weights: names of initializers may have dots, which those of buffers may not."""
-        yield from self._weights.items()
 
     @property
     def session(self) -> onnxruntime.InferenceSession:
@@ -104,9 +98,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
         said.append(sizes)
     if (opset := onnx_graph.opset(model)) < _LEAST_OPSET_OF_ONNX_RUNTIME:
         said.append(f"ONNX Runtime runs it in opset {LEAST_OPSET}, because it has no opset {opset}")
-    return LoadedModel(
-        choice.name, module.eval(), (), inputs, None, about="; ".join(said), opaque=True
-    )
+    return LoadedModel(choice.name, module.eval(), (), inputs, None, about="; ".join(said))
 
 
 def _advice(path: Path, choice: ModelChoice, module: OnnxModule) -> str:

@@ -81,11 +81,11 @@ def _check_mlir(path: Path, options: Options) -> None:
     """Raise BrokenModelFile for a file that is no MLIR by its first bytes, ModelFileError for a wrong option. The driver has no compiler: a
     file that cannot be parsed ends in the reference of its model."""
     require(path, options, MLIR_OPTIONS, "a program of MLIR", files=("inputs", "golden"))
-    for file in parameter_files(options):
-        if not os.path.isfile(file):
-            raise ModelFileError(f"{path}: parameters: no file {file}")
+    for parameters in parameter_files(options):
+        if not os.path.isfile(parameters):
+            raise ModelFileError(f"{path}: parameters: no file {parameters}")
     for name in given_dims(path, options):
-        places(path, name)
+        places_of_dim(path, name)
     try:
         with path.open("rb") as file:
             start = file.read(1 << 20)
@@ -109,7 +109,7 @@ def _finds(file: BinaryIO, text: bytes) -> bool:
         return content.find(text) >= 0
 
 
-def places(path: Path, name: str) -> list[tuple[int, int]]:
+def places_of_dim(path: Path, name: str) -> list[tuple[int, int]]:
     """The (input, axis) that a name of `dims` represents: `arg0.1`, or several that have the same size, `arg0.1=arg2.0`. Raises
     ModelFileError for another name."""
     matches = [_PLACE.fullmatch(part.strip()) for part in str(name).split("=")]

@@ -83,7 +83,7 @@ def verify_baseline(request: BaselineRequest, folders: Folders) -> None:
         device_memory_mb=memory_mb,
         profile=profile,
         versions=plugins.installed(declared.versions),
-        rewrites=getattr(session, "rewrites", ()),
+        rewrites=session.rewrites,
         left_out=left_out,
     ).write(folders.results / FILE)
     if warm is None:

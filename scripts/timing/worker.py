@@ -13,15 +13,8 @@ from typing import Any
 
 from scripts.core import commands, process
 
-READY, LOAD, FIRST, SLICE, CHECK, REST, WAKE = (
-    "ready",
-    "load",
-    "first",
-    "slice",
-    "check",
-    "rest",
-    "wake",
-)
+READY, LOAD, FIRST, SLICE = "ready", "load", "first", "slice"
+CHECK, REST, WAKE = "check", "rest", "wake"
 """The requests to a worker: `ready` is the first message, from the worker; `load` loads another program; `first` makes the first call; `slice` times calls; `check`
 asks it to end with an error if the calls that it made do not represent the program; `rest` ends a generation, and `wake`
 begins the next one."""
@@ -40,11 +33,6 @@ class Program:
     compilations: Callable[[], int | None] = lambda: None
 
 
-def serve(program: Program) -> None:
-    """Time calls on request until the coordinator closes the channel."""
-    _answer(program)
-
-
 def serve_generations(load: Callable[[], Program]) -> None:
     """Time calls of a program that is loaded anew for each generation, in a process forked from this one.
 
@@ -53,11 +41,11 @@ def serve_generations(load: Callable[[], Program]) -> None:
     """
     while True:
         if len(os.listdir("/proc/self/task")) > 1:
-            _answer(load())
+            serve(load())
             return
         if not (pid := os.fork()):
             process.die_with_parent()
-            rested = _answer(load(), rests=True)
+            rested = serve(load(), rests=True)
             os._exit(0 if rested else 1)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if code < 0:
@@ -70,18 +58,15 @@ def serve_generations(load: Callable[[], Program]) -> None:
             return
 
 
-def serve_programs(load: Callable[[Any], Program]) -> None:
-    """Answer the requests of the coordinator for many programs, one at a time. `load`: loads the program that a request describes, after the one before
-    was released."""
-    _answer(None, load)
-
-
-def _answer(
-    program: Program | None,
+def serve(
+    program: Program | None = None,
     load: Callable[[Any], Program] | None = None,
     rests: bool = False,
 ) -> bool:
-    """Answer requests until the coordinator closes the channel, or, returning True, until it requests a rest."""
+    """Answer requests until the coordinator closes the channel, or, returning True, until it requests a rest (`rests`).
+
+    `load`: loads the program that a request describes, after the one before was released.
+    """
     process.reset_peak_rss()
     held = Held()
     commands.answer_coordinator({READY: True, REST: rests})

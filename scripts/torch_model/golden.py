@@ -21,7 +21,7 @@ from torch import nn
 from scripts.core import extra, tensors
 from scripts.torch_model import convert, errors, footprint, loading, work
 from scripts.torch_model.errors import changes_buffer
-from scripts.torch_model.loading import LoadedModel, named_weights
+from scripts.torch_model.loading import LoadedModel, OpaqueModule, named_weights
 from scripts.torch_model.step import EvalStep, TrainStep
 from scripts.verify import scaling, torch_same, verification
 
@@ -79,7 +79,7 @@ def observe(
             f"{verification.NONDETERMINISTIC}: two eager runs of the model differ: no golden output"
         )
         raise errors.ModelError(f"{file}: {changes_buffer(changed[0]) if changed else random}")
-    if loaded.opaque:
+    if isinstance(loaded.module, OpaqueModule):
         return twice
     left_out = dict(twice.left_out)
     counted = extra.or_left_out(extra.WORK, partial(_work, step, loaded), left_out, None)

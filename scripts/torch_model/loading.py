@@ -126,6 +126,21 @@ class ModelFile:
         return built if self.dtype is torch.float32 else built.to(self.dtype)
 
 
+class OpaqueModule(torch.nn.Module):
+    """A model of which PyTorch sees no operators, so that it cannot be captured, nor its work be counted, nor computed in float64.
+
+    `golden_from`: what has made the results of its last call.
+    """
+
+    def __init__(self, weights: dict[str, torch.Tensor], golden_from: str) -> None:
+        super().__init__()
+        self._weights, self.golden_from = weights, golden_from
+
+    def named_buffers(self, *_: Any, **__: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        """The weights: their names may have dots, which those of buffers may not."""
+        yield from self._weights.items()
+
+
 @dataclass
 class LoadedModel:
     """A model in eval mode, its call arguments, and the flat tensors among those.
@@ -133,8 +148,6 @@ class LoadedModel:
     `file`: the Python file it is from, for what else that can tell of it; None for a model of another source.
     `training`: the step to capture in place of the forward pass (step.for_capture).
     `about`: what its inputs were made of, where `file` does not tell.
-    `opaque`: whether PyTorch sees none of its operators, so that it cannot be captured, nor its work be counted, nor computed
-    in float64.
     `dimensions`: those of its inputs that are open in its program (sources/load_model.py).
     """
 
@@ -145,7 +158,6 @@ class LoadedModel:
     file: ModelFile | None
     training: Training | None = None
     about: str | None = None
-    opaque: bool = False
     dimensions: tuple[Dimension, ...] = ()
 
     @property
@@ -160,8 +172,8 @@ class LoadedModel:
 
     @property
     def golden_from(self) -> str:
-        """What has made the results of the model's last call: `eager`, or what a module that PyTorch sees nothing of says."""
-        return str(self.module.golden_from) if self.opaque else "eager"
+        """What has made the results of the model's last call: `eager`, or what an OpaqueModule says."""
+        return self.module.golden_from if isinstance(self.module, OpaqueModule) else "eager"
 
     @property
     def changing(self) -> frozenset[str]:

@@ -101,11 +101,11 @@ def own_imports(path: str | Path, root: Path = ROOT) -> list[Path]:
     return sorted((beside | shared) - {path})
 
 
-def code_digest(path: str | Path, root: Path = ROOT) -> str:
+def code_digest(path: str | Path) -> str:
     """Return a hash of the code of a model file and of the files of `own_imports`, which comments and the
     layout of lines do not change. Raises ModelFileError."""
     path = Path(path).expanduser()
-    trees = [_parsed(file) for file in (path, *own_imports(path, root))]
+    trees = [_parsed(file) for file in (path, *own_imports(path))]
     text = "\0".join(ast.dump(tree) for tree in trees)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -128,10 +128,12 @@ class Device:
 class Session(Protocol):
     """The work of a cell, loaded and ready. Calling it is one timed call.
 
-    `load_s`: seconds to load weights and inputs, and to compile what is compiled before the first call.
+    `load_s`: seconds to load weights and inputs, and to compile what is compiled before the first call. `rewrites`: names of the
+    rewrites that have changed the model's graph.
     """
 
     load_s: float
+    rewrites: tuple[str, ...] = ()
 
     def __call__(self) -> Any:
         """Make one call. The results of the runtime exist once the device has finished."""

@@ -47,8 +47,7 @@ PRECISIONS: dict[str, tuple[torch.dtype | None, torch.dtype | None]] = {
 
 
 class TorchSession(Session):
-    """The model on its device. `load_s`: seconds to fill and place the built model. `rewrites`: names of the rewrites that have changed
-    its graph."""
+    """The model on its device. `load_s`: seconds to fill and place the built model."""
 
     def __init__(self, work: Work, device: Any, prepare: Prepare) -> None:
         self._device = device

@@ -66,7 +66,7 @@ def test_open_dimensions_of_mlir_are_named_by_argument_and_axis(tmp_path):
     program = tmp_path / "m.mlir"
     program.write_text("func.func @main() { return }")
     registry.MLIR.check_dynamic(program, {}, {"arg0.0=arg2.1": Sizes((1, 8))})
-    assert registry.places(program, "arg0.0=arg2.1") == [(0, 0), (2, 1)]
+    assert registry.places_of_dim(program, "arg0.0=arg2.1") == [(0, 0), (2, 1)]
     for name in ("batch", "arg0", "arg0.x", "arg0.0=", "0.0"):
         with pytest.raises(
             ModelFileError, match=r"m\.mlir: dims: found the name .* such as arg0\.1"

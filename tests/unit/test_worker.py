@@ -452,7 +452,7 @@ def test_programs_are_loaded_one_at_a_time(asked):
 
     calls: list[str] = []
     found = asked(
-        lambda: worker.serve_programs(load),
+        lambda: worker.serve(load=load),
         *({LOAD: "a"}, a_slice(2, 1), {LOAD: "b"}, a_slice(1), {CHECK: True}),
     )
     assert calls == ["a", "a", "a", "b"]

@@ -89,7 +89,7 @@ def grouped_gradients_by_offsets(node: fx.Node) -> dict[int, fx.Node] | None:
     """
     if argument(node, "groups") == 1 or not _is_supported(node):
         return None
-    gradients = _Gradients(node)
+    gradients = _ConvolutionGradients(node)
     make = (gradients.of_input, gradients.of_weight, gradients.of_bias)
     numbers = [user.args[1] for user in node.users]
     return {number: gradients.as_given(make[number]()) for number in numbers}
@@ -106,7 +106,7 @@ def weight_gradients_by_offsets(program: ExportedProgram) -> bool:
         is_half = value(argument(node, "input")).dtype in _HALF
         if argument(node, "groups") != 1 or is_half or not _is_supported(node):
             continue
-        gradients = _Gradients(node)
+        gradients = _ConvolutionGradients(node)
         made = {1: gradients.of_weight, 2: gradients.of_bias}
         users = [user for user in node.users if user.args[1] in made]
         for user in users:
@@ -134,7 +134,7 @@ def _is_supported(node: fx.Node) -> bool:
     return fits and math.prod(kernel) <= MAX_OFFSETS
 
 
-class _Gradients:
+class _ConvolutionGradients:
     """The gradients of one convolution: input [N, C, …], weight [K, C / groups, …], output's gradient [N, K, …]."""
 
     def __init__(self, node: fx.Node) -> None:
@@ -365,10 +365,10 @@ def gradient_by_offsets(node: fx.Node) -> fx.Node | None:
     per element. PyTorch/XLA 2.9 makes it a stablehlo.select_and_scatter, which IREE 3.13 does not legalize.
     """
     gradient, image = argument(node, "grad_output"), argument(node, "self")
-    return _Gradient(node).build() if is_static(gradient, image) else None
+    return _PoolGradient(node).build() if is_static(gradient, image) else None
 
 
-class _Gradient:
+class _PoolGradient:
     """The gradient of one maximum over windows, by phases.
 
     With a padding p and a stride s, an element at y is in the phase (y + p) % s, at the place q = (y + p) // s of it. The

@@ -62,7 +62,7 @@ class TasksRequest:
 def serve(request: TasksRequest, handle: Handle, load: Load | None = None) -> None:
     """Handle the tasks in order, and write the begin and end of each to the journal; or time programs."""
     if request.serve and load:
-        timing_worker.serve_programs(load)
+        timing_worker.serve(load=load)
         return
     commands.report_working()
     for task in request.tasks:

@@ -36,7 +36,7 @@ def write(loaded: LoadedModel, lowering: Lowering, tool: Frontend, name: str, fo
         tried += 1
         module = OnnxModule(part.SerializeToString(), part, {})
         given = {value.name: torch.from_numpy(values[value.name]) for value in part.graph.input}
-        program = lowering.program_of(LoadedModel("part", module, (), given, None, opaque=True))
+        program = lowering.program_of(LoadedModel("part", module, (), given, None))
         if program.module is None:
             continue
         expected = [convert.to_numpy(tensor) for tensor in module(**given).values()]
