@@ -88,9 +88,7 @@ supervised = functools.partial(
 requested = functools.partial(supervised, "supervise")
 tuned_by = functools.partial(supervised, "tune_iree")
 of_batch = functools.partial(supervised, "supervise_batch", retry=PLAN.retry)
-compiled_in_batch = functools.partial(
-    supervised, "compile_operators", retry=PLAN.retry
-)
+compiled_in_batch = functools.partial(supervised, "compile_operators", retry=PLAN.retry)
 
 
 def aggregated(*options):
