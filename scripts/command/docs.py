@@ -57,7 +57,7 @@ def _parts(shown: RowSet, described: dict[str, tuple[str, str]]) -> Iterator[str
     known = [names for names, line in lines.items() if described.get(names) == line]
     if known:
         yield f"As above: {', '.join(known)}.\n"
-    yield _markdown(
+    yield markdown.table(
         ("column", "type", "what it is"),
         [(names, *line) for names, line in lines.items() if names not in known],
     )
@@ -65,7 +65,7 @@ def _parts(shown: RowSet, described: dict[str, tuple[str, str]]) -> Iterator[str
     if shown.name == "latency":
         yield "### verification\n"
         codes = [(f"`{code}`", meaning) for code, meaning in CODES.items()]
-        yield _markdown(("code", "what it says of the cell"), codes)
+        yield markdown.table(("code", "what it says of the cell"), codes)
 
 
 def _lines(columns: Sequence[Field]) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -112,7 +112,3 @@ def _type(field: Field) -> str:
     is_one_of = typing.get_origin(field.checks) is typing.Literal
     allowed = typing.get_args(field.checks) if is_one_of else ()
     return ", ".join(f"`{value}`" for value in allowed if value) if allowed else field.kind.words
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return markdown.table(head, rows)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import ctypes.util
-import json
 import platform
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -43,17 +42,12 @@ class Finding:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    args = parser.parse_args()
+    argparse.ArgumentParser(description=__doc__).parse_args()
     findings = list(look())
-    if args.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
-    else:
-        width = max(len(finding.what) for finding in findings)
-        for finding in findings:
-            advice = f" → {finding.advice}" if finding.advice else ""
-            print(f"{finding.what:<{width}}  {finding.found}{advice}")
+    width = max(len(finding.what) for finding in findings)
+    for finding in findings:
+        advice = f" → {finding.advice}" if finding.advice else ""
+        print(f"{finding.what:<{width}}  {finding.found}{advice}")
     raise SystemExit(any(finding.needed and finding.advice for finding in findings))
 
 

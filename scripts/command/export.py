@@ -58,11 +58,8 @@ def formats() -> dict[str, ModuleType]:
 
 
 def select(records: list[Record], cells: list[str], only: list[tuple[str, str]]) -> list[Record]:
-    """The records that the globs of `--cell` select and that match every `KEY=GLOB`. A value that a
-    record does not have counts as empty text.
-
-    Raises BadRecords if there is none.
-    """
+    """The records that the globs of `--cell` select and that match every `KEY=GLOB`; a value that a record lacks is "". Raises
+    BadRecords if there is none."""
     if not records:
         raise BadRecords("nothing to export: the file has no record")
     of_cells = [record for record in records if cell.selects(cells, record["cell"])]

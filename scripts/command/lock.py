@@ -1,4 +1,4 @@
-"""Make or check the locks of the environments from the pins of envs/<env>.yaml.
+"""Make the locks of the environments from the pins of envs/<env>.yaml.
 
 IREE's version is pinned once, in envs/IREE_VERSION, and written from there into every environment file that pins IREE.
 A lock is envs/<env>.lock, and the script that installs it under conda. Needs a package index.
@@ -24,9 +24,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("envs", nargs="*", help="default: every file of envs/")
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if a lock is out of date"
-    )
-    parser.add_argument(
         "--upgrade",
         action="store_true",
         help="take the newest version of every package that no file pins",
@@ -44,8 +41,8 @@ def main() -> None:
         help="for which Python to download; default: the pinned one",
     )
     args = parser.parse_args()
-    if args.download and (args.check or args.upgrade):
-        parser.error("--download takes the locks as they are: neither --check nor --upgrade")
+    if args.download and args.upgrade:
+        parser.error("--download takes the locks as they are, without --upgrade")
     if args.pythons and not args.download:
         parser.error("--pythons belongs to --download")
     if not args.download:
@@ -58,26 +55,19 @@ def main() -> None:
             exits.fail(f"{file}: not found; expected the file of an environment")
     if args.download:
         return download(list(files_of.values()), args.pythons, args.download)
-    stale = []
     for env, file in files_of.items():
-        changed = pin_iree(file, write=not args.check)
+        changed = pin_iree(file)
         try:
             wanted = files(file, resolve(file, args.upgrade))
         except EnvironmentFileError as error:
             exits.fail(str(error))
         except environments.LockError as error:
             exits.fail(f"{file}: {error}")
-        changed += [path for path, text in wanted.items() if _text(path) != text]
-        stale += changed
-        if not args.check:
-            for path in wanted.keys() & changed:
-                atomic.write_text(path, wanted[path])
+        for path, text in wanted.items():
+            if _text(path) != text:
+                atomic.write_text(path, text)
+                changed.append(path)
         print(f"{env}: {', '.join(path.name for path in changed) or 'as it was'}")
-    if args.check and stale:
-        exits.fail(
-            f"{', '.join(path.name for path in stale)}: not what the pins give now; "
-            f"`{environments.LOCK_VERB}` makes them"
-        )
 
 
 def download(env_files_: list[Path], pythons: list[str] | None, folder: Path) -> None:
@@ -103,13 +93,14 @@ def download(env_files_: list[Path], pythons: list[str] | None, folder: Path) ->
     )
 
 
-def pin_iree(env_file: Path, write: bool) -> list[Path]:
+def pin_iree(env_file: Path) -> list[Path]:
     """Write the version of IREE_VERSION into an environment file. Return the file if it had another one."""
     text = _text(env_file)
     pinned = with_iree(text, iree_version())
-    if write and pinned != text:
-        atomic.write_text(env_file, pinned)
-    return [env_file] if pinned != text else []
+    if pinned == text:
+        return []
+    atomic.write_text(env_file, pinned)
+    return [env_file]
 
 
 def iree_version() -> str:
@@ -134,15 +125,10 @@ def resolve(env_file: Path, upgrade: bool = False) -> str:
     before = "\n".join(environments.locked_versions(lock_file)) if lock_file.is_file() else ""
     lock = installing.resolve(declared.requirements, declared.python, before, options)
     built = installing.without_wheels(lock, declared.python)
+    tried = environments.LOCKED_PYTHONS
     with ThreadPoolExecutor() as pool:
-        others = pool.map(
-            lambda python: installing.without_wheels(lock, python), environments.LOCKED_PYTHONS
-        )
-        pythons = [
-            name
-            for name, other in zip(environments.LOCKED_PYTHONS, others, strict=True)
-            if other == built
-        ]
+        others = pool.map(lambda python: installing.without_wheels(lock, python), tried)
+        pythons = [python for python, other in zip(tried, others, strict=True) if other == built]
     return environments.with_lock_pythons(lock, pythons)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import importlib
 import sys
@@ -30,7 +29,6 @@ VERBS = (
     Verb("check", "scripts.stages.check_expectations", "what differs from `expect:` of the configuration or of a file"),
     Verb("clean", "scripts.command.run", "delete what a later run makes again", "clean"),
     Verb("lock", "scripts.command.lock", "resolve the pins of environments again"),
-    Verb("completion", "scripts.command.verbs", "completion for bash: eval \"$(vmfbench completion)\"", "completion"),
     Verb("suites", "scripts.stages.list_suites", "the models that packages have, by name"),
     Verb("operators", "scripts.features.operators.list_operators", "operator problems of a dataset or of traces"),
     Verb("why", "scripts.features.profile.why", "where the time of a CPU cell goes, by nn.Module and by dispatch, or that of its compilation"),
@@ -79,20 +77,4 @@ def usage() -> None:
     print("\n`vmfbench run` prints the snakemake command that it runs.")
 
 
-COMPLETION = """\
-_vmfbench() {
-  local words="%s"
-  if [ "$COMP_CWORD" -gt 1 ]; then
-    words=$(vmfbench "${COMP_WORDS[1]}" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]+')
-  fi
-  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
-}
-complete -o default -F _vmfbench vmfbench
-"""
 """The function of bash that completes verbs, their options, and file names."""
-
-
-def completion() -> None:
-    """Print the completion for bash."""
-    argparse.ArgumentParser(description=completion.__doc__).parse_args()
-    print(COMPLETION % " ".join(BY_NAME), end="")

@@ -79,33 +79,9 @@ def copy(source: Path, target: Path) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Delete what processes of this machine that were killed have left half-written in a folder."""
+    """Delete what killed processes have left half-written in a folder, to which no other process may be writing."""
     for path in folder.glob(".*.partial"):
-        with contextlib.suppress(FileNotFoundError):  # it has just been finished
-            if not _is_being_written(path):
-                path.unlink()
-
-
-def _is_being_written(partial: Path) -> bool:
-    """Whether the process whose number a temporary file has is its writer, and goes on.
-
-    It is not if it began after the file was written, so that it has the number by chance, or if it was killed and nobody has waited
-    for it, as in a container without an init process.
-    """
-    import psutil
-
-    written_s = partial.stat().st_mtime
-    try:
-        number = int(partial.name.split(".")[-2])
-        os.kill(number, 0)
-        writer = psutil.Process(number)
-        # Both times are rounded.
-        began_before = writer.create_time() <= written_s + 1
-        return began_before and writer.status() != psutil.STATUS_ZOMBIE
-    except (ProcessLookupError, ValueError, OverflowError, psutil.NoSuchProcess):
-        return False
-    except PermissionError:  # it is of another user
-        return True
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

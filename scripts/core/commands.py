@@ -1,20 +1,8 @@
 """Commands: their options, what they report while they run, and how they print and end.
 
-The options of a command are declared once: as the fields of a frozen dataclass.
-
-    @dataclass(frozen=True, kw_only=True)
-    class Options:
-        format: str = option("text", choices=FORMATS)
-        out_page: Path
-
-The option of `out_page` is `--out-page`; it is required, because the field has no default. Its value has the type of the
-field: a number, a path or text. It is JSON for a collection, and a switch for a bool. A stage has no options, but a request
-(scripts/core/requests.py).
-
-A running stage reports to its supervisor. Without a supervisor, these functions do nothing.
-
-Commands that print for people use `run`. It takes care of their end, where a program reads only a part of their output, and of
-text of others, such as names, logs and errors in results, in which control characters are shown and not obeyed.
+The options of a command are the fields of a frozen dataclass: that of `out_page: Path` is `--out-page`, and it is required, because
+the field has no default. A value has the type of its field; it is JSON for a collection, and a switch for a bool. A stage has no
+options, but a request (scripts/core/requests.py). It reports to its supervisor, if there is one.
 """
 
 from __future__ import annotations
@@ -185,10 +173,11 @@ UNREAD = 128 + signal.SIGPIPE
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
-    """Call `main` and exit with the code that it returns or exits with.
+    """Call `main` and exit with the code that it returns or exits with. For commands that print for people: control characters in
+    names, logs and errors of others are shown and not obeyed.
 
-    If nobody reads its output any more (`| head`), the process ends with UNREAD and without a traceback.
-    Control characters in what it prints are shown and not obeyed. SIGPIPE keeps Python's handling, because it would also end a process that writes to a closed connection.
+    If nobody reads its output any more (`| head`), the process ends with UNREAD and without a traceback. SIGPIPE keeps Python's
+    handling, because it would also end a process that writes to a closed connection.
     """
     protect()
     try:

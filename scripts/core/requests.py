@@ -1,12 +1,7 @@
 """Requests: what a stage has to do, as a file of typed fields.
 
-A stage declares its request as a frozen dataclass: the files that it reads, and the configuration. It does not say where the
-results go: a stage writes files with fixed names to the folder of its request, so a copy of the request in another folder
-is a repetition there:
-
-    python -m scripts.stages.compile_iree --request results/repeat/compile/<cell>/request.json
-
-A dataclass among the fields of another adds its own fields: the JSON is flat. This module needs the standard library alone, as
+A stage declares its request as a frozen dataclass: the files that it reads, and the configuration. It writes files with fixed
+names to the folder of its request, so a copy of the request in another folder is a repetition there. A dataclass among the fields of another adds its own fields: the JSON is flat. This module needs the standard library alone, as
 the environments of stages have no other one for this.
 """
 
@@ -113,7 +108,7 @@ def _hints(kind: type) -> dict[str, Any]:
 def _decoded(kind: type[Request], rest: dict[str, Any]) -> Request:
     """Take the fields of `kind` from `rest`."""
     values: dict[str, Any] = {}
-    hints = _hints(kind)
+    hints = _hints(typing.cast(Any, kind))
     for field in dataclasses.fields(typing.cast(Any, kind)):
         hint = hints[field.name]
         if dataclasses.is_dataclass(hint) and "type" not in field.metadata:

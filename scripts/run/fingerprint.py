@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.core import atomic, checkout, python_source
+from scripts.core import atomic
 from scripts.iree.backends import BACKENDS
 from scripts.matrix import stages
 from scripts.matrix.stages import Stage
@@ -28,16 +28,6 @@ from scripts.supervise.outcome import Outcome
 
 STALE = "stale"
 """The value of `retry` for measurements that succeeded with older code."""
-ROOT = checkout.ROOT
-
-
-def of_modules(modules: Iterable[str], root: Path = ROOT) -> str:
-    """A hash (12 hex digits) of the sources of `modules` and of every module of `scripts` they import."""
-    digest = hashlib.sha256()
-    for path in sorted(python_source.of_project(modules, root)):
-        digest.update(str(path.relative_to(root)).encode() + b"\0")
-        digest.update(path.read_bytes() + b"\0")
-    return digest.hexdigest()[:12]
 
 
 def of_stage(stage: Stage) -> str:

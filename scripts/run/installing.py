@@ -157,16 +157,13 @@ def make_empty(prefix: Path, pythons: Sequence[str]) -> str:
     for python in pythons:
         only_here = [] if python == pythons[0] else ["--no-python-downloads"]
         command = [uv(), "venv", "--clear", "--quiet", *only_here, "--python", python, str(prefix)]
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
-            done = process.run_tool(command, output=said)
-            said.seek(0)
-            message = said.read()
+        done = process.captured(command)
         if done.returncode == 0:
             if only_here:
                 print(f"there is no Python {pythons[0]}; Python {python} is taken", flush=True)
             return python
         if done.returncode < 0 or find_python(python):
-            sys.stderr.write(message)
+            sys.stderr.write(done.stderr)
             process.exit_like(done.returncode)
     others = f" (or {' or '.join(pythons[1:])})" if pythons[1:] else ""
     exits.fail(

@@ -1,8 +1,7 @@
 """The files that the aggregate writes, and damage to them; and the code of a row whose results were never compared.
 
-No stage of the workflow reads results/latency.csv, so the loss of half of it would not be noticed.
-The aggregate stores digests of its files. A run compares the sizes before it plans, and readers compare
-them before they read.
+No stage reads results/latency.csv, so the aggregate stores digests of its files: a run compares the sizes before it plans, and
+readers before they read.
 """
 
 from __future__ import annotations
@@ -110,11 +109,7 @@ def difference(file: Path, compared: Callable[[Path, Digest], str] = atomic.size
 
 
 def due(files: Sequence[Path]) -> str:
-    """Return the param that requests files.
-
-    It is a new value if one of the files is damaged, which makes Snakemake write them again, else
-    the value that they were written for.
-    """
+    """Return the param that requests files: a new value if one of them is damaged, else the value that they were written for."""
     return str(_recorded(files[0]).due + any(map(difference, files)))
 
 

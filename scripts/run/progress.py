@@ -1,12 +1,8 @@
 """The progress of a run: the lock on results/, running and finished jobs, the remaining time, and failures.
 
-On a terminal this is one line at the bottom that is redrawn, and a line per failure. In a log (no
-terminal, or CI) it is a line per finished job, and a progress line at most once a minute. The log file under .snakemake/log
-contains everything that Snakemake prints.
-
-Latencies are timed during a run, so the display must not use the CPU then. The line is drawn when a
-job starts or ends, because Snakemake itself works at these times. A timer redraws it every few
-seconds for long builds, but not while a measurement runs. Drawing takes 0.2 ms.
+On a terminal this is one line at the bottom that is redrawn, and a line per failure. In a log (no terminal, or CI) it is a line per
+finished job, and a progress line at most once a minute. Latencies are timed during a run, so the line is drawn when a job starts
+or ends, because Snakemake itself works at these times, and by a timer only while no measurement runs.
 """
 
 from __future__ import annotations

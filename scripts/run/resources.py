@@ -77,10 +77,7 @@ def memory_limit_mb(limit: Mapping[str, float]) -> int:
 
 
 def slot_threads(cores: int | None) -> int:
-    """Threads to claim for a job so that no more of them run than cores and memory allow.
-
-    `snakemake --cores 8` on two cores would start eight compilers of two threads each.
-    """
+    """Threads to claim for a job so that no more of them run than cores and memory allow, whatever `--cores` is."""
     at_most = min(usable_cores(), machine_memory_mb() // MEMORY_MB_A_JOB)
     return max(1, math.ceil((cores or 1) / max(1, at_most)))
 
@@ -156,11 +153,8 @@ def request(
 
 
 def of_batch(need: Need, limit: Mapping[str, float], attempt: int) -> Ask:
-    """What a batch of problems requests from a cluster.
-
-    `limit` applies to each problem. `need.base_s` is the time of the whole batch; if a job is ended
-    because it took longer, the next attempt continues with the rest. `attempt` counts from 1.
-    """
+    """What a batch of problems requests from a cluster. `limit` applies to each problem, `need.base_s` to the whole batch; a job that
+    took longer is continued by the next attempt. `attempt` counts from 1."""
     growth = GROWTH ** (min(attempt, ATTEMPTS) - 1)
     memory_mb = math.ceil(min(growth * need.base_mb, limit.get("memory_mb", math.inf)))
     timeout_s = limit["timeout_s"]

@@ -46,7 +46,6 @@ class Patches:
         self._logger = logger
         self._problem = problem()
         self._notes = executors.Notes()
-        self._said = False
         self.on_node: bool = getattr(workflow, "remote_exec", False)
         if self.on_node:
             self._refuse_cluster()
@@ -54,8 +53,11 @@ class Patches:
             return
         if not self._problem:
             executors.subclass(self._notes)
-        if not self.may_submit:
-            self._warn_of_limit()
+        else:
+            logger.warning(
+                f"switched off: no limit on job starts ({self._problem}). Without it, after some hundred jobs the "
+                "scheduler uses up to a quarter of a core during measurements, and rows on the CPU do not come first."
+            )
 
     @property
     def may_submit(self) -> bool:
@@ -87,7 +89,6 @@ class Patches:
                 self._start_submitting()
             else:
                 executors.refuse()
-                self._warn_of_limit()
                 if not self._problem:
                     # The number of cores limits the jobs. After 150 jobs, timers of the limit on job starts (see `calm`) take a
                     # quarter of a core, also during measurements.
@@ -154,15 +155,6 @@ class Patches:
                 f"configuration. Install snakemake{VERSION} (requirements.txt), or run on one machine."
             )
 
-    def _warn_of_limit(self) -> None:
-        """Warn once if Snakemake's limit on job starts stays."""
-        if self._problem and not self._said:
-            self._said = True
-            self._logger.warning(
-                f"switched off: no limit on job starts ({self._problem}). Without it, after some hundred jobs the "
-                "scheduler uses up to a quarter of a core during measurements, and rows on the CPU do not come first."
-            )
-
 
 def leave_marks() -> None:
     """On a node, leave outputs marked as incomplete until the submitting Snakemake sees the end of their job.
@@ -180,12 +172,8 @@ def leave_marks() -> None:
 
 
 def accounting_problem(settings: Any) -> str:
-    """What is wrong with Slurm's accounting, from which Snakemake's executor with these `settings` reads the state
-    of its jobs; "" if nothing is.
-
-    By default the executor uses sacct if that is installed. If sacct fails (most often because the site keeps no
-    accounting), the executor waits for its jobs without a message.
-    """
+    """What is wrong with Slurm's accounting, from which Snakemake's executor with these `settings` reads the state of its jobs; "" if
+    nothing is. If sacct fails (most often because the site keeps no accounting), the executor waits without a message."""
     command = getattr(settings, "status_command", None)
     if command != "sacct" or not shutil.which(command):
         return ""
@@ -229,11 +217,8 @@ def calm(scheduler: Any) -> None:
 
 
 def hold_back(scheduler: Any, is_later: Callable[[str, Mapping[str, str]], bool]) -> None:
-    """Start the jobs for which `is_later` holds (the name of their rule, their wildcards) while no other job is ready or runs.
-
-    A priority cannot do that: a job that needs all cores is chosen only when nothing else runs, and jobs with a lower
-    priority would take each core that becomes free.
-    """
+    """Start the jobs for which `is_later` holds (the name of their rule, their wildcards) while no other job is ready or runs. With
+    lower priorities, they would take each core that becomes free before a job that needs all cores."""
     select = scheduler._job_selector
 
     def waits(job: Any) -> bool:

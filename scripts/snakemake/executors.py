@@ -5,10 +5,9 @@ Slurm (2.8) does neither after a few attempts: the job is forgotten, and the run
 for cluster-generic (1.0) ends the run. A refused submission counts as an attempt of its job. Without a
 pause between attempts, all of them are used up within seconds.
 
-No other run may begin beside jobs of a killed run that are still on the cluster. A run records the id of each job that it submits,
-and the next run asks which of them still exist.
-Snakemake 9.27 records ids too, but loses an id when the job begins: the Snakemake on the node replaces
-the record by its own, which has no id. So it would submit a job again while the job is running.
+No other run may begin beside jobs of a killed run that are still on the cluster. So a run records the id of each job that it submits,
+and the next run asks which of them still exist. (Snakemake 9.27 records ids too, but the Snakemake on the node replaces the record by
+its own, which has none.)
 """
 
 from __future__ import annotations
@@ -97,10 +96,7 @@ def refuse() -> None:
 
 
 def refuse_beside(executor: str, settings: Any) -> None:
-    """Raise StillRunning if jobs of an earlier run still exist, or if the executor cannot tell.
-
-    `executor` is the name of the executor plugin, `settings` are its settings.
-    """
+    """Raise StillRunning if jobs of an earlier run still exist, or if the executor plugin of this name cannot tell."""
     left = set(NOTES.read_text(encoding="utf-8").split()) if NOTES.is_file() else set()
     if not left:
         return

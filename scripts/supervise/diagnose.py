@@ -3,8 +3,7 @@
 `reason` is a class to group failures by; `detail` is the one line that a compiler engineer would
 quote. A new class is one entry in `_REASONS`.
 
-Failures are the same if their details differ only in numbers, names, types and places. Pages group failures by this, a bisection
-asks whether two releases fail in the same way, and a reduction keeps what fails in the same way as the whole program.
+Failures are the same if their details differ only in numbers, names, types and places: for pages, bisections and reductions.
 """
 
 from __future__ import annotations
@@ -246,10 +245,7 @@ def _line_of_traceback(lines: list[str], folder: str = "") -> str:
 
 
 def _source_of(lines: list[str], number: int) -> str:
-    """The source line of a diagnostic, which MLIR prints below it.
-
-    "failed to bufferize op" alone does not help; the operation of the program does.
-    """
+    """The source line of a diagnostic, which MLIR prints below it: "failed to bufferize op" alone does not help."""
     located = _LOCATED.match(lines[number])
     below = "".join(lines[number + 1 : number + 2])
     if located is None or not below[:1].isspace():
@@ -334,10 +330,7 @@ def readable_detail(detail: str) -> str:
 
 def failure_signature(detail: str) -> str:
     """A detail without numbers, parameters of types, files, symbols and SSA values, and without the source line: equal for
-    failures of one cause.
-
-    Names of operations stay, because they are what failed.
-    """
+    failures of one cause. Names of operations stay, because they are what failed."""
     kind = _SOURCE_LINE.sub("", readable_detail(_ADDRESS.sub("N", detail)))
     while (flatter := _PARAMETERS.sub("<>", kind)) != kind:
         kind = flatter

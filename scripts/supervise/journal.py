@@ -14,10 +14,7 @@ from typing import Any
 
 @dataclass
 class Spent:
-    """Seconds of the child processes of all runs of a stage together.
-
-    `startup`: until the child reported that its work begins (the interpreter and imports); `work`: after that.
-    """
+    """Seconds of the child processes of a stage together, until they reported that their work begins (`startup`), and after that."""
 
     runs: int = 0
     startup: float = 0.0
@@ -52,11 +49,7 @@ def begin(journal: Path) -> float:
 
 
 def append(journal: Path, entry: dict) -> None:
-    """Add the line of a stage, in one write: lines of concurrent jobs do not mix (O_APPEND).
-
-    Lines from different nodes of a shared file system may mix. A line that is lost in this way is
-    missing from the account of the run, and from nothing else.
-    """
+    """Add the line of a stage, in one write: lines of concurrent jobs do not mix (O_APPEND), but for those of different nodes."""
     journal.parent.mkdir(parents=True, exist_ok=True)
     line = (json.dumps(entry) + "\n").encode()
     fd = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -1,12 +1,8 @@
 """The outcome of one stage of one cell (`status.json`), and its time, memory and artifacts (`usage.json`).
 
-These are two files because Snakemake compares small files by checksum: an unchanged outcome must be
-identical byte for byte, and seconds and memory differ in every run.
-
-Beside them, `memory.json` has the resident memory of the stage over time, thinned to a few hundred samples. `outcomes.jsonl` of a
-batch's stage says how it ended for each problem, one line per problem:
-
-{"problem": "<name>", "outcome": {…}, "seconds": 0.1, "result": {…}}
+These are two files because Snakemake compares small files by checksum: an unchanged outcome must be identical byte for byte, and
+seconds and memory differ in every run. Beside them are `memory.json`, the resident memory over time, and of the stage of a batch
+`outcomes.jsonl`, a line per problem.
 """
 
 from __future__ import annotations
@@ -105,11 +101,8 @@ def usage_path(status_path: str | Path) -> Path:
 
 
 def begin(status_path: str | Path, due: str) -> None:
-    """Record the `due` of a stage (see fingerprint.due) for as long as it has no outcome.
-
-    Snakemake deletes the status before it starts a job, and a job that needs larger limits leaves
-    none. Its next attempt must have the same param.
-    """
+    """Record the `due` of a stage (see fingerprint.due) for as long as it has no outcome: a job that needs larger limits leaves
+    none, and its next attempt must have the same param."""
     path = Path(status_path).with_name(_BEGUN)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(due, encoding="utf-8")
@@ -189,10 +182,8 @@ class Damage:
 
 
 def first_damage(command: Sequence[str], own: Collection[Path] = ()) -> Damage | None:
-    """The first damaged file among those that a command names; None if there is none.
-
-    A word of the command, or the value in `--option=value`, is checked if it is a file whose size
-    is in the usage file of its folder. `own` are the artifacts that the command will write.
+    """The first damaged file among those that words name, or values in `--option=value`; None if there is none. The size of a file is
+    in the usage file of its folder. `own`: the artifacts that the command will write.
     """
     for word in command:
         path = Path(word.partition("=")[2] if word.startswith("--") else word)

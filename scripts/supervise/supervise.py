@@ -1,8 +1,7 @@
 """The supervisor: runs a stage of a cell as a process, enforces its limits and records its outcome.
 
-A segmentation fault, an out-of-memory kill or a hang in a compiler becomes a status file. It does not
-stop the run and leaves no process running. Artifacts are written to a scratch folder and renamed when
-the stage has succeeded, so an incomplete file is never mistaken for a complete one.
+A segmentation fault, an out-of-memory kill or a hang becomes a status file, and leaves no process running. Artifacts are written to a
+scratch folder and renamed when the stage has succeeded, so an incomplete file is never mistaken for a complete one.
 """
 
 from __future__ import annotations

@@ -404,11 +404,8 @@ def _abort(pid: int) -> None:
 
 
 class KernelKills:
-    """Follows the kernel's counter of processes killed for memory.
-
-    A process cannot find out who sent a SIGKILL. The supervisor knows when it sends one itself. When the
-    kernel's out-of-memory killer sends one, the counter rises just before. Any other SIGKILL is from outside.
-    """
+    """Follows the kernel's counter of processes killed for memory, which rises just before it sends a SIGKILL. One that neither the
+    kernel nor the supervisor has sent is from outside."""
 
     def __init__(self) -> None:
         self._count = process.kernel_oom_kills()

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -239,3 +240,20 @@ def ended(status: str, stage: str, cell: str, reason: str = "why", detail: str =
 @pytest.fixture(name="ended")
 def ended_fixture():
     return ended
+
+
+def job_in(folder: Path, command: Sequence[str], **more: Any) -> Job:
+    """A job whose status and log are in a folder. `more`: other values of its fields."""
+    values = {"stage": "compile", "cell": "m/f/t", "timeout_s": 20, "memory_mb": 4000} | more
+    paths = {"status_path": folder / "status.json", "log_path": folder / "log.txt"}
+    return Job(command=command, **paths, **values)
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch) -> Path:
+    """The folder of a Python package `package`, which processes of a test can import beside the project's own."""
+    folder = tmp_path / "package"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", f"{checkout.ROOT}:{tmp_path}")
+    return folder

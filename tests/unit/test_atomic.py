@@ -1,11 +1,7 @@
 """atomic: complete files or none, and JSON that any reader accepts."""
 
 import os
-import subprocess
-import sys
-import time
 
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,20 +50,3 @@ def test_a_broken_json_file_names_itself(tmp_path, broken):
     path.write_bytes(broken)
     with pytest.raises(ValueError, match=r"broken\.json: .*the next run makes it again"):
         atomic.read_json(path)
-
-
-def test_what_ended_processes_have_left_is_deleted_and_what_is_being_written_is_not(tmp_path):
-    def partial(name: str, number: int) -> None:
-        (tmp_path / f".{name}.{number}.partial").write_text("half")
-
-    killed = subprocess.Popen([sys.executable, "-c", "pass"])
-    while psutil.Process(killed.pid).status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.01)
-    partial("of a process that nobody has waited for", killed.pid)
-    partial("of an earlier process with this number", os.getpid())
-    earlier = psutil.Process().create_time() - 60
-    os.utime(next(tmp_path.glob(".of an earlier*")), (earlier, earlier))
-    partial("at work", os.getpid())
-    atomic.clear(tmp_path)
-    killed.wait()
-    assert [path.name for path in tmp_path.iterdir()] == [f".at work.{os.getpid()}.partial"]

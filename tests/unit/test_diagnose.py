@@ -37,7 +37,7 @@ TRACEBACKS = [
     ("unsupported", "capture", "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode: Could not guard on data-dependent expression Eq(u0, 1)"),
     ("error", "disk-full", "OSError: [Errno 28] No space left on device"),
     ("error", "disk-full", "OSError: 8388608 requested and 2097152 written"),
-    ("error", "disk-full", "RuntimeError: stdio_stream.c:399: UNKNOWN; write failed, possibly out of disk space"),
+    ("error", "disk-full", "RuntimeError: write failed, possibly out of disk space"),
     ("error", "exhausted", "OSError: [Errno 24] Too many open files: 'weights.irpa'"),
     ("error", "exhausted", "RuntimeError: can't start new thread"),
     ("error", "damaged-environment", "EOFError: marshal data too short"),

@@ -11,14 +11,13 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from scripts.core import process
 from scripts.run import fingerprint
 from scripts.supervise import supervise, watch
-from scripts.supervise.job import Job
+from tests.unit.conftest import job_in
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_is_left"),
@@ -42,29 +41,16 @@ Path(sys.argv[1]).write_text("made")
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, preload):
+def run(tmp_path, package, preload):
     """Supervise a piece of Python as a module; `{code}` is the body of its function waits()."""
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").write_text("")
-    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{tmp_path}")
 
     def supervised(code: str):
-        (tmp_path / "package" / "stage.py").write_text(STAGE.format(code=code))
+        (package / "stage.py").write_text(STAGE.format(code=code))
         folder = tmp_path / "cell"
-        job = Job(
-            stage="export",
-            cell="m/f",
-            status_path=folder / "status.json",
-            log_path=folder / "log.txt",
-            command=[sys.executable, "-m", "package.stage", str(folder / "artifact.txt")],
-            artifacts=[folder / "artifact.txt"],
-            timeout_s=30,
-            memory_mb=4000,
-            fingerprint="code",
-            due="code",
-            preload=preload,
-            owner=os.getppid(),
-        )
+        made = folder / "artifact.txt"
+        more = {"artifacts": [made], "timeout_s": 30, "fingerprint": "code", "due": "code"}
+        command = [sys.executable, "-m", "package.stage", str(made)]
+        job = job_in(folder, command, preload=preload, owner=os.getppid(), **more)
         result = supervise.run(job)
         log = job.log_path.read_text()
         assert "not forked" not in log
@@ -197,9 +183,3 @@ def test_a_stage_that_does_not_show_its_stacks_is_killed_all_the_same(run, monke
     result, log = run(code)
     assert (result.status, result.reason) == ("timeout", "time-limit")
     assert "most recent call first" not in log
-
-
-def test_a_stage_that_ends_in_time_has_no_stacks_in_its_log(run):
-    result, log = run("begun()")
-    assert result.status == "ok"
-    assert watch.STACKS not in log

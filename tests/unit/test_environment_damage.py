@@ -15,9 +15,9 @@ from scripts.supervise.environment_damage import (
     environment_damage,
     with_environment_damage,
 )
-from scripts.supervise.job import Job
 from scripts.supervise.members import Member, Process
 from scripts.timing.turns import MemberEnded
+from tests.unit.conftest import job_in
 
 PYTHON = Path(".venvs/iree/bin/python")
 SITE = Path(".venvs/iree/lib/python3.11/site-packages")
@@ -58,17 +58,8 @@ DAMAGES = {
 
 
 def fail() -> outcome.Outcome:
-    return supervise.run(
-        Job(
-            stage="compile",
-            cell="m/f/t",
-            status_path=Path("results/status.json"),
-            log_path=Path("results/log.txt"),
-            command=[str(PYTHON), "-c", "import no_such_package"],
-            timeout_s=20,
-            memory_mb=4000,
-        )
-    )
+    command = [str(PYTHON), "-c", "import no_such_package"]
+    return supervise.run(job_in(Path("results"), command))
 
 
 def test_a_failure_in_a_whole_environment_is_the_stages_own():

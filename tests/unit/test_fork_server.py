@@ -18,6 +18,7 @@ import pytest
 
 from scripts.supervise import fork_server, outcome, supervise
 from scripts.supervise.job import Interrupted, Job
+from tests.unit.conftest import job_in
 
 STAGE = """
 import os, sys, time
@@ -30,30 +31,21 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, package):
     """Supervise a piece of Python as a module, forked; the server is this process's."""
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").write_text("")
-    root = Path(__file__).parents[2]
-    monkeypatch.setenv("PYTHONPATH", f"{root}:{tmp_path}")
 
     def forked(code: str = "", **more):
         (tmp_path / "package" / "stage.py").write_text(STAGE.format(code=code))
         artifact = tmp_path / "cell" / "artifact.txt"
-        job = Job(
-            stage="export",
-            cell="m/f",
-            status_path=tmp_path / "cell" / "status.json",
-            log_path=tmp_path / "cell" / "log.txt",
-            command=[sys.executable, "-m", "package.stage", str(artifact)],
-            artifacts=[artifact],
-            preload=True,
-            owner=os.getppid(),
-            **{"timeout_s": 30, "memory_mb": 4000} | more,
-        )
+        job = forked_job(artifact, **{"artifacts": [artifact], "timeout_s": 30} | more)
         return supervise.run(job), artifact, job
 
     return forked
+
+
+def forked_job(artifact: Path, **more) -> Job:
+    command = [sys.executable, "-m", "package.stage", str(artifact)]
+    return job_in(artifact.parent, command, preload=True, owner=os.getppid(), **more)
 
 
 def servers() -> list[psutil.Process]:
@@ -146,7 +138,7 @@ def test_the_stage_ends_when_its_supervisor_is_killed(run, tmp_path):
     supervisor = os.fork()
     if not supervisor:
         with contextlib.suppress(Interrupted):
-            supervise.run(_long(tmp_path, os.getppid()))
+            supervise.run(forked_job(tmp_path / "long/a.txt", timeout_s=60))
         os._exit(0)
     _until(lambda: began.is_file() and began.read_text())
     stage = psutil.Process(int(began.read_text()))
@@ -166,21 +158,6 @@ def test_the_server_and_its_stages_end_with_the_run(tmp_path):
         owner.kill()
         owner.wait()
         assert server.wait(10) == 0
-
-
-def _long(tmp_path: Path, owner: int) -> Job:
-    cell = tmp_path / "long"
-    return Job(
-        stage="export",
-        cell="m/long",
-        status_path=cell / "status.json",
-        log_path=cell / "log.txt",
-        command=[sys.executable, "-m", "package.stage", str(cell / "a.txt")],
-        timeout_s=60,
-        memory_mb=4000,
-        preload=True,
-        owner=owner,
-    )
 
 
 def _until(condition, seconds: float = 10) -> None:

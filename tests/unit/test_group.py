@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
 from scripts.supervise import group, members, outcome, supervise
-from scripts.supervise.job import Job
 from scripts.supervise.members import Member, parts, timing_command
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.group_timing import GroupTiming, latencies, part_of
 from scripts.timing.turns import Generation, MemberEnded, Rule, Timed
 from tests.unit.conftest import ended as ending
+from tests.unit.conftest import job_in
 
 ENDED = MemberEnded("crashed", "SIGSEGV", "Segmentation fault")
 
@@ -159,12 +159,9 @@ worker.serve(worker.Program(lambda: time.sleep(seconds)))
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, package, monkeypatch):
     """Times members in a job as the workflow does: `ms` gives the latency of each, -1 for one that fails to load."""
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").write_text("")
-    (tmp_path / "package" / "tiny.py").write_text(WORKER)
-    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{tmp_path}")
+    (package / "tiny.py").write_text(WORKER)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(members, "BASELINE", "package.tiny")
     started: list[str] = []
@@ -190,21 +187,9 @@ def run(tmp_path, monkeypatch):
         path = tmp_path / "results/time/m/cpu/eval"
         rule = dataclasses.asdict(Rule(budget_s=0.9, generations=3)) | more.pop("rule", {})
         given = group.GroupRequest({c: f"results/baseline/{c}" for c in cells}, rule, anchor, bases)
-        job = Job(
-            **{
-                "stage": "time",
-                "cell": "m/cpu/eval",
-                "status_path": path / "status.json",
-                "log_path": path / "log.txt",
-                "command": ["python", "-m", "scripts.stages.time_group"],
-                "timeout_s": 60.0,
-                "memory_mb": 2000.0,
-                "artifacts": [path / "timing.json"],
-                "due": due,
-                "owner": os.getppid(),
-            }
-            | more
-        )
+        limits = {"timeout_s": 60.0, "memory_mb": 2000.0} | more
+        of_time = {"stage": "time", "cell": "m/cpu/eval", "due": due, "owner": os.getppid()}
+        job = job_in(path, ["python"], artifacts=[path / "timing.json"], **of_time, **limits)
         for file in ("timing.json", "status.json"):
             (path / file).unlink(missing_ok=True)  # as Snakemake does
         found = supervise.run(job, group.work(given))
@@ -296,13 +281,13 @@ def test_a_file_that_was_cut_since_it_was_verified_is_not_timed(run, tmp_path, f
 
 
 def test_members_that_are_not_verified_are_left_out(run):
+    nothing = run(["m/never/eval"])
+    assert (nothing.members, nothing.parts) == ({}, ())
     run.verify("m/a/eval", 1)
     run.verify("m/b/eval", 3, status="error")
     found = run(["m/a/eval", "m/b/eval", "m/never/eval"], anchor="m/b/eval")
     assert found.members.keys() == {"m/a/eval"}
     assert found.anchor == ""
-    nothing = run(["m/never/eval"])
-    assert (nothing.members, nothing.parts) == ({}, ())
 
 
 def test_a_member_that_fails_has_an_outcome_of_its_own(run, tmp_path):

@@ -89,7 +89,7 @@ def test_files_for_several_pythons_share_a_folder(tiny, tmp_path, monkeypatch):
     [
         (["tiny", "--pythons", "3.9"], "tiny.lock is not for Python 3.9: it is for "),
         (["tiny", "none"], "none.yaml: not found"),
-        (["tiny", "--check"], "--download takes the locks as they are"),
+        (["tiny", "--upgrade"], "--download takes the locks as they are"),
     ],
 )
 def test_what_cannot_be_downloaded_is_named_before_anything_is(

@@ -12,14 +12,13 @@ import signal
 import socket
 import sys
 import tempfile
-from pathlib import Path
 
 import pytest
 
 from scripts.command import doctor
 from scripts.core import process, temporary
 from scripts.supervise import fork_server, sandbox, supervise
-from scripts.supervise.job import Job
+from tests.unit.conftest import job_in
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 in_sandbox = pytest.mark.skipif(bool(sandbox.unavailable()), reason=sandbox.unavailable())
@@ -52,12 +51,9 @@ artifact.write_text(json.dumps(done))
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, package):
     """Supervise the stage above, which says what it could do: "" or an error, by its name."""
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").write_text("")
-    (tmp_path / "package" / "stage.py").write_text(STAGE)
-    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{tmp_path}")
+    (package / "stage.py").write_text(STAGE)
 
     def supervised(preload: bool, trusted: bool = False):
         folder = tmp_path / "cell"
@@ -66,19 +62,10 @@ def run(tmp_path, monkeypatch):
             (tmp_path / "socket").unlink(missing_ok=True)
             service.bind(str(tmp_path / "socket"))
             service.listen()
-            job = Job(
-                stage="export",
-                cell="m/f",
-                status_path=folder / "status.json",
-                log_path=folder / "log.txt",
-                command=[sys.executable, "-m", "package.stage", *map(str, (artifact, tmp_path / "outside", tmp_path / "socket"))],
-                artifacts=[artifact],
-                timeout_s=60,
-                memory_mb=4000,
-                preload=preload,
-                sandbox=None if trusted else folder,
-                owner=os.getppid(),
-            )  # fmt: skip
+            paths = (artifact, tmp_path / "outside", tmp_path / "socket")
+            more = {"sandbox": None if trusted else folder, "artifacts": [artifact]}
+            command = [sys.executable, "-m", "package.stage", *map(str, paths)]
+            job = job_in(folder, command, timeout_s=60, preload=preload, owner=os.getppid(), **more)
             result = supervise.run(job)
         assert result.status == "ok", result.detail
         assert "not forked" not in job.log_path.read_text()

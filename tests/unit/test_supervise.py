@@ -18,7 +18,8 @@ import pytest
 
 from scripts.core import exits, process
 from scripts.supervise import outcome, supervise
-from scripts.supervise.job import Interrupted, Job, MoreNeeded
+from scripts.supervise.job import Interrupted, MoreNeeded
+from tests.unit.conftest import job_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,19 +30,10 @@ def run(tmp_path):
 
     def supervised(code: str, timeout_s: float = 20, memory_mb: float = 4000, **more):
         artifact = tmp_path / "cell" / "artifact.bin"
-        job = Job(
-            stage="compile",
-            cell="m/f/t",
-            status_path=tmp_path / "cell" / "status.json",
-            log_path=tmp_path / "cell" / "log.txt",
-            command=[sys.executable, "-c", code, str(artifact)],
-            timeout_s=timeout_s,
-            memory_mb=memory_mb,
-            artifacts=[artifact],
-            fingerprint="abc",
-            due="abc+1",
-            **more,
-        )
+        command = [sys.executable, "-c", code, str(artifact)]
+        limits = {"timeout_s": timeout_s, "memory_mb": memory_mb}
+        more |= {"artifacts": [artifact], "fingerprint": "abc", "due": "abc+1"}
+        job = job_in(tmp_path / "cell", command, **limits, **more)
         result = supervise.run(job)
         assert outcome.read(job.status_path) == result
         assert process.descendants(os.getpid()) == []
@@ -198,18 +190,6 @@ def test_exit_codes_say_what_kind_of_failure(run, code, status, kept):
     assert artifact.read_bytes() == kept
 
 
-def test_a_flood_of_output_is_capped_and_its_diagnostic_quoted(run):
-    result, _, job = run(
-        "import sys\n"
-        "for i in range(200_000): print('%', i, 'x' * 50)\n"
-        "print('m.mlir:7:9: error: failed to distribute')\n"
-        "for i in range(200_000): print('%', i, 'x' * 50)\n"
-        "sys.exit(1)"
-    )
-    assert job.log_path.stat().st_size < 400_000
-    assert (result.reason, result.detail) == ("distribution", "failed to distribute")
-
-
 def test_a_stage_blocked_upstream_is_skipped_and_names_the_first_cause(run, tmp_path):
     above = tmp_path / "above" / "status.json"
     outcome.write(
@@ -228,7 +208,7 @@ def test_a_stage_blocked_upstream_is_skipped_and_names_the_first_cause(run, tmp_
     assert below.blocked_by == "export m/f"
 
 
-def test_a_job_of_a_skip_list_is_skipped_for_the_list_and_nothing_blocks_it(run):
+def test_a_job_of_a_skip_list_is_skipped_for_the_list_and_nothing_blocks_it(run, tmp_path):
     result, artifact, job = run(WRITE, skip="skip.device.cpu of bench.yaml")
     assert (result.status, result.stage, result.cell) == ("skipped", "compile", "m/f/t")
     assert (result.reason, result.detail) == ("skip-list", "skip.device.cpu of bench.yaml")
@@ -240,20 +220,12 @@ def test_a_job_of_a_skip_list_is_skipped_for_the_list_and_nothing_blocks_it(run)
     said = job.log_path.read_text()
     assert "# skipped: skip-list: skip.device.cpu of bench.yaml" in said
     assert "blocked by" not in said
-
-
-def test_what_stands_on_a_skipped_job_is_skipped_for_the_same_list(run, tmp_path):
-    _, _, job = run(WRITE, skip="skip.all of bench.yaml")
-    above = job.status_path.rename(tmp_path / "above.json")
-    below, artifact, job = run(WRITE, upstream=[above])
-    assert (below.status, below.reason, below.detail) == (
-        *("skipped", "skip-list", "skip.all of bench.yaml"),
-    )
-    assert below.blocked_by == ""
-    assert artifact.read_bytes() == b""
-    above = job.status_path.rename(tmp_path / "above.json")
-    last, _, _ = run(WRITE, upstream=[above])
-    assert (last.status, last.reason, last.blocked_by) == ("skipped", "skip-list", "")
+    for _ in range(2):  # what stands on it, and on that
+        above = job.status_path.rename(tmp_path / "above.json")
+        below, artifact, job = run(WRITE, upstream=[above])
+        assert (below.status, below.reason, below.detail) == ("skipped", "skip-list", result.detail)
+        assert below.blocked_by == ""
+        assert artifact.read_bytes() == b""
 
 
 def test_a_failure_beside_a_skipped_job_is_named_where_it_comes_first(run, tmp_path):
@@ -266,23 +238,10 @@ def test_a_failure_beside_a_skipped_job_is_named_where_it_comes_first(run, tmp_p
     assert run(WRITE, upstream=upstream[::-1])[0].blocked_by == ""
 
 
-def _job(tmp_path: Path, command: list[str], **more) -> Job:
-    return Job(
-        stage="compile",
-        cell="m/f/t",
-        status_path=tmp_path / "cell" / "status.json",
-        log_path=tmp_path / "cell" / "log.txt",
-        command=command,
-        timeout_s=20,
-        memory_mb=4000,
-        **more,
-    )
-
-
 def test_a_command_that_does_not_exist_is_an_error_on_record(tmp_path):
     made = tmp_path / "cell" / "artifact.bin"
     gone = str(tmp_path / "no" / "python")
-    job = _job(tmp_path, [gone, "-c", "pass"], artifacts=[made])
+    job = job_in(tmp_path / "cell", [gone, "-c", "pass"], artifacts=[made])
     result = supervise.run(job)
     assert outcome.read(job.status_path) == result
     assert (result.status, result.limit) == ("error", None)
@@ -295,7 +254,9 @@ def test_a_command_that_does_not_exist_is_an_error_on_record(tmp_path):
 @pytest.mark.parametrize("more", [{}, {"skip": "why"}])
 def test_a_job_whose_owner_is_gone_starts_and_records_nothing(tmp_path, more):
     started = tmp_path / "started"
-    job = _job(tmp_path, ["touch", str(started)], owner=os.getpid(), **more)  # no one's own parent
+    job = job_in(
+        tmp_path / "cell", ["touch", str(started)], owner=os.getpid(), **more
+    )  # no one's own parent
     with pytest.raises(Interrupted, match=f"process {os.getpid()} .* is gone"):
         supervise.run(job)
     assert not started.exists()
@@ -309,7 +270,7 @@ def test_nothing_is_left_running_when_the_log_cannot_be_written(tmp_path, monkey
 
     monkeypatch.setattr(supervise.CappedLog, "feed", full)
     with contextlib.suppress(OSError):
-        supervise.run(_job(tmp_path, ["sh", "-c", "echo hello; sleep 600"]))
+        supervise.run(job_in(tmp_path / "cell", ["sh", "-c", "echo hello; sleep 600"]))
     left = process.descendants(os.getpid())
     for pid in left:
         os.kill(pid, signal.SIGKILL)

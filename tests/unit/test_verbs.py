@@ -1,6 +1,5 @@
-"""vmfbench run, doctor and completion: the words for Snakemake, what a machine lacks, and what a shell completes."""
+"""vmfbench run and doctor: the words for Snakemake, and what a machine lacks."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -139,40 +138,37 @@ def machine(monkeypatch):
     return has
 
 
-def lacking(capsys) -> dict[str, str]:
+@pytest.fixture
+def lacking(monkeypatch, capsys):
     """What the machine lacks of what the default run needs, with the advice."""
-    with pytest.raises(SystemExit) as end:
-        doctor.main()
-    findings = json.loads(capsys.readouterr().out)
-    lacks = {f["what"]: f["advice"] for f in findings if f["needed"] and f["advice"]}
-    assert bool(end.value.code) == bool(lacks)
+    monkeypatch.setattr(sys, "argv", ["vmfbench doctor"])
+
+    def lacks() -> dict[str, str]:
+        with pytest.raises(SystemExit) as end:
+            doctor.main()
+        shown = capsys.readouterr().out
+        found = {f.what: f.advice for f in doctor.look() if f.needed and f.advice}
+        assert all(f" → {advice}\n" in shown for advice in found.values())
+        assert bool(end.value.code) == bool(found)
+        return found
+
     return lacks
-
-
-@pytest.fixture(autouse=True)
-def as_json(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["vmfbench doctor", "--json"])
 
 
 @pytest.mark.parametrize(("has", "what", "advice"), [
     ({"memory_gb": 4}, "memory", "the default run takes 8 GB: select fewer models"),
     ({"disk_gb": 19}, "disk", "the default run takes 20 GB: docs/disk.md says what can be deleted"),
 ])  # fmt: skip
-def test_memory_and_disk_are_needed(machine, monkeypatch, capsys, has, what, advice):
-    assert lacking(capsys) == {}
+def test_memory_and_disk_are_needed(machine, lacking, has, what, advice):
+    assert lacking() == {}
     machine(**has)
-    assert lacking(capsys) == {what: advice}
-    monkeypatch.setattr(sys, "argv", ["vmfbench doctor"])
-    with pytest.raises(SystemExit):
-        doctor.main()
-    lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
-    assert lines[what].strip() == f"{next(iter(has.values()))} GB free → {advice}"
+    assert lacking() == {what: advice}
 
 
-def test_environments_that_are_made_need_no_disk(machine, monkeypatch, capsys):
+def test_environments_that_are_made_need_no_disk(machine, lacking, monkeypatch):
     monkeypatch.setattr(doctor.environments, "whole", lambda f: environments.pins_digest(f.name))
     machine(disk_gb=5)
-    assert lacking(capsys) == {}
+    assert lacking() == {}
 
 
 @pytest.mark.parametrize(
@@ -184,34 +180,16 @@ def test_environments_that_are_made_need_no_disk(machine, monkeypatch, capsys):
     ],
 )
 def test_an_environment_that_is_not_made_says_with_which_python_it_will_be(
-    machine, monkeypatch, capsys, here, said
+    machine, monkeypatch, here, said
 ):
     monkeypatch.setattr(doctor.installing, "find_python", lambda version: version in here)
-    with pytest.raises(SystemExit):
-        doctor.main()
-    advice = {f["what"]: f["advice"] for f in json.loads(capsys.readouterr().out)}
+    advice = {finding.what: finding.advice for finding in doctor.look()}
     assert advice["environment torch-xla"] == f"made by the first run that needs it{said}"
 
 
-def test_the_default_run_needs_a_compiler_for_inductor(machine, monkeypatch, capsys):
+def test_the_default_run_needs_a_compiler_for_inductor(machine, lacking, monkeypatch):
     monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
-    assert lacking(capsys).keys() == {"C++ compiler"}
-
-
-@pytest.mark.parametrize(("typed", "completed"), [(["doc"], {"doctor", "docs"}), (["doctor", "--j"], {"--json"})])  # fmt: skip
-def test_bash_completes_verbs_and_their_options(typed, completed, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["vmfbench completion"])
-    verbs.completion()
-    words = " ".join(["vmfbench", *typed])
-    asked = f"""
-vmfbench() {{ {sys.executable} -m scripts.command "$@"; }}
-COMP_WORDS=({words}); COMP_CWORD={len(typed)}; _vmfbench; echo "${{COMPREPLY[@]}}"
-"""
-    script = capsys.readouterr().out + asked
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=checkout.ROOT, capture_output=True, text=True, check=True
-    )
-    assert set(done.stdout.split()) == completed
+    assert lacking().keys() == {"C++ compiler"}
 
 
 def test_the_registry_lists_all_features_and_the_files_of_their_rules():

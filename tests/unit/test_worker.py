@@ -46,11 +46,8 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 @pytest.fixture(params=["forked", "spawned"])
-def started(request, tmp_path, monkeypatch):
+def started(request, tmp_path, package):
     """Starts a worker that runs some Python; all processes are closed in the end."""
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").write_text("")
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{tmp_path}")
     opened = contextlib.ExitStack()
 
     def start(load_s=30.0, check=lambda: None, env=None, **code) -> Process:

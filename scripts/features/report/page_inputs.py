@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from scripts.core import checkout
+from scripts.core import checkout, python_source
 from scripts.features import registry
-from scripts.run import fingerprint, outputs
+from scripts.run import outputs
 
 BESIDE = (
     "results/operators/operators.jsonl",
@@ -36,8 +36,9 @@ def data() -> str:
 def code() -> str:
     """Return a hash of the code of the page."""
     modules = ["scripts.stages.write_report", *registry.VIEWS]
-    digest = hashlib.sha256(fingerprint.of_modules(modules).encode())
-    for path in sorted((checkout.ROOT / PAGE).rglob("*")):
-        if path.suffix in (".js", ".css", ".html"):
-            digest.update(path.read_bytes() + b"\0")
+    scripts = python_source.of_project(modules, checkout.ROOT)
+    others = (path for kind in ("js", "css", "html") for path in (checkout.ROOT / PAGE).rglob(f"*.{kind}"))  # fmt: skip
+    digest = hashlib.sha256()
+    for path in sorted((*scripts, *others)):
+        digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
