@@ -19,6 +19,7 @@ from packaging.version import InvalidVersion, Version
 from scripts.core import atomic
 from scripts.core.requests import StageRequest, plain
 from scripts.features.compare import code_changes
+from scripts.features.compare.history.store import seconds_by_pass
 from scripts.features.profile.profile_files import NoProfile
 from scripts.features.reproduce import bundling, issue
 from scripts.features.reproduce import case as cases
@@ -489,7 +490,7 @@ def _passes(result: Result) -> str:
     return f"Seconds of iree-compile on one thread, measured once:\n\n{table}"
 
 
-def _compilation(subject: Subject, trial: Trial) -> Mapping[str, Any]:
+def _compilation(subject: Subject, trial: Trial) -> dict[str, float]:
     """Where the time of iree-compile of a release goes, on one thread. Raises NoProfile."""
     program, python = subject.case.files["program.mlir"], trial.python
     if python is None:
@@ -507,10 +508,9 @@ def _compilation(subject: Subject, trial: Trial) -> Mapping[str, Any]:
     ended = subject.run("compile time", folder, request, [report])
     if ended.status != outcome.OK:
         raise NoProfile(f"the compilation of {trial.version} was not profiled: {ended.detail}")
-    data = atomic.read_json(report)
-    if data["program"]["status"] != outcome.OK:
-        raise NoProfile(f"{trial.version}: {data['program']['detail']}")
-    return data
+    if seconds := seconds_by_pass(report):
+        return seconds
+    raise NoProfile(f"{trial.version}: {atomic.read_json(report)['program']['detail']}")
 
 
 ACCOUNTS = {DISPATCHES: _dispatches, PASSES: _passes}

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, checkout
-from scripts.features.compare.history.store import ALL_PASSES, seconds_by_pass
+from scripts.features.compare.history.store import ALL_PASSES, compile_profile, seconds_by_pass
 from scripts.features.compare.pairs import Estimate, Pair, Record, difference, latency_change
-from scripts.features.profile import compile_page
-from scripts.features.profile.profile_files import NoProfile
+from scripts.features.profile.compile_page import REST
 from scripts.matrix import stages
 from scripts.matrix.cell import Kind
 from scripts.matrix.stages import STATUS
@@ -261,23 +260,19 @@ def pass_changes_of_pair(pair: Pair, folders: tuple[Path, Path]) -> list[PassCha
     runs has no times, or has another measurement. `folders`: those in which the runs before and after were started."""
     if not pair.both or not has_code(pair) or difference(*pair.both):
         return []
-    seconds = []
-    for row, folder in zip(pair.both, folders, strict=True):
-        try:
-            data = compile_page.read(folder / "results", str(cell_of(row))).data
-        except NoProfile:
-            return []
-        if data["program"]["status"] != outcome.OK:
-            return []
-        seconds.append(data)
-    return pass_changes_between(pair.cell, *seconds)
+    files = [
+        compile_profile(folder, cell_of(row))
+        for row, folder in zip(pair.both, folders, strict=True)
+    ]
+    seconds = [seconds_by_pass(file) for file in files if file]
+    return pass_changes_between(pair.cell, *seconds) if len(seconds) == 2 and all(seconds) else []
 
 
 def pass_changes_between(
-    cell: str, before_data: Mapping[str, Any], after_data: Mapping[str, Any]
+    cell: str, before: Mapping[str, float], after: Mapping[str, float]
 ) -> list[PassChange]:
-    """`of_pair` of two compilations of a cell, as scripts.stages.profile_compile describes them."""
-    before, after = map(_pass_seconds, (before_data, after_data))
+    """The same of two compilations of a cell, by their seconds."""
+    before, after = _with_rest(before), _with_rest(after)
     changes = [
         PassChange(cell, name, was, now, (now - was) / before[ALL_PASSES])
         for name in {**before, **after}
@@ -288,8 +283,7 @@ def pass_changes_between(
     return [whole, *sorted(large, key=lambda change: -abs(change.share))]
 
 
-def _pass_seconds(measured: Mapping[str, Any]) -> dict[str, float]:
-    """The seconds of the compiler itself, of each pass, and of what is left."""
-    seconds = seconds_by_pass(measured)
+def _with_rest(seconds: Mapping[str, float]) -> dict[str, float]:
+    """The seconds by pass, with those between passes."""
     named = sum(seconds.values()) - seconds[ALL_PASSES]
-    return {**seconds, compile_page.REST: seconds[ALL_PASSES] - named}
+    return {**seconds, REST: seconds[ALL_PASSES] - named}

@@ -29,8 +29,13 @@ from scripts.core import atomic, checkout, machine, private, temporary
 from scripts.core.checkout import commit
 from scripts.features.compare.pairs import toolchain_of, versions_of
 from scripts.matrix import stages
+<<<<<<< HEAD
 from scripts.matrix.cell import Kind
 from scripts.matrix.stages import STATUS
+=======
+from scripts.matrix.cell import Cell, Kind
+from scripts.matrix.stages import STATUS
+>>>>>>> compare/h48b-compare
 from scripts.records import at_hand, results_file
 from scripts.records.results_file import BadRecords, cell_of
 from scripts.supervise import outcome
@@ -52,27 +57,38 @@ def compilations_of_rows(
 
     Those that were measured before the program of the row was compiled are of another program or compiler, and left out.
     """
-    profiled, compiled = stages.STAGES.get("profile_compile"), stages.STAGES["compile"]
     by_cell: dict[str, Compilation] = {}
     for record in records:
-        if profiled is None or record["experiment"]["runtime"] != "iree":
+        if record["experiment"]["runtime"] != "iree":
             continue
         cell = cell_of(record)
-        module = cell.to(Kind.MODULE)
-        file = root / profiled.path(module.to(Kind.IREE_DUMP), "compile.json")
-        status = root / compiled.path(module, STATUS)
-        if not file.is_file() or not file.stat().st_size or not status.is_file():
+        file = compile_profile(root, cell)
+        status = root / stages.STAGES["compile"].path(cell.to(Kind.MODULE), STATUS)
+        if (
+            file is None
+            or not status.is_file()
+            or file.stat().st_mtime_ns < status.stat().st_mtime_ns
+        ):
             continue
-        if file.stat().st_mtime_ns < status.stat().st_mtime_ns:
-            continue
-        measured = atomic.read_json(file)
-        if measured["program"]["status"] == outcome.OK:
-            by_cell[str(cell)] = Compilation(record["versions"]["iree"], seconds_by_pass(measured))
+        if seconds := seconds_by_pass(file):
+            by_cell[str(cell)] = Compilation(record["versions"]["iree"], seconds)
     return by_cell
 
 
-def seconds_by_pass(measured: Mapping[str, Any]) -> dict[str, float]:
-    """The seconds of the compiler itself, ALL_PASSES, and of each pass by its name, of what scripts.stages.profile_compile writes."""
+def compile_profile(root: Path, cell: Cell) -> Path | None:
+    """The file in which scripts.stages.profile_compile has written the times of a program; None if there is none. `root`: the folder of
+    results/."""
+    if (stage := stages.STAGES.get("profile_compile")) is None:
+        return None
+    file = root / stage.path(cell.to(Kind.MODULE).to(Kind.IREE_DUMP), "compile.json")
+    return file if file.is_file() and file.stat().st_size else None
+
+
+def seconds_by_pass(file: Path) -> dict[str, float]:
+    """The seconds of the compiler itself, ALL_PASSES, and of each pass by its name; {} if the compilation failed."""
+    measured = atomic.read_json(file)
+    if measured["program"]["status"] != outcome.OK:
+        return {}
     return {ALL_PASSES: measured["total_s"]} | {
         part["name"]: part["s"] for part in measured["passes"]
     }

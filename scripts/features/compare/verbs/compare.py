@@ -67,8 +67,8 @@ def _arguments() -> argparse.Namespace:
     names = ("BEFORE", "AFTER")
     option("--toolchain", nargs=2, metavar=names, help="two toolchains of one run")
     commits = "; ".join(f"{name}: {what}" for name, what in AGAINST.items())
-    one = f"compare one folder with the run of a commit. {commits}"
-    option("--against", choices=AGAINST, help=one)
+    against = f"compare one folder with the run of a commit. {commits}"
+    option("--against", choices=AGAINST, help=against)
     base = "for fork-point; default: that of the pull request, or origin/HEAD"
     option("--base", default="", metavar="BRANCH", help=base)
     option("--commit", action="store_true", help="only print the commit that --against names")
@@ -193,13 +193,13 @@ def find_run(
             what = f"{what}, {commit[:SHOWN]}"
             runs = [run for run in kept if any(map(commit.startswith, _commits(run.entry)))]
         if not runs:
-            known = dict.fromkeys(
+            with_run = dict.fromkeys(
                 name[:SHOWN] for run in kept[::-1] for name in _commits(run.entry)
             )
             problems = "".join(f"; {problem}" for problem in wrong)
             raise BadRecords(
                 f"{history}: no run of {what}, so nothing was compared; commits with a run: "
-                f"{', '.join(known) or 'none'}. Run the same selection at that commit{problems}"
+                f"{', '.join(with_run) or 'none'}. Run the same selection at that commit{problems}"
             )
         cpu = machine.cpu_name()
         run = ([run for run in runs if run.entry.machine.cpu == cpu] or runs)[-1]
@@ -288,7 +288,7 @@ def _compare(
         replays = _again(
             slower, lambda pair: remeasuring.replay_executables(codes[pair.cell], pair, folders)
         )
-        codes |= {name: replace(codes[name], replays=found) for name, found in replays.items()}
+        codes |= {name: replace(codes[name], replays=of_cell) for name, of_cell in replays.items()}
         comparison = compared()
     return comparison
 
