@@ -29,13 +29,8 @@ from scripts.core import atomic, checkout, machine, private, temporary
 from scripts.core.checkout import commit
 from scripts.features.compare.pairs import toolchain_of, versions_of
 from scripts.matrix import stages
-<<<<<<< HEAD
-from scripts.matrix.cell import Kind
-from scripts.matrix.stages import STATUS
-=======
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.stages import STATUS
->>>>>>> compare/h48b-compare
 from scripts.records import at_hand, results_file
 from scripts.records.results_file import BadRecords, cell_of
 from scripts.supervise import outcome
