@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,14 +83,8 @@ def test_recorded_commands_run_as_they_stand(ran, tmp_path):
 
 
 def test_failures_are_listed_from_the_checkout(ran, shared):
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.command", "failed", "--results", str(ran.path / "results")],
-        cwd=shared,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "0 failed stages\n"
+    results = ran.path / "results"
+    assert Checkout(shared).vmfbench("failed", "--results", results) == "0 failed stages\n"
 
 
 SNAKEFILE = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from scripts.matrix.stages import status_path
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from tests.checkouts import DRIVER, run_module
 
-ROOT = Path(__file__).resolve().parents[2]
 CELL = "tiny/mlir/llvm-cpu"
 
 
@@ -102,17 +101,7 @@ def results(tmp_path) -> Path:
 
 
 def why(results: Path, *options: str, cell: str = CELL) -> subprocess.CompletedProcess:
-    command = [
-        sys.executable,
-        "-m",
-        "scripts.command",
-        "why",
-        cell,
-        "--results",
-        str(results),
-        *options,
-    ]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return run_module(DRIVER, "scripts.command", "why", cell, "--results", results, *options)
 
 
 def test_modules_and_dispatches_are_shown_beside_eager_and_the_limit(results):
