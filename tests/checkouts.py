@@ -64,11 +64,11 @@ class Checkout:
     path: Path
     variables: dict[str, str] = field(default_factory=dict)
 
-    def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
+    def snakemake(self, *arguments: object, check: bool = True) -> subprocess.CompletedProcess:
         """Run snakemake as a user would; its whole output is in `.stdout`."""
         done = run_module(DRIVER, "snakemake", *arguments, cwd=self.path, variables=self.variables, merged=True)  # fmt: skip
         if check and done.returncode != 0:
-            pytest.fail(f"snakemake {' '.join(arguments)}: exit {done.returncode}\n{done.stdout[-6000:]}")  # fmt: skip
+            pytest.fail(f"snakemake {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout[-6000:]}")  # fmt: skip
         return done
 
     def vmfbench(self, *words: object, check: bool = True) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from benchmarks import tutorial
 from scripts.core import checkout
 from scripts.features import registry
 from tests.checkouts import (
@@ -160,24 +160,12 @@ def make_checkout(environments, machine_limits, tmp_path_factory):
 
     def make(name: str, **config) -> Checkout:
         path = tmp_path_factory.mktemp(name)
-        listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-            text=True,
-        )
+        tutorial.copy_checkout(path)
         # With bytecode, which the first processes of each checkout would have to make again.
-        cached = [str(file.relative_to(ROOT)) for file in (ROOT / "scripts").rglob("*.pyc")]
-        for file in [*filter(None, listed.stdout.split("\0")), *cached]:
-            # Times come along: an env file newer than its environment would remake that.
-            if (ROOT / file).exists():
-                (path / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / file, path / file, follow_symlinks=False)
-        (path / ".venvs").mkdir()
-        for env in ENVIRONMENTS:
-            (path / ".venvs" / env).symlink_to(environments / env)
-            shutil.copytree(ROOT / "results/env" / env, path / "results/env" / env)
+        for file in (ROOT / "scripts").rglob("*.pyc"):
+            copied = path / file.relative_to(ROOT)
+            copied.parent.mkdir(exist_ok=True)
+            shutil.copy2(file, copied)
         shutil.copytree(machine_limits, path / LIMITS)
         made = Checkout(path)
         # Neither expectations nor targets name models that a test may leave out, and every

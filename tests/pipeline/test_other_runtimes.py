@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
 from tests.by_hand import ARGS_AND_KWARGS, Stages, ok
 from tests.checkouts import (
     ON_CPU,
-    ROOT,
     Checkout,
     in_environment,
     is_compared,
@@ -80,9 +78,6 @@ def ran(make_checkout, with_runtimes) -> Checkout:
     baselines["onnxruntime"].pop("default")  # of ONNX files alone
     checkout = make_checkout("runtimes", models={}, targets=ON_CPU, baselines=baselines)
     keep_models(checkout, "conv")
-    for env in VERSIONS:
-        (checkout.path / ".venvs" / env).symlink_to(with_runtimes / env)
-        shutil.copytree(ROOT / "results/env" / env, checkout.path / "results/env" / env)
     line = ("--cores", "2", "results/latency.csv", "--config", "frontends=torchmlir-torch")
     checkout.snakemake(*line)
     return checkout
