@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from scripts.run import outputs
 from scripts.supervise import outcome
 
 ROOT = Path(__file__).parents[1]
+DRIVER = Path(sys.executable)
+PACKAGES_OF_DRIVER = ("snakemake.cli", "rich.console", "msgspec", "pydantic", "requests", "jinja2", "docutils.core", "yte", "smart_open")  # fmt: skip
+"""What Snakemake imports in each run, besides the workflow's own modules."""
 ENVIRONMENTS = ("torch-mlir", "torch-xla", "iree")
 LIMITS = "results/machine_limits/cpu"
 """What the machine can do at most, which every run has and no test changes."""
@@ -30,7 +34,19 @@ RUN_TIMEOUT_S = 1500
 """How long a run or a script of a test may take: a hang has to fail its test, with what was said before it."""
 
 # Parts of a config.yaml, for runs that end soon.
-EAGER = {"eager": {"runtime": "eager", "device": "cpu", "env": "torch-mlir"}}
+SHIPPED = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+
+
+def shipped(section: str, *names: str) -> dict[str, dict[str, Any]]:
+    """These entries of a section of config.yaml, which are then in a run without being asked for."""
+    entries = {name: dict(SHIPPED[section][name]) for name in names}
+    for entry in entries.values():
+        if entry.get("default") is False:
+            del entry["default"]
+    return entries
+
+
+EAGER = shipped("baselines", "eager")
 QUICK = {"budget_s": 0.2, "generations": 1}
 """Each member is timed once, so that there are no ratios: what a checkout has if a test asks for nothing else."""
 WITH_INTERVALS = {"budget_s": 3, "generations": 5}
@@ -48,21 +64,18 @@ class Checkout:
     path: Path
     variables: dict[str, str] = field(default_factory=dict)
 
-    def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
+    def snakemake(self, *arguments: object, check: bool = True) -> subprocess.CompletedProcess:
         """Run snakemake as a user would; its whole output is in `.stdout`."""
-        done = subprocess.run(
-            [sys.executable, "-m", "snakemake", *arguments],
-            cwd=self.path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            env=environment() | self.variables,
-            timeout=RUN_TIMEOUT_S,
-        )
+        done = run_module(DRIVER, "snakemake", *arguments, cwd=self.path, variables=self.variables, merged=True)  # fmt: skip
         if check and done.returncode != 0:
-            pytest.fail(f"snakemake {' '.join(arguments)}: exit {done.returncode}\n{done.stdout[-6000:]}")  # fmt: skip
+            pytest.fail(f"snakemake {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout[-6000:]}")  # fmt: skip
         return done
+
+    def vmfbench(self, *words: object, check: bool = True) -> str:
+        """What a verb prints on stdout."""
+        done = run_module(DRIVER, "scripts.command", *words, cwd=self.path, variables=self.variables)  # fmt: skip
+        assert done.returncode == 0 or not check, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
 
     def rows(self) -> list[dict[str, str]]:
         return list(outputs.rows(self.path / "results/latency.csv"))
@@ -146,23 +159,34 @@ def run_stage(python: Path, stage: str, out: Path, /, **fields: object) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def run_module(python: Path, module: str, *arguments: object, stdin: str = "", fork: bool = True) -> subprocess.CompletedProcess[str]:  # fmt: skip
+def run_module(
+    python: Path,
+    module: str,
+    *arguments: object,
+    stdin: str = "",
+    fork: bool = True,
+    cwd: Path = ROOT,
+    variables: Mapping[str, str] | None = None,
+    merged: bool = False,
+) -> subprocess.CompletedProcess[str]:
     """Run a module with an environment's Python: in a fork of a process that has imported the packages of the environment, or in one of
-    its own."""
+    its own. `merged`: its stderr is in its stdout."""
     words = [str(argument) for argument in arguments]
     command = [str(python), "-m", module, *words]
+    env = environment() | dict(variables or {})
     if fork:
-        asked = {"module": module, "arguments": words, "stdin": stdin}
-        answer = forks(python)(asked | {"env": environment(), "timeout_s": RUN_TIMEOUT_S})
-        return subprocess.CompletedProcess(command, **answer)
+        request = {"module": module, "arguments": words, "stdin": stdin, "env": env}
+        request |= {"cwd": str(cwd), "merged": merged, "timeout_s": RUN_TIMEOUT_S}
+        return subprocess.CompletedProcess(command, **forks(python)(request))
     return subprocess.run(
         command,
-        cwd=ROOT,
+        cwd=cwd,
         input=stdin,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
         text=True,
         check=False,
-        env=environment(),
+        env=env,
         timeout=RUN_TIMEOUT_S,
     )
 
@@ -171,7 +195,8 @@ def forks(python: Path) -> Answering:
     """The process of an environment that others are forked from. Tests that supervise a stage in this process end it with all others."""
     known = FORKS.get(python)
     if known is None or known.has_ended:
-        FORKS[python] = known = Answering(python, "forks")
+        packages = PACKAGES_OF_DRIVER if python == DRIVER else ()
+        FORKS[python] = known = Answering(python, "forks", *packages)
     return known
 
 
@@ -179,9 +204,9 @@ class Answering:
     """A process of a script of the tests, with an environment's Python, that answers one case after the other: it takes
     seconds to start."""
 
-    def __init__(self, python: Path, module: str) -> None:
+    def __init__(self, python: Path, module: str, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [str(python), "-m", f"tests.pipeline.{module}"],
+            [str(python), "-m", f"tests.pipeline.{module}", *arguments],
             cwd=ROOT,
             env=environment(),
             stdin=subprocess.PIPE,

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from benchmarks import tutorial
 from scripts.core import checkout
 from scripts.features import registry
 from tests.checkouts import (
@@ -23,10 +22,12 @@ from tests.checkouts import (
     LIMITS,
     QUICK,
     ROOT,
+    SHIPPED,
     Checkout,
     end_forks,
     made_environments,
     make_here,
+    shipped,
 )
 
 settings.register_profile(
@@ -45,8 +46,24 @@ registry.load()
 
 NEEDS_ENVIRONMENTS = "test_five_steps"
 """The file of tests/cluster whose stages are no stubs."""
-LONGEST = "test_main_line"
-"""The file of tests/pipeline that takes longest."""
+LONGEST = (
+    "test_main_line",
+    "test_groups",
+    "test_onnx_files",
+    "test_torch_xla",
+    "test_other_runtimes",
+    "test_fx_rewrites",
+    "test_reported_cases",
+    "test_verification",
+    "test_language_models",
+    "test_kill",
+    "test_tutorial",
+    "test_user_models",
+    "test_faults",
+    "test_dynamic",
+    "test_wrong_candidates",
+)
+"""The files of tests/pipeline that take longest, the longest one first."""
 SLOW_UNIT_TESTS = (
     "test_batch_host",
     "test_batch_stage",
@@ -80,40 +97,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full",
         action="store_true",
-        help="all tests; without it, the unit tests, and each stage and feature once on the real toolchain",
+        help="all tests but those of a release; without it, the unit tests, and each stage and feature once on the real toolchain",
     )
+    parser.addoption("--release", action="store_true", help="all tests")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the processes, the first mostly waits for clusters, the second makes the environments and goes on with the longest
     file, and the others have slow unit tests meanwhile. The other unit tests come last and fill what time is left. Without
-    --full, tests that are marked `full` are left out, and all but those marked `main` of pipelines and clusters."""
+    --full, tests that are marked `full` are left out, and all but those marked `main` of pipelines and clusters. Tests that
+    are marked `release` run only with --release."""
 
     def folder(item: pytest.Item) -> str:
         return item.path.relative_to(ROOT / "tests").parts[0]
 
-    def is_full(item: pytest.Item) -> bool:
+    def is_chosen(item: pytest.Item) -> bool:
+        if config.getoption("--release"):
+            return True
+        if item.get_closest_marker("release"):
+            return False
         main = folder(item) == "unit" or item.get_closest_marker("main")
-        return not main or bool(item.get_closest_marker("full"))
+        return config.getoption("--full") or bool(main and not item.get_closest_marker("full"))
 
-    if not config.getoption("--full"):
-        left_out = [item for item in items if is_full(item)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not is_full(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not is_chosen(item)])
+    items[:] = [item for item in items if is_chosen(item)]
 
-    def place(item: pytest.Item) -> int:
+    def place(item: pytest.Item) -> tuple[int, int]:
+        name = item.path.stem
         if folder(item) == "cluster":
-            return int(item.path.stem == NEEDS_ENVIRONMENTS)
+            return (int(name == NEEDS_ENVIRONMENTS), 0)
         if folder(item) == "unit":
-            return 3 if item.path.stem in SLOW_UNIT_TESTS else 5
-        return 2 if item.path.stem == LONGEST else 4
+            return (3 if name in SLOW_UNIT_TESTS else 5, 0)
+        position = LONGEST.index(name) if name in LONGEST else len(LONGEST)
+        return (4 if position else 2, position)
 
     items.sort(key=place)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Unit tests look at all processes below this one."""
-    if "unit" in item.path.parts:
+    """Unit tests that fork no processes look at all processes below this one."""
+    forking = {"Checkout", "run_module"} & vars(item.module).keys()
+    if "unit" in item.path.parts and not forking:
         end_forks()
 
 
@@ -136,36 +160,23 @@ def make_checkout(environments, machine_limits, tmp_path_factory):
 
     def make(name: str, **config) -> Checkout:
         path = tmp_path_factory.mktemp(name)
-        listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-            text=True,
-        )
+        tutorial.copy_checkout(path)
         # With bytecode, which the first processes of each checkout would have to make again.
-        cached = [str(file.relative_to(ROOT)) for file in (ROOT / "scripts").rglob("*.pyc")]
-        for file in [*filter(None, listed.stdout.split("\0")), *cached]:
-            # Times come along: an env file newer than its environment would remake that.
-            if (ROOT / file).exists():
-                (path / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / file, path / file, follow_symlinks=False)
-        (path / ".venvs").mkdir()
-        for env in ENVIRONMENTS:
-            (path / ".venvs" / env).symlink_to(environments / env)
-            shutil.copytree(ROOT / "results/env" / env, path / "results/env" / env)
+        for file in (ROOT / "scripts").rglob("*.pyc"):
+            copied = path / file.relative_to(ROOT)
+            copied.parent.mkdir(exist_ok=True)
+            shutil.copy2(file, copied)
         shutil.copytree(machine_limits, path / LIMITS)
         made = Checkout(path)
         # Neither expectations nor targets name models that a test may leave out, and every
         # frontend is in a run.
-        shipped = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
-        for entry in shipped["targets"].values():
-            entry.pop("models", None)
-            entry.pop("overrides", None)
-        for entry in shipped["frontends"].values():
-            entry.pop("default", None)
-        whole = {key: shipped[key] for key in ("targets", "frontends")}
-        made.configure(**({"expect": {}, "measure": QUICK} | whole | config))
+        targets = {
+            name: {key: value for key, value in entry.items() if key not in ("models", "overrides")}
+            for name, entry in SHIPPED["targets"].items()
+        }
+        defaults = {"expect": {}, "measure": QUICK, "targets": targets}
+        defaults["frontends"] = shipped("frontends", *SHIPPED["frontends"])
+        made.configure(**(defaults | config))
         return made
 
     return make

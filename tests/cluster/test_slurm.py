@@ -191,6 +191,7 @@ def lost(make_stubs, slurm):
     return life
 
 
+@pytest.mark.release
 def test_what_ran_on_a_lost_node_runs_on_another_and_no_row_is_lost(lost):
     assert statuses(lost.checkout) == ["ok"] * 4
     first, second = lost.submissions("build-m00000")

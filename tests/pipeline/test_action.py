@@ -12,7 +12,7 @@ import pytest
 from tests.action_steps import Steps
 from tests.checkouts import EAGER, ON_CPU, QUICK
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.release
 
 MODEL = """\
 import torch

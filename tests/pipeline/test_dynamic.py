@@ -14,6 +14,7 @@ from tests.checkouts import (
     in_environment,
     is_compared,
     keep_models,
+    shipped,
 )
 
 MODEL = '''"""Two inputs that share the first dimension; the second one has twice as many columns as a third option says."""
@@ -39,11 +40,6 @@ def get_dummy_input(rows=1, columns=3):
 SIZES = {
     "rows": {"values": [2, 7], "max": 64},
     "columns": {"values": [3], "multiple_of": 3, "max": 30, "min": 3},
-}
-PATH = {
-    "exporter": "torch_mlir",
-    "env": "torch-mlir",
-    "options": {"dialect": "torch", "rewrites": "all"},
 }
 DYNAMIC = "torchmlir-torch+dynamic"
 OPEN = """\
@@ -75,15 +71,7 @@ def ran(make_checkout) -> Checkout:
         },
         targets=ON_CPU,
         baselines=EAGER,
-        frontends={
-            "torchmlir-torch": PATH,
-            "torchxla-stablehlo": {
-                "exporter": "torch_xla",
-                "env": "torch-xla",
-                "options": {"rewrites": "all"},
-            },
-            "mlir": {"exporter": "as_it_is", "env": "torch-mlir", "options": {"rewrites": "all"}},
-        },
+        frontends=shipped("frontends", "torchmlir-torch", "torchxla-stablehlo", "mlir"),
     )
     (made.path / "models/two.py").write_text(MODEL)
     (made.path / "open.mlir").write_text(OPEN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 
 import psutil
 import pytest
@@ -102,14 +101,7 @@ def test_nothing_is_left_running(faulty):
 
 
 def test_failed_lists_each_failure_once_with_the_command_that_repeats_it(faulty):
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.command", "failed", "--commands"],
-        cwd=faulty.path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    commands = done.stdout.splitlines()
+    commands = faulty.vmfbench("failed", "--commands").splitlines()
     assert len(commands) == 6
     repeat = next(c for c in commands if "reference/raises" in c)
     again = subprocess.run(

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from scripts.matrix import plugins
-from tests.checkouts import EAGER, in_environment, keep_models, run_module
+from tests.checkouts import EAGER, in_environment, keep_models, run_module, shipped
 
 ENVIRONMENT = {"stablehlo": "torch-mlir", "xla": "torch-xla", "speed": "torch-mlir"}
 DIALECTS = ("torch", "linalg-on-tensors", "stablehlo")
@@ -148,25 +148,18 @@ def test_what_a_training_step_adds_is_always_rewritten(judged, path):
 
 
 SMALL = {"num_nodes": 60, "num_edges": 300, "features": 24}
-PATHS = {
-    name: {"exporter": exporter, "env": exporter.replace("_", "-"), "options": options}
-    for name, exporter, options in (
-        ("torch", "torch_mlir", {"dialect": "torch", "rewrites": "all"}),
-        ("stablehlo", "torch_mlir", {"dialect": "stablehlo", "rewrites": "all"}),
-        ("linalg", "torch_mlir", {"dialect": "linalg-on-tensors", "rewrites": "all"}),
-        ("xla", "torch_xla", {"rewrites": "all"}),
-    )
-}
+TORCH, STABLEHLO, XLA = "torchmlir-torch", "torchmlir-stablehlo", "torchxla-stablehlo"
+PATHS = shipped("frontends", TORCH, STABLEHLO, "torchmlir-linalg", XLA)
 BY = {
-    "gcn": ["stablehlo", "xla"],
+    "gcn": [STABLEHLO, XLA],
     "graphsage": [*PATHS],
-    "gat": ["torch", "stablehlo", "xla"],
-    "gatv2": ["stablehlo"],  # the operators of gat
+    "gat": [TORCH, STABLEHLO, XLA],
+    "gatv2": [STABLEHLO],  # the operators of gat
 }
 """Linalg has the rewrites of the torch dialect: one graph network goes through it too."""
 BARE = {
     f"bare-{name}": {**PATHS[name], "options": PATHS[name]["options"] | {"rewrites": "none"}}
-    for name in ("stablehlo", "xla")
+    for name in (STABLEHLO, XLA)
 }
 
 

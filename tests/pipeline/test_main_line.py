@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from scripts.core import requests
 from scripts.core.tensors import Signature
 from scripts.records.columns import COLUMNS
 from scripts.timing.machine_limits import MachineLimits
-from tests.checkouts import EAGER, QUICK, TINY_BERT, WITH_INTERVALS, is_compared, keep_models
+from tests.checkouts import QUICK, TINY_BERT, WITH_INTERVALS, is_compared, keep_models, shipped
 from tests.declared import undeclared
 
 pytestmark = pytest.mark.main
@@ -61,15 +60,11 @@ KERNELS = {
 @pytest.fixture(scope="module")
 def ran(make_checkout):
     """One run of conv and a tiny BERT over all targets; the tests after it go on from there."""
-    baselines = EAGER | {
-        "inductor": {"runtime": "inductor", "device": "cpu", "env": "torch-mlir"},
-        "eager-cuda": {"runtime": "eager", "device": "cuda", "env": "torch-mlir"},
-    }
     checkout = make_checkout(
         "main",
         models={"bert-tiny": TINY_BERT},
         targets=TARGETS,
-        baselines=baselines,
+        baselines=shipped("baselines", "eager", "inductor", "eager-cuda"),
         measure=WITH_INTERVALS,
         kernels=KERNELS,
     )
@@ -269,7 +264,7 @@ def test_rows_say_how_close_they_are_to_what_the_device_can_do(ran):
 
 
 def test_a_reproducer_times_the_same_module_with_nothing_but_the_wheels_of_iree(ran, tmp_path):
-    bundle(ran, "conv/torchmlir-torch/llvm-cpu", tmp_path)
+    ran.vmfbench("bundle", "conv/torchmlir-torch/llvm-cpu", "-o", tmp_path)
     packed = tmp_path / "conv__torchmlir-torch__llvm-cpu.tar.zst"
     with zstandard.open(packed) as file, tarfile.open(fileobj=file, mode="r|") as tar:
         tar.extractall(tmp_path / "fresh", filter="data")
@@ -281,12 +276,6 @@ def test_a_reproducer_times_the_same_module_with_nothing_but_the_wheels_of_iree(
     assert "BM_main" in done.stdout
     assert (folder / "module.vmfb").stat().st_size > 0
     assert "iree-benchmark-module \\\n" in (folder / "ISSUE.md").read_text()
-
-
-def bundle(ran, cell: str, folder: Path) -> None:
-    """Make the reproducer of a cell in a folder."""
-    command = [sys.executable, "-m", "scripts.command", "bundle", cell, "-o", str(folder)]
-    subprocess.run(command, cwd=ran.path, check=True)
 
 
 def test_what_inductor_compiled_is_kept_for_its_timing(ran):
@@ -322,14 +311,9 @@ def test_a_run_compared_with_itself_has_the_same_code_on_each_target(ran):
         assert all(
             dispatch["instructions"] and dispatch["tiling"] for dispatch in code["functions"]
         )
-    command = [sys.executable, "-m", "scripts.command", "compare", "results", "results"]
-    done = subprocess.run(
-        [*command, "--why", "--cell", "conv/*-stablehlo/llvm-cpu", "--format", "json"],
-        cwd=ran.path,
-        capture_output=True,
-        text=True,
-    )
-    codes = json.loads(done.stdout)["codes"]
+    cells = ("--cell", "conv/*-stablehlo/llvm-cpu")
+    said = ran.vmfbench("compare", "results", "results", "--why", *cells, "--format", "json")
+    codes = json.loads(said)["codes"]
     assert [(code["host"], code["changed"], code["unknown"]) for code in codes] == [
         (False, [], "")
     ] * 2
@@ -344,9 +328,7 @@ def test_the_parts_of_compile_time_add_up_on_each_target(ran):
     assert {path.parent.name for path in measured} == {*targets}
     for path in measured:
         cell = f"conv/{path.parent.parent.name}/{path.parent.name}"
-        command = [sys.executable, "-m", "scripts.command", "why", "--compile", "--json", cell]
-        done = subprocess.run(command, cwd=ran.path, capture_output=True, text=True)
-        times = json.loads(done.stdout)
+        times = json.loads(ran.vmfbench("why", "--compile", "--json", cell))
         assert times["program"]["status"] == "ok"
         passes = sum(part["s"] for part in times["passes"])
         # A pass that runs others, and is not known to, would count twice.
@@ -397,23 +379,14 @@ def test_a_profile_names_the_modules_of_dispatches_and_kernels(ran):
     chosen = ("models=conv", f"frontends={','.join(frontends)}", "targets=llvm-cpu")
     ran.snakemake("--cores", "8", "profile", "--config", *chosen, "baselines=eager,inductor")
     for frontend in frontends:
-        command = [
-            sys.executable,
-            "-m",
-            "scripts.command",
-            "why",
-            f"conv/{frontend}/llvm-cpu",
-            "--json",
-        ]
-        done = subprocess.run(command, cwd=ran.path, capture_output=True, text=True, check=True)
-        found = json.loads(done.stdout)
+        found = json.loads(ran.vmfbench("why", f"conv/{frontend}/llvm-cpu", "--json"))
         parts = {part["name"]: part for part in found["parts"]}
         flop = {"0": 2 * 64**2 * 16 * 3 * 9, "2": 2 * 32**2 * 32 * 16 * 9}
         for name in flop:
             assert (parts[name]["kind"], parts[name]["flop"]) == ("Conv2d", flop[name])
             assert all(parts[name]["ms"][runtime] > 0 for runtime in ("eager", "inductor", "iree"))
         products = [one for one in found["kernels"] if "conv" in " ".join(one["operators"])]
-        assert {name for one in products for name in one["parts"]} == {"0", "2"}, done.stdout
+        assert {name for one in products for name in one["parts"]} == {"0", "2"}, found
 
 
 @pytest.mark.full
@@ -431,7 +404,7 @@ def test_only_what_a_bad_flag_broke_fails_and_only_that_runs_after_its_repair(ra
     assert len(ran.rows()) == ROWS
     assert ran.row("conv", "torchmlir-torch", "llvm-cpu")["status"] == "ok"
     assert ran.row("bert-tiny", "torchmlir-torch", "cuda")["reason"] != "bad-flag"
-    bundle(ran, "conv/torchmlir-torch/cuda", tmp_path)
+    ran.vmfbench("bundle", "conv/torchmlir-torch/cuda", "-o", tmp_path)
     tools = ran.path / ".venvs/iree/bin"
     script = tmp_path / "conv__torchmlir-torch__cuda/run.sh"
     shown = subprocess.run([str(script), str(tools)], capture_output=True, text=True)
@@ -508,9 +481,8 @@ def test_a_local_build_is_a_toolchain_and_what_it_compiled_is_made_again_with_it
     again = ran.snakemake("--cores", "8", "results/latency.csv", *only)
     assert "Nothing to be done" in again.stdout
 
-    command = [sys.executable, "-m", "scripts.command", "compare", "--toolchain", "pinned", "build", "--format", "json"]  # fmt: skip
-    said = subprocess.run(command, cwd=ran.path, capture_output=True, text=True)
-    compared = json.loads(said.stdout or pytest.fail(said.stderr))
+    builds = ("--toolchain", "pinned", "build")
+    compared = json.loads(ran.vmfbench("compare", *builds, "--format", "json", check=False))
     assert (compared["cells"], compared["outcomes"]) == (1, [])
     # On a busy machine there may be too few generations.
     is_compared = [one["basis"] for one in compared["latencies"]] == ["in turns"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +12,20 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.checkouts import ON_CPU, QUICK, ROOT, Checkout, is_compared, made_environments
+from tests.checkouts import ON_CPU, QUICK, ROOT, Checkout, is_compared, made_environments, shipped
 
 FLOAT, LONG, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 DRAW = np.random.default_rng(1)
-FRONTENDS = {
-    "torchmlir-torch": {"exporter": "torch_mlir", "env": "torch-mlir", "options": {"dialect": "torch", "rewrites": "all"}},
-    "onnx-torch": {"exporter": "onnx_importer", "env": "torch-mlir", "options": {"dialect": "torch"}},
-    "onnx-stablehlo": {"exporter": "onnx_importer", "env": "torch-mlir", "options": {"dialect": "stablehlo"}},
-    "mlir": {"exporter": "as_it_is", "env": "torch-mlir", "options": {"rewrites": "all"}},
-    "mlir-unchanged": {"exporter": "as_it_is", "env": "torch-mlir", "options": {"rewrites": "none"}},
-}  # fmt: skip
+FRONTENDS = shipped("frontends", "torchmlir-torch", "onnx-torch", "onnx-stablehlo", "mlir")
+FRONTENDS["mlir-unchanged"] = FRONTENDS["mlir"] | {"options": {"rewrites": "none"}}
 TARGETS = {
     "llvm-cpu": ON_CPU["llvm-cpu"] | {"frontends": ["torchmlir-torch", "onnx-torch", "mlir"], "models": ["!crashing-*"]},
     "cpu-stablehlo": ON_CPU["llvm-cpu"] | {"frontends": ["onnx-stablehlo"], "models": ["crashing-export"]},
     "cpu-unchanged": ON_CPU["llvm-cpu"] | {"frontends": ["mlir-unchanged"], "models": ["one-hot"]},
     "vulkan": {"backend": "vulkan", "arch": "ada", "frontends": ["onnx-torch"], "models": ["crashing-compile"], "remedies": False},
 }  # fmt: skip
-BASELINES = {
-    "onnxruntime": {"runtime": "onnxruntime", "device": "cpu", "env": "onnxruntime", "default": ["onnx"]},
-    "xla-stablehlo": {"runtime": "xla_stablehlo", "device": "cpu", "env": "torch-mlir", "program": "mlir"},
-}  # fmt: skip
+BASELINES = shipped("baselines", "onnxruntime", "xla-stablehlo")
+BASELINES["xla-stablehlo"] |= {"program": "mlir"}
 
 LITERAL = ", ".join(f"[{row[0]:f}, {row[1]:f}]" for row in DRAW.standard_normal((200, 2)))
 STABLEHLO = f"""
@@ -89,11 +81,7 @@ module @jit_f {
 }
 """
 """As it writes shard_map."""
-REFUSED = {
-    "unranked": ("tensor<*xf32>", "tensor<*xf32>", "%r = math.exp %x : tensor<*xf32>", "argument 0 has no rank (tensor<*xf32>); give it a shape, such as tensor<?x?xf32>"),
-    "scalar": ("tensor<4xf32>", "f32", "%c = arith.constant 1 : index %r = tensor.extract %x[%c] : tensor<4xf32>", "result 0 has type f32, expected a tensor of "),
-}  # fmt: skip
-"""Argument, result and body of a program that is refused, and what is said of it."""
+SCALAR = "func.func @main(%x: tensor<4xf32>) -> f32 { %c = arith.constant 1 : index %r = tensor.extract %x[%c] : tensor<4xf32> return %r : f32 }"
 NOT_COMPILED = """
 func.func @main() -> tensor<5xi8> {
   %0 = stablehlo.constant dense<[[1, 2, 3, 4, 5], [6, 7, -8, -3, -1]]> : tensor<2x5xi8>
@@ -123,20 +111,6 @@ func.func @main(%t: tensor<64xf32>, %i: tensor<16xi32>) -> tensor<16xf32> {
 }
 """
 """It reads far outside of its input."""
-BRANCHES = """
-func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %false = arith.constant false
-  %0 = arith.addf %x, %x : tensor<4xf32>
-  cf.cond_br %false, ^bb1, ^bb3
-^bb1:
-  cf.br ^bb2
-^bb2:
-  cf.br ^bb1
-^bb3:
-  return %0 : tensor<4xf32>
-}
-"""
-"""Several blocks, of which two are a dead cycle."""
 
 
 def value(name, *shape, kind=FLOAT):
@@ -221,22 +195,6 @@ def sequence(path: Path) -> None:
     save(path, nodes, [value("a", 2, 3), value("b", 2, 3)], [value("y", 4, 3)])
 
 
-def custom(path: Path) -> None:
-    """An operator of another domain, of whose result onnx knows no type."""
-    scales = [
-        numpy_helper.from_array(np.array(number, kind), name)
-        for name, number, kind in (("s", 0.05, "f4"), ("z", 0, "i1"))
-    ]
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
-        helper.make_node("QLinearAdd", ["q", "s", "z", "q", "s", "z", "s", "z"], ["sum"], domain="com.microsoft"),
-        helper.make_node("DequantizeLinear", ["sum", "s", "z"], ["y"]),
-    ]  # fmt: skip
-    graph = helper.make_graph(nodes, "custom", [value("x", 2, 16)], [value("y", 2, 16)], scales)
-    domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=8), path)
-
-
 def crashing_export(path: Path) -> None:
     """torch-mlir crashes on the pool in three dimensions, when it lowers to StableHLO."""
     nodes = [
@@ -287,7 +245,8 @@ def sized(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
+def made(make_checkout) -> Checkout:
+    """A run of all these files."""
     python = made_environments("onnxruntime") / "torch-mlir/bin/python"
     made: Checkout = make_checkout(
         "programs",
@@ -312,7 +271,6 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
         oldest,
         refused,
         sequence,
-        custom,
         ceiling,
         unsigned,
         sized,
@@ -326,13 +284,10 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
         "broken": BROKEN,
         "not-compiled": NOT_COMPILED,
         "crashes": CRASHES,
-        "blocks": BRANCHES,
+        "sharded": SHARDED,
+        "divided": DIVIDED,
+        "scalar": SCALAR,
     }
-    texts |= {"sharded": SHARDED, "divided": DIVIDED}
-    for name, (argument, result, body, _) in REFUSED.items():
-        texts[name] = (
-            f"func.func @main(%x: {argument}) -> {result} {{ {body} return %r : {result} }}"
-        )
     np.savez(files / "golden.npz", np.ones(16, np.float32))
     for name, text in texts.items():
         (files / f"{name}.mlir").write_text(text)
@@ -344,9 +299,15 @@ def rows(make_checkout) -> dict[tuple[str, str], dict[str, str]]:
     made.snakemake(
         "--cores", "2", "results/latency.csv", "--config",
         "file=files/*.onnx,files/*.mlir,files/*.stablehlo,files/*.pt2,files/conv/model.onnx",
-        "models=conv,conv-pt2,conv-onnx,branches,older,older-2,oldest,refused,sequence,custom,stablehlo,parameters,broken,one-hot,crashing-export,crashing-compile,"
-        "unranked,scalar,not-compiled,crashes,crashes-2,blocks,ceiling,unsigned,sized,sharded,divided",
+        "models=conv,conv-pt2,conv-onnx,branches,older,older-2,oldest,refused,sequence,stablehlo,parameters,broken,one-hot,crashing-export,crashing-compile,"
+        "scalar,not-compiled,crashes,crashes-2,ceiling,unsigned,sized,sharded,divided",
     )  # fmt: skip
+    return made
+
+
+@pytest.fixture(scope="module")
+def rows(made) -> dict[tuple[str, str], dict[str, str]]:
+    """The rows by model and frontend or runtime, each with its program and the folder of its reference."""
     found = {}
     for row in made.rows():
         program = made.path / f"results/export/{row['model']}/{row['frontend']}/program.mlir"
@@ -415,7 +376,6 @@ def test_weights_are_parameters_also_those_of_branches_and_of_other_files(rows):
     [
         ("refused", "onnx.GridSample, onnx.LpPool"),
         ("sequence", "onnx.ConcatFromSequence"),
-        ("custom", "com.microsoft.QLinearAdd"),
     ],
 )
 def test_a_reason_names_all_operators_that_are_not_converted(rows, model, operators):
@@ -454,11 +414,6 @@ def test_a_program_is_compared_with_xla_or_with_itself_at_o0_if_xla_does_not_tak
     assert "custom op 'stablehlo.nothing' is unknown" in row["detail"]
 
 
-def test_a_program_of_several_blocks_is_verified(rows):
-    row = rows["blocks", "mlir"]
-    assert (row["status"], row["verification_code"]) == ("ok", "PASS"), row["detail"]
-
-
 def test_shardings_have_no_effect_on_one_device_and_unsigned_integers_are_taken(rows):
     for model, path in (("sharded", "mlir"), ("unsigned", "onnx-torch")):
         row = rows[model, path]
@@ -476,32 +431,29 @@ def test_sizes_are_proposed_for_open_dimensions_that_may_not_be_one(rows):
     assert "the size 1 was taken for batch, seq; ONNX Runtime runs it with this line in its entry: dims: {batch: 48} (ONNX Runtime: " in row["detail"]  # fmt: skip
 
 
-def test_a_wrong_operator_of_an_onnx_file_is_found(rows):
+def test_a_wrong_operator_of_an_onnx_file_is_found(made, rows):
     row = rows["ceiling", "onnx-torch"]
     assert (row["status"], row["reason"]) == ("error", "wrong-result"), row["detail"]
-    root = row["reference"].parents[2]
-    words = [sys.executable, "-m", "scripts.command", "reduce", "ceiling/onnx-torch/llvm-cpu", "--budget", "60"]  # fmt: skip
-    done = subprocess.run(words, check=True, cwd=root, capture_output=True, text=True)
-    assert "ceiling: onnx.AveragePool (node 1) is wrong" in done.stdout
-    text = (root / "results/bundles/ceiling__onnx-torch__llvm-cpu/ISSUE.md").read_text()
+    said = made.vmfbench("reduce", "ceiling/onnx-torch/llvm-cpu", "--budget", "60")
+    assert "ceiling: onnx.AveragePool (node 1) is wrong" in said
+    text = (made.path / "results/bundles/ceiling__onnx-torch__llvm-cpu/ISSUE.md").read_text()
     assert text.startswith("<!-- Tracker: https://github.com/llvm/torch-mlir/issues -->")
 
 
-def test_the_owner_of_a_wrong_result_is_iree_where_xla_is_right(rows):
-    root = rows["one-hot", "mlir-unchanged"]["reference"].parents[2]
-    words = [sys.executable, "-m", "scripts.command", "bundle", "one-hot/mlir-unchanged/cpu-unchanged"]  # fmt: skip
-    done = subprocess.run(words, check=True, cwd=root, capture_output=True, text=True)
-    assert "likely owner: IREE. XLA computes the golden result from the same StableHLO, so IREE's compiler is wrong, at O0 too. By other paths the model is right: mlir." in done.stdout  # fmt: skip
+def test_the_owner_of_a_wrong_result_is_iree_where_xla_is_right(made):
+    said = made.vmfbench("bundle", "one-hot/mlir-unchanged/cpu-unchanged")
+    assert "likely owner: IREE. XLA computes the golden result from the same StableHLO, so IREE's compiler is wrong, at O0 too. By other paths the model is right: mlir." in said  # fmt: skip
 
 
-@pytest.mark.parametrize("model", REFUSED)
-def test_a_program_whose_arguments_or_results_are_no_tensors_of_a_rank_is_refused(rows, model):
-    row = rows[model, "mlir"]
+def test_a_program_whose_result_is_no_tensor_is_refused(rows):
+    row = rows["scalar", "mlir"]
     assert (row["status"], row["reason"]) == ("error", "model-file")
-    assert REFUSED[model][-1] in row["detail"]
+    assert "result 0 has type f32, expected a tensor of " in row["detail"]
 
 
-def test_where_iree_fails_on_the_golden_results_that_is_its_failure_and_has_a_reproducer(rows):
+def test_where_iree_fails_on_the_golden_results_that_is_its_failure_and_has_a_reproducer(
+    made, rows
+):
     row = rows["not-compiled", "mlir"]
     assert (row["status"], row["stage"], row["reason"]) == ("error", "reference", "compiler-error")
     assert row["detail"].startswith(
@@ -513,16 +465,12 @@ def test_where_iree_fails_on_the_golden_results_that_is_its_failure_and_has_a_re
     assert row["detail"] == "killed by SIGSEGV; golden results: a call of the program that IREE compiled at O0 (not xla: tensor.empty is no operation of StableHLO)"  # fmt: skip
     row = rows["crashes-2", "mlir"]
     assert (row["status"], row["stage"], row["reason"], row["verification_code"]) == ("crashed", "verify", "SIGSEGV", "EXCEPTION_RAISED")  # fmt: skip
-    root = row["reference"].parents[2]
     for model, said in (
         ("not-compiled", "Reduced from "),
         ("crashes", "--input=16xi32=@inputs/1.bin"),
     ):
-        cell = f"{model}/mlir/llvm-cpu"
-        words = [sys.executable, "-m", "scripts.command", "reduce", cell, "--budget", "60"]
-        subprocess.run(words, check=True, cwd=root)
-        folder = root / "results/bundles" / cell.replace("/", "__")
-        text = (folder / "ISSUE.md").read_text()
+        made.vmfbench("reduce", f"{model}/mlir/llvm-cpu", "--budget", "60")
+        text = (made.path / f"results/bundles/{model}__mlir__llvm-cpu/ISSUE.md").read_text()
         assert said in text
         assert "/program.mlir:" not in text
 

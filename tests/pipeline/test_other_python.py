@@ -12,7 +12,7 @@ from uv import find_uv_bin
 
 from tests.checkouts import EAGER, ON_CPU, QUICK, ROOT, environment, keep_models
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.release
 
 OTHER = "3.13" if sys.version_info < (3, 13) else "3.12"
 UNIT = ("config", "plan", "record", "comparison", "process", "fork_server")

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
 from tests.by_hand import ARGS_AND_KWARGS, Stages, ok
 from tests.checkouts import (
-    EAGER,
     ON_CPU,
-    ROOT,
     Checkout,
     in_environment,
     is_compared,
     keep_models,
     made_environments,
+    shipped,
 )
 
 VERSIONS = {
@@ -76,12 +74,10 @@ def with_runtimes(environments):
 @pytest.fixture(scope="module")
 def ran(make_checkout, with_runtimes) -> Checkout:
     """A run of conv that times all of them in turns."""
-    further = {one: {"runtime": one, "device": "cpu", "env": one} for one in VERSIONS}
-    checkout = make_checkout("runtimes", models={}, targets=ON_CPU, baselines=EAGER | further)
+    baselines = shipped("baselines", "eager", *VERSIONS)
+    baselines["onnxruntime"].pop("default")  # of ONNX files alone
+    checkout = make_checkout("runtimes", models={}, targets=ON_CPU, baselines=baselines)
     keep_models(checkout, "conv")
-    for env in VERSIONS:
-        (checkout.path / ".venvs" / env).symlink_to(with_runtimes / env)
-        shutil.copytree(ROOT / "results/env" / env, checkout.path / "results/env" / env)
     line = ("--cores", "2", "results/latency.csv", "--config", "frontends=torchmlir-torch")
     checkout.snakemake(*line)
     return checkout
@@ -153,6 +149,11 @@ def measured(stages: Stages) -> dict:
 
 def test_all_are_verified_on_the_archives_weights_and_on_no_others(make):
     stages = make(ALL_KINDS_OF_INPUTS, {"batch_size": 3})
+    # From now on, the file makes a model with other weights than those of the archive.
+    text = stages.model.read_text()
+    stages.model.write_text(
+        text.replace("    return M()", "    torch.manual_seed(7)\n    return M()")
+    )
     ok(stages.export("stablehlo", ir_format="bytecode"))
     ok(on_xla(stages))
     found = measured(stages)
@@ -166,15 +167,6 @@ def test_all_are_verified_on_the_archives_weights_and_on_no_others(make):
         assert found["compile_s"] > 0
         assert found["versions"].keys() == {"python", *versions}
     assert sorted(path.name for path in stages.folder.glob("baseline-*")) == []
-
-    archive = stages.folder / "weights.irpa"
-    data = bytearray(archive.read_bytes())
-    end = len(data.rstrip(b"\0"))
-    data[end - 16 : end] = bytes(16)  # the end of its last weight
-    archive.write_bytes(data)
-    for done in (on_xla(stages), *(baseline(stages, one, one) for one in VERSIONS)):
-        assert done.returncode == 4, done.stderr[-2000:]
-        assert measured(stages)["verification"]["code"] == "FAIL"
 
 
 def test_bf16_runs_on_xla_and_is_unsupported_by_others_which_say_why(make):

@@ -7,8 +7,6 @@ import csv
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from scripts.records.results_table import Table
 from scripts.supervise import outcome
 from scripts.supervise.outcome import MemorySeries, Outcome, Usage
 from tests import histories, report_records
+from tests.checkouts import ROOT, Checkout
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -341,8 +340,7 @@ def test_the_page_over_a_history_shows_the_newest_rows_and_what_changed(browser,
     results = tmp_path / "results"
     histories.with_a_change(results)
     histories.keep(results, [*histories.records(9, {histories.CELL: 1.5}, "3.13.0"), *report_records.hostile()])  # fmt: skip
-    command = [sys.executable, "-m", "scripts.command", "site", str(tmp_path / "site"), "--from", str(results)]  # fmt: skip
-    subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
+    Checkout(ROOT).vmfbench("site", tmp_path / "site", "--from", results)
     opened = browser.new_page(viewport={"width": 360, "height": 740})
     said: list[str] = []
     opened.on("console", lambda message: said.append(message.text))

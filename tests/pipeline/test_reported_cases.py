@@ -10,45 +10,30 @@ import re
 
 import pytest
 
-from tests.checkouts import EAGER, ON_CPU, QUICK, made_environments
+from tests.checkouts import ON_CPU, QUICK, made_environments, shipped
 
 CASES = "tests/pipeline/reported_cases"
-FRONTENDS = {
-    "torchmlir-torch": {"exporter": "torch_mlir", "env": "torch-mlir", "options": {"dialect": "torch", "rewrites": "all"}},
-    "torchmlir-stablehlo": {"exporter": "torch_mlir", "env": "torch-mlir", "options": {"dialect": "stablehlo", "rewrites": "all"}},
-    "torchxla-stablehlo": {"exporter": "torch_xla", "env": "torch-xla", "options": {"rewrites": "all"}},
-    "onnx-torch": {"exporter": "onnx_importer", "env": "torch-mlir", "options": {"dialect": "torch"}},
-    "mlir": {"exporter": "as_it_is", "env": "torch-mlir", "options": {"rewrites": "all"}},
-}  # fmt: skip
-BASELINES = EAGER | {
-    "onnxruntime": {"runtime": "onnxruntime", "device": "cpu", "env": "onnxruntime", "default": ["onnx"]},
-}  # fmt: skip
 ALL = ("torchmlir-torch", "torchmlir-stablehlo", "torchxla-stablehlo")
+FRONTENDS = shipped("frontends", *ALL, "onnx-torch", "mlir")
+BASELINES = shipped("baselines", "eager", "onnxruntime")
 
 OK = ("ok", "verify", "", "")
 RIGHT: dict[tuple[str, str], tuple[str, str, str, str]] = {
-    **{("bilstm", path): OK for path in ALL},
     ("cf_spin", "mlir"): OK,
-    ("cond", "torchmlir-torch"): OK,
-    ("cond", "torchmlir-stablehlo"): ("unsupported", "export", "legalization", r"higher_order\.cond"),
-    ("cond", "torchxla-stablehlo"): ("unsupported", "export", "operator", r"higher_order\.cond"),
-    ("gqa_masked", "torchmlir-torch"): OK,
-    ("gqa_masked", "torchmlir-stablehlo"): OK,
-    ("gqa_masked", "torchxla-stablehlo"): OK,
+    **{("gqa_masked", path): OK for path in ALL},
     ("i4", "mlir"): ("error", "reference", "model-file", r"i4\.mlir: result 0 has type i8, expected a tensor"),
     ("maxpool_end", "onnx-torch"): ("error", "verify", "wrong-result", r"z.*0\.508481, expected 1\.14408"),
     ("o_ext_nul", "onnx-torch"): ("error", "reference", "model-file", r"o_ext_nul\.onnx: its external data"),
     ("oob_gather", "mlir"): ("crashed", "reference", "SIGSEGV", r"a call of the program that IREE compiled at O0"),
-    **{("pt2e_int8", path): OK for path in ALL},
     ("qlinear_add", "onnx-torch"): ("unsupported", "export", "unsupported", r"does not convert com\.microsoft\.QLinearAdd$"),
     ("unranked", "mlir"): ("error", "reference", "model-file", r"argument 0 has no rank"),
     ("var_neg", "torchmlir-torch"): OK,
     ("var_neg", "torchmlir-stablehlo"): OK,
     ("var_neg", "torchxla-stablehlo"): ("unsupported", "export", "capture", r"correction argument should be non-negative \(var_neg\.py:\d+: return torch\.var"),
-    **{(name, "torchmlir-torch"): OK for name in ("while_carried", "while_loop")},
-    **{(name, "torchmlir-stablehlo"): ("unsupported", "export", "legalization", r"higher_order\.while_loop") for name in ("while_carried", "while_loop")},
-    **{(name, "torchxla-stablehlo"): ("unsupported", "export", "operator", r"higher_order\.while_loop") for name in ("while_carried", "while_loop")},
-    **{(name, "eager"): ("ok", "baseline", "", "") for name in ("bilstm", "cond", "gqa_masked", "pt2e_int8", "var_neg", "while_carried", "while_loop")},
+    ("while_loop", "torchmlir-torch"): OK,
+    ("while_loop", "torchmlir-stablehlo"): ("unsupported", "export", "legalization", r"higher_order\.while_loop"),
+    ("while_loop", "torchxla-stablehlo"): ("unsupported", "export", "operator", r"higher_order\.while_loop"),
+    **{(name, "eager"): ("ok", "baseline", "", "") for name in ("gqa_masked", "var_neg", "while_loop")},
     **{(name, "onnxruntime"): ("ok", "baseline", "", "") for name in ("maxpool_end", "qlinear_add")},
     ("o_ext_nul", "onnxruntime"): ("error", "reference", "model-file", r"o_ext_nul\.onnx"),
 }  # fmt: skip

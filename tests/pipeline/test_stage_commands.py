@@ -8,7 +8,6 @@ import pytest
 
 from scripts.iree import compile_cache
 from tests.by_hand import ARGS_AND_KWARGS, KEYWORDS_OUT_OF_ORDER, Stages, ok
-from tests.checkouts import ROOT
 
 CHANGES_ITS_STATE = """
 class M(nn.Module):
@@ -88,35 +87,3 @@ def test_a_program_that_changes_its_state_is_unsupported_and_says_which(environm
     ok(stages.reference())
     done = stages.export("torch")
     assert (done.returncode, f"error: {said}" in done.stderr) == (3, True), done.stderr
-
-
-@pytest.mark.parametrize(
-    ("source", "reason", "message"),
-    [
-        ("def get_model(): return 3\n\ndef get_dummy_input(): return torch.zeros(1)\n",
-         "model-return", "get_model() returned int, expected a torch.nn.Module"),
-        ("def get_model(): return nn.ReLU()\n\ndef get_dummy_input(): return 'x'\n",
-         "model-inputs", "get_dummy_input() returned str, expected a tensor, a tuple of tensors"),
-        ("def get_model(): return nn.ReLU()\n", "model-file", "no function get_dummy_input()"),
-        ("import no_such_module\n\ndef get_model(): ...\n\ndef get_dummy_input(): ...\n",
-         "missing-package", "importing it raised ModuleNotFoundError"),
-        ("def get_model(pretrained: bool = True):\n    raise OSError('no route to host')\n\n"
-         "def get_dummy_input(): ...\n", "model-function", "OSError: no route to host"),
-    ],
-)  # fmt: skip
-def test_a_wrong_model_file_is_told_what_was_expected(
-    environments, tmp_path, source, reason, message
-):
-    stages = Stages(tmp_path, environments, source, {})
-    done = stages.reference()
-    assert done.returncode != 0
-    assert f"error[{reason}]: {tmp_path / 'model.py'}: " in done.stderr
-    assert message in done.stderr
-
-
-def test_resnet_18_is_a_program_of_less_than_100_kilobytes(environments, tmp_path):
-    stages = Stages(tmp_path, environments, "", {})
-    stages.model = ROOT / "models/resnet.py"
-    ok(stages.reference())
-    ok(stages.export("torch"))
-    assert (tmp_path / "program.mlir").stat().st_size < 100_000

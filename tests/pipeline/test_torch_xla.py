@@ -12,34 +12,11 @@ from subprocess import PIPE
 import pytest
 import yaml
 
-from tests.checkouts import (  # fmt: skip
-    EAGER,
-    ON_CPU,
-    QUICK,
-    ROOT,
-    TINY_BERT,
-    environment,
-    is_compared,
-    keep_models,
-)
+from tests.checkouts import ON_CPU, QUICK, TINY_BERT, is_compared, keep_models, shipped
 
-BASELINES = EAGER | {
-    "inductor": {"runtime": "inductor", "device": "cpu", "env": "torch-mlir"},
-    "xla": {"runtime": "xla", "device": "cpu", "env": "torch-xla"},
-    "openxla": {"runtime": "openxla", "device": "cpu", "env": "torch-xla"},
-}
-XLA_FRONTEND = {
-    "torchxla-stablehlo": {
-        "exporter": "torch_xla",
-        "env": "torch-xla",
-        "options": {"rewrites": "all"},
-    },
-    "torchxla-bare": {
-        "exporter": "torch_xla",
-        "env": "torch-xla",
-        "options": {"rewrites": "none"},
-    },
-}
+BASELINES = shipped("baselines", "eager", "inductor", "xla", "openxla")
+XLA_FRONTEND = shipped("frontends", "torchxla-stablehlo")
+XLA_FRONTEND["torchxla-bare"] = {"exporter": "torch_xla", "env": "torch-xla", "options": {"rewrites": "none"}}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -259,25 +236,3 @@ def test_an_environment_that_cannot_be_made_fails_its_own_cells_alone(ran):
         else:
             assert row["status"] == "ok"
             assert row["latency_ms"] == before[cell(row)]
-
-
-def test_loops_are_timed_wrong_and_right(environments, tmp_path):
-    """benchmarks.naive_timing --loops; its figures are in docs/timing_errors.md."""
-    out = tmp_path / "loops.json"
-    command = ["-m", "benchmarks.naive_timing", "--loops", "--models", "conv", "--out", str(out)]
-    done = subprocess.run(
-        [str(environments / "torch-xla/bin/python"), *command, "--calls", "2", "--repeats", "1"],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    taken = {
-        row["loop"].partition("; ")[0]: row["ms"] for row in json.loads(out.read_text())["naive"]
-    }
-    for loop in ("mark_step()", ".cpu()", ".item()", "unlazy()", "optimizer_step()"):
-        [ms] = [ms for name, ms in taken.items() if loop in name]
-        assert "right" in ms
-        assert len(ms) > 1, f"{loop} in no wrong form"

@@ -107,6 +107,7 @@ GOOD = {
         model("x, keep", "x = self.lin(x); return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=keep)")
         + inputs("(torch.randn(2, 3, 5, 4), (torch.rand(2, 1, 5, 5) > 0.3) & (torch.arange(5) != 3)[:, None])"), 2, 1),
     "gru": (model("x", "return self.gru(x)", extra="self.gru = nn.GRU(4, 3, batch_first=True)") + inputs("torch.randn(2, 5, 4)"), 1, 2),
+    "lstm_in_both_directions": (model("x", "return self.lstm(x)", extra="self.lstm = nn.LSTM(4, 6, 2, batch_first=True, bidirectional=True, proj_size=3)") + inputs("torch.randn(2, 5, 4)"), 1, 3),
     "int8_by_pt2e": (INT8 + inputs("torch.randn(4, 32)"), 1, 1),
     "names_with_quotes": (QUOTING + X, 1, 1),
     "any_options": ("def get_model(**options): return nn.Linear(options.get('width', 4), 3)\n" + X, 1, 1),

@@ -46,13 +46,6 @@ def get_dummy_input():
     return torch.randn(16)
 '''
 BF16 = {"runtime": "eager", "device": "cpu", "env": "torch-mlir", "precision": "bf16"}
-TORCHBENCH = """
-skip:
-  all: []
-  device: {cpu: [conv]}
-  test: {training: [squares]}
-accuracy: {skip: {large_models: [], eager_not_deterministic: [stochastic]}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -155,25 +148,3 @@ def test_a_program_altered_after_export_fails_and_has_no_latency(checkout):
     assert float(row["max_abs_error"]) > 0.01
     assert not row["latency_ms"]
     assert "beyond tol" in row["detail"]
-
-
-def test_what_a_torchbench_file_skips_is_a_row_that_says_so(checkout):
-    (checkout.path / "tb.yaml").write_text(TORCHBENCH)
-    checkout.configure(torchbench={"file": "tb.yaml"})
-    checkout.run()
-    skipped = {
-        ("conv", "eval"): "skip.device.cpu of ",
-        ("conv", "train"): "skip.device.cpu of ",
-        ("squares", "train"): "skip.test.training of ",
-        ("stochastic", "eval"): "accuracy.skip.eager_not_deterministic of ",
-    }
-    for (model, test), why in skipped.items():
-        row = baseline(checkout, model, "eager", test)
-        assert (row["status"], row["reason"]) == ("skipped", "skip-list"), row
-        assert row["detail"].startswith(why)
-        assert row["verification_code"] == "VERIFIER_SKIPPED"
-        assert not row["latency_ms"]
-        assert not row["blocked_by"]
-    cell = checkout.row("conv", "torchmlir-stablehlo", "llvm-cpu")
-    assert (cell["status"], cell["verification_code"]) == ("skipped", "VERIFIER_SKIPPED")
-    assert baseline(checkout, "squares", "eager", "eval")["status"] == "ok"

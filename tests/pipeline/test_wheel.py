@@ -92,11 +92,13 @@ def test_the_wheel_has_one_package_with_every_file_of_the_workflow(wheel):
     assert {name.partition("/")[0] for name in packed - files} == {"docs", "profiles"}
 
 
+@pytest.mark.release
 def test_no_other_package_sees_its_modules(installed):
     code = "import importlib.util as u; print([n for n in ('scripts', 'models', 'tests') if u.find_spec(n)])"
     assert said(installed, "python", "-P", "-c", code) == "[]\n"
 
 
+@pytest.mark.release
 def test_a_model_file_and_a_shipped_model_are_measured_in_any_folder(installed):
     def code() -> set[Path]:
         files = (installed.path.parent / "venv/lib").rglob("*")
@@ -112,6 +114,7 @@ def test_a_model_file_and_a_shipped_model_are_measured_in_any_folder(installed):
     assert "Nothing to be done" in said(installed, "vmfbench", *LINE)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("words", "says"),
     [

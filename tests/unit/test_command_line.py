@@ -6,14 +6,13 @@ import itertools
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.full
+from tests.checkouts import DRIVER, ROOT, run_module
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.full
 
 
 # Answers what Snakemake asks conda, "makes" an environment (a folder), and refuses anything else.
@@ -38,15 +37,7 @@ def snakemake(
 ) -> subprocess.CompletedProcess:
     """Run snakemake in this checkout or another, with `path` first on PATH."""
     search = os.environ["PATH"] if path is None else f"{path}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        [sys.executable, "-m", "snakemake", *arguments],
-        cwd=directory,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        env=os.environ | {"PATH": search},
-    )
+    return run_module(DRIVER, "snakemake", *arguments, cwd=directory, variables={"PATH": search}, merged=True)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,8 +12,7 @@ from hypothesis import strategies as st
 from scripts.command import verbs
 from scripts.core import commands
 from scripts.core.commands import UNREAD
-
-ROOT = Path(__file__).parents[2]
+from tests.checkouts import DRIVER, ROOT, run_module
 
 
 def unread(*words: str, stderr: bool = False) -> subprocess.CompletedProcess[str]:
@@ -44,10 +42,7 @@ def command(body: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("verb", verbs.VERBS, ids=lambda verb: verb.name)
 def test_every_verb_says_what_it_does_and_takes_help(verb):
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.command", verb.name, "--help"],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
+    done = run_module(DRIVER, "scripts.command", verb.name, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"usage: vmfbench {verb.name} ")
 
