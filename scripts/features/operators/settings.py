@@ -16,7 +16,7 @@ from scripts.features.operators.problems import sources
 from scripts.features.operators.problems.argument_values import FLOATING
 from scripts.features.operators.problems.problem import KINDS, Selection
 from scripts.iree.backends import BACKENDS
-from scripts.matrix import checks, reading
+from scripts.matrix import expansion, reading
 from scripts.matrix.cell import Cell, Kind, selects
 from scripts.matrix.entries import Baseline, Frontend, Target
 from scripts.matrix.feature import Draft
@@ -160,7 +160,7 @@ def _runs(baseline: Baseline) -> bool:
 def _matching(kind: str, globs: list[str], known: Mapping[str, Any], problems: list[str]) -> dict:
     """Return the entries that globs select, in the order declared. Adds a glob that matches none to `problems`."""
     singular = {"compile_only": "target of operators"}.get(kind, kind.removesuffix("s"))
-    problems += checks.selection_problems(f"operators.{kind}", singular, globs, known)
+    problems += expansion.selection_problems(f"operators.{kind}", singular, globs, known)
     return {name: entry for name, entry in known.items() if globs and selects(globs, name)}
 
 
