@@ -23,6 +23,7 @@ from scripts.features.compare.history import store
 from scripts.matrix import expansion, matrix, settings, stages
 from scripts.run import environments
 from scripts.supervise import outcome
+from scripts.supervise.environment_damage import ENVIRONMENT_MARK
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.timing import machine_limits
 from scripts.timing.calls import Run
@@ -88,7 +89,8 @@ def make_checkout(folder: Path, cells: int) -> matrix.Matrix:
         interpreter.chmod(0o755)
         (folder / ".venvs" / env / "versions.json").write_text("{}\n")
         _record(folder, "env", env)
-        (folder / environments.made_of(env)).write_text(environments.pins_digest(env))
+        for mark in (environments.made_of(env), f".venvs/{env}/{ENVIRONMENT_MARK}"):
+            (folder / mark).write_text(environments.pins_digest(env))
     return expansion.expand(config, {}, folder)
 
 

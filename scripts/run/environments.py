@@ -204,13 +204,8 @@ def packages_file(env: str) -> str:
 
 def whole(folder: Path) -> str:
     """Return the `pins_digest` of the environment in a folder, or "" if it is not complete."""
-    if (folder / ENVIRONMENT_MARK).is_file():
-        return (folder / ENVIRONMENT_MARK).read_text(encoding="utf-8").strip()
-    mark = ROOT / made_of(folder.name)  # an older version made it
-    listed = folder / "versions.json"
-    if listed.is_file() and listed.stat().st_size and mark.is_file():
-        return mark.read_text(encoding="utf-8").strip()
-    return ""
+    mark = folder / ENVIRONMENT_MARK
+    return mark.read_text(encoding="utf-8").strip() if mark.is_file() else ""
 
 
 @functools.cache

@@ -232,18 +232,3 @@ def test_an_environment_that_another_run_makes_is_waited_for(made, tmp_path):
         assert other.stdout is not None
         assert other.stdout.readline() == f"waiting: another run is making {prefix}\n"
     assert other.communicate()[0] == "alone\n"
-
-
-def test_an_environment_without_a_mark_is_known_by_the_record_of_its_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(environments, "ROOT", tmp_path)
-    folder = tmp_path / ".venvs/e"
-    folder.mkdir(parents=True)
-    assert environments.whole(folder) == ""
-    record = tmp_path / environments.made_of("e")
-    record.parent.mkdir(parents=True)
-    record.write_text("digest\n")
-    assert environments.whole(folder) == ""
-    (folder / "versions.json").write_text("{}\n")
-    assert environments.whole(folder) == "digest"
-    (folder / "versions.json").write_text("")  # the installation failed
-    assert environments.whole(folder) == ""

@@ -62,11 +62,11 @@ def test_the_same_line_again_has_nothing_to_do_and_a_lost_environment_is_asked_f
     line = ("-s", str(shared / "Snakefile"), "results/latency.csv")
     config = ("--config", f"file={ran.path.parent / 'mine.py'}", "targets=t0")
     assert "Nothing to be done" in ran.snakemake("-n", *line, *config).stdout
-    listed = shared / ".venvs/iree/versions.json"
-    text = listed.read_text()
-    listed.unlink()
+    mark = shared / ".venvs/iree/made_of.txt"
+    text = mark.read_text()
+    mark.unlink()
     assert "rule make_env" in ran.snakemake("-n", *line, *config).stdout
-    listed.write_text(text)
+    mark.write_text(text)
 
 
 def test_recorded_commands_run_as_they_stand(ran, tmp_path):
