@@ -5,6 +5,7 @@ A precision is what a baseline computes in, if that is not simply the model's ow
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, get_args
 
 from scripts.sources.source import ModelKind
@@ -64,3 +65,8 @@ BASES = ("eager", "inductor")
 """The runtimes with which every latency is compared; each has a column."""
 BASES_OF: dict[ModelKind, tuple[str, ...]] = {"module": BASES, "onnx": ("onnxruntime",), "mlir": ("xla-stablehlo",)}  # fmt: skip
 """Those of each kind of model. The first one is the anchor of its groups."""
+
+SUITE_NAMES = Path("models/suites/names")
+"""The folder with a file per suite, of the names of its models. `vmfbench suites` writes them, in the environment torch-mlir."""
+RENAMED = " -> "
+"""Separates an old name from the one that replaced it, in a file of names."""

@@ -24,7 +24,7 @@ import yaml
 from scripts.core import checkout, python_source
 from scripts.core.dimensions import Sizes
 from scripts.matrix import reading
-from scripts.matrix.choices import DTYPES
+from scripts.matrix.choices import DTYPES, RENAMED, SUITE_NAMES
 from scripts.matrix.entries import DYNAMIC, Model, variants_of_sizes
 from scripts.matrix.reading import ConfigError
 from scripts.sources.registry import model_file, source_of, unknown
@@ -215,9 +215,6 @@ def variants(name: str, entry: dict[str, Any]) -> list[tuple[str, str, dict[str,
 
 
 FOLDER = Path("models/suites")
-NAMES = FOLDER / "names"
-RENAMED = " -> "
-"""Separates an old name from the one that replaced it, in a file of names."""
 TORCHBENCH = "torchbench"
 """The suite whose models are in a checkout."""
 KERNELS = "kernels"
@@ -357,7 +354,7 @@ def suite_names(suite: str, root: Path, checkout: str | None = None) -> Names:
     """The names of a suite. Raises SuiteError if they cannot be read."""
     if suite == TORCHBENCH:
         return _folders(root, checkout)
-    return _names(suite, root / NAMES / f"{suite}.txt")
+    return _names(suite, root / SUITE_NAMES / f"{suite}.txt")
 
 
 @functools.cache
@@ -373,7 +370,7 @@ def _names(suite: str, path: Path) -> Names:
             exact.add(line.partition(RENAMED)[0])
         else:
             globbed.append(line)
-    return Names(f"{NAMES / path.name}", tuple(globbed), frozenset(exact))
+    return Names(f"{SUITE_NAMES / path.name}", tuple(globbed), frozenset(exact))
 
 
 def _folders(root: Path, checkout: str | None) -> Names:

@@ -7,17 +7,17 @@ listed in a second place.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import functools
 import importlib.metadata
 import inspect
 import sys
+import typing
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_type_hints
-
-import msgspec
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from scripts.core import checkout, python_source
 from scripts.matrix.choices import Test
@@ -32,9 +32,6 @@ DEVICES = get_args(Device)
 Key = Literal["precision", "xla_flags", "program", "compile", "rewrites"]
 TAKES = get_args(Key)
 """Keys of a baseline's entry that only some runtimes support."""
-
-
-Factor = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class DeclarationError(Exception):
@@ -53,7 +50,7 @@ class Declaration:
     name: str
     tests: tuple[Test, ...]
     versions: dict[str, str]
-    memory_factor: Factor
+    memory_factor: float
     forkable: bool
     sources: tuple[ModelKind, ...] = ("module",)
 
@@ -144,7 +141,7 @@ def _read(kind: type[Plugin], path: Path) -> Plugin:
 @functools.cache
 def _values(kind: Hashable, path: Path, *_: int) -> dict[str, Any]:
     """The values of the fields of a plugin in its file, as it is now. A file may leave out those with a default."""
-    forms = get_type_hints(kind, include_extras=True)
+    forms = get_type_hints(kind)
     return {
         field.name: literal(path, field.name.upper(), forms[field.name], field.default)
         for field in dataclasses.fields(cast("Any", kind))
@@ -159,15 +156,38 @@ def literal(path: Path, name: str, form: Any, default: Any = dataclasses.MISSING
         value = python_source.literal(path, name, missing)
         if value is missing and default is not dataclasses.MISSING:
             return default
-        shown = "nothing" if value is missing else repr(value)
-        return msgspec.convert(value, form)
     except SyntaxError as error:
         raise DeclarationError(f"{path}: {error.msg} in line {error.lineno}") from error
-    except msgspec.ValidationError:
-        pass
     except ValueError:
         shown = "an expression"
-    expected = inspect.formatannotation(form).replace("typing.", "")
+    else:
+        if value is not missing and _has(form, value):
+            return value
+        shown = "nothing" if value is missing else repr(value)
+    expected = (
+        "a number above 0"
+        if form is float
+        else inspect.formatannotation(form).replace("typing.", "")
+    )
     raise DeclarationError(
         f"{path}: {name}: found {shown}, expected {expected}, as a plain literal"
     )
+
+
+def _has(form: Any, value: Any) -> bool:
+    """Whether a value is of a type. Numbers are factors, which are above 0."""
+    parts = get_args(form)
+    match get_origin(form) or form:
+        case typing.Any:
+            return True
+        case typing.Literal:
+            return value in parts
+        case builtins.tuple:
+            return isinstance(value, tuple) and all(_has(parts[0], item) for item in value)
+        case builtins.dict:
+            return isinstance(value, dict) and all(
+                _has(parts[0], key) and _has(parts[1], inner) for key, inner in value.items()
+            )
+        case builtins.float:
+            return isinstance(value, int | float) and value > 0
+    return isinstance(value, form)

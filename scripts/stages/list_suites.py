@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from scripts.core import checkout, exits
-from scripts.matrix.models import NAMES, RENAMED
+from scripts.matrix.choices import RENAMED, SUITE_NAMES
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=NAMES, help="folder of the files")
+    parser.add_argument("--out", type=Path, default=SUITE_NAMES, help="folder of the files")
     args = parser.parse_args()
     checkout.refuse_installed("vmfbench suites")
     if not importlib.util.find_spec("timm"):

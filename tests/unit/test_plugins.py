@@ -64,7 +64,7 @@ def test_a_declaration_that_is_missing_or_no_literal_is_named_with_its_file(tmp_
     [
         ("DEVICES", ("cpu", "tpu")),
         ("DEVICES", "cpu"),
-        ("TESTS", ["evil"]),
+        ("TESTS", ["eval"]),
         ("TAKES", ("flags",)),
         ("LAZY", 1),
         ("VERSIONS", {"torch": None}),
