@@ -17,9 +17,8 @@ from scripts.core import atomic, private, tensors
 from scripts.core.tensors import Signature, TensorType
 from scripts.features.compare.history import store
 from scripts.features.reproduce import bundle as command
-from scripts.features.reproduce import bundling, issue
+from scripts.features.reproduce import bundling, issue, mismatch
 from scripts.features.reproduce import case as cases
-from scripts.features.reproduce.reduction import mismatch
 from scripts.iree import shell
 from scripts.records import results_file
 from scripts.stages import aggregate_results, measure_elsewhere, write_report

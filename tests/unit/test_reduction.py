@@ -6,8 +6,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.features.reproduce.reduction import failures, shrinking
-from scripts.features.reproduce.reduction.shrinking import Search
+from scripts.features.reproduce import shrinking
+from scripts.features.reproduce.shrinking import Search
 from scripts.iree.tools import Compiled, Compiler
 
 LATER = 1e9
@@ -78,7 +78,7 @@ def test_results_that_are_not_needed_are_left_out():
 
 def test_the_lines_that_a_compiler_names_are_those_of_the_program():
     log = "results/x/program.mlir:227:10: error: no\nprogram.mlir:104:3: note: called from\n  at f.cpp:12:3: x\n"
-    assert failures.lines(log) == {227, 104}
+    assert shrinking.lines(log) == {227, 104}
 
 
 PROGRAM = """
@@ -146,10 +146,10 @@ def test_an_operation_in_between_is_bypassed_if_the_ones_around_it_must_be_conne
 
 def test_an_error_after_the_first_one_is_known_too():
     log = "program.mlir:3:1: error: failed to bufferize op\nprogram.mlir:9:1: error: failed to distribute\n"
-    first, further = failures.diagnoses(Compiled(1, log))
+    first, further = shrinking.diagnoses(Compiled(1, log))
     assert (first.reason, further.reason) == ("bufferization", "distribution")
-    assert [one.status for one in failures.diagnoses(Compiled(-11, log))] == ["crashed"]
-    assert not [*failures.diagnoses(Compiled(0, log))]
+    assert [one.status for one in shrinking.diagnoses(Compiled(-11, log))] == ["crashed"]
+    assert not [*shrinking.diagnoses(Compiled(0, log))]
 
 
 def test_a_compilation_ends_with_its_code_and_output_or_at_the_time_limit(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Finds few operations of a program that still show a failure, and small shapes for them.
+"""Finds few operations of a program that still show a failure, small shapes for them, and whether a failure is still the same.
 
 The search starts with the operations that the failure names and takes more and more of those around them until
 the failure shows, because most failures need only what is close. Then it leaves out what it can: first
@@ -15,6 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
+
+from scripts.iree.tools import Compiled
+from scripts.supervise.diagnose import Diagnosis, diagnose, failure_signature
 
 Value = TypeVar("Value")
 Test = Callable[[frozenset[int]], bool]
@@ -211,3 +214,39 @@ def _without_first_ones(text: str) -> str:
         if flatter != line:
             lines[number] = _DIMENSIONS.sub(lambda match: _LIST.sub(one_less, match[0]), flatter)
     return "\n".join(lines)
+
+
+# Whether two failures are the same: a part of a program has other shapes and names than the whole one, so these do not count.
+# The words of the message do: a reduction must not drift to another failure.
+
+_LOCATED = re.compile(r"\.mlir:(\d+):\d+: ")
+_ERROR = re.compile(r":\d+:\d+: error: ")
+
+
+def diagnoses(compiled: Compiled) -> Iterator[Diagnosis]:
+    """The failure of a compilation that did not reach its time limit, then the further errors of a compiler that did not crash.
+
+    Dispatches are compiled in parallel, so which error is the first one may differ from run to run.
+    """
+    if not compiled.returncode:
+        return
+    yield diagnose(compiled.returncode, compiled.log)
+    lines = compiled.log.splitlines()
+    places = [place for place, line in enumerate(lines) if _ERROR.search(line)]
+    for place in places[1:] if compiled.returncode > 0 else ():
+        yield diagnose(compiled.returncode, "\n".join(lines[place:]))
+
+
+def kind_of(failure: Diagnosis) -> tuple[str, str, str]:
+    """What failures must have in common to be the same."""
+    return failure.status, failure.reason, failure_signature(failure.detail)
+
+
+def kinds(compiled: Compiled) -> list[tuple[str, str, str]]:
+    """The kinds of the failures of a compilation, without those of one that reached its time limit."""
+    return [kind_of(failure) for failure in diagnoses(compiled)]
+
+
+def lines(log: str) -> set[int]:
+    """The lines of the program that the diagnostics of a compiler name."""
+    return {int(line) for line in _LOCATED.findall(log)}

@@ -22,6 +22,9 @@ MODULE, NOT_COMPARED = "module.vmfb", "not compared"
 """The module in the folder of a compiler, and the status of what has no outputs to compare it with."""
 RELATIVE = 0.01
 """Values differ if they are further apart than this share of the largest value of the output."""
+XLA, O0, SAME, COMPARED = "xla", "O0", "same", "compared.json"
+"""The keys of what scripts.stages.compare_executors writes, and its file: `code` ("" if it has no results) and `detail` of each
+executor, and the code of the comparison of both."""
 _TENSOR = re.compile(r"(?:!torch\.vtensor<\[([\d,]*)\],|tensor<((?:\d+x)*))([a-z]+\d+)>")
 _KINDS = {
     "f64": np.float64,
@@ -48,12 +51,23 @@ def saved(folder: Path, name: str) -> list[np.ndarray]:
     ]
 
 
-def calling(module: str, device: str, inputs: int, outputs: int) -> list[str]:
-    """The command that calls a module with saved inputs, and compares its results with the saved outputs."""
+def calling(
+    module: str, device: str, inputs: int, outputs: int, largest: float | None = None
+) -> list[str]:
+    """The command that calls a module with saved inputs, and compares its results with the saved outputs. `largest`: the largest value
+    of the right outputs, for the tolerance of this module; None for that of the tool."""
+    tolerance = (
+        []
+        if largest is None
+        else [
+            f"--expected_{kind}_threshold={RELATIVE * largest:g}" for kind in ("f16", "f32", "f64")
+        ]
+    )
     return [
         *("iree-run-module", f"--module={module}", "--function=main", f"--device={device}"),
         *(f"--input=@input_{number}.npy" for number in range(inputs)),
         *(f"--expected_output=@expected_{number}.npy" for number in range(outputs)),
+        *tolerance,
     ]
 
 
