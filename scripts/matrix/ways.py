@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -121,3 +123,28 @@ def attempts(
                 remedy.name, tried.frontend, tried.opt_level, tried.flags, remedy.reasons
             )
     return list(by_variant.values())
+
+
+def wanted(attempts: Iterable[Attempt], reason: str) -> list[Attempt]:
+    """The attempts that are made after a failure with this reason."""
+    return [attempt for attempt in attempts if reason in attempt.reasons]
+
+
+def to_text(values: object) -> str:
+    """One line of JSON. Equal values give equal text."""
+    return json.dumps(msgspec.to_builtins(values), separators=(",", ":"))
+
+
+def digest(attempts: Sequence[Attempt]) -> str:
+    """A hash (6 hex digits) of everything that attempts consist of."""
+    return hashlib.sha256(to_text(attempts).encode()).hexdigest()[:6]
+
+
+def fingerprint(code: str, attempts: Sequence[Attempt]) -> str:
+    """What may change how a failure is remedied: the code of the stage, and the attempts."""
+    return f"{code}~{digest(attempts)}"
+
+
+def code_of(fingerprint: str) -> str:
+    """The code's part of such a fingerprint."""
+    return fingerprint.partition("~")[0]

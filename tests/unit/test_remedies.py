@@ -201,14 +201,14 @@ def tried(plan: Plan, works: str | None, reason: str = "why") -> None:
     """Record that the compilation of CELL failed, and that its remedies were tried until one worked."""
     outcome.write(status_path("compile", CELL), Outcome("error", "compile", CELL, reason, "what", log="compile.txt"), Usage(1, 1))  # fmt: skip
     Path(STAGES["compile"].path(CELL, "report.json")).write_text("")
-    attempts = trying.wanted(plan.maker.attempts(OF), reason)
+    attempts = ways.wanted(plan.modules.attempts(OF), reason)
     found = []
     for one in attempts:
         ended = Outcome("ok" if one.name == works else "error", "remedy", CELL, "" if one.name == works else "bufferization", "")  # fmt: skip
         found.append(trying.Tried(one, ended, 1.0).to_json())
         if one.name == works:
             break
-    frontends = list(dict.fromkeys(one.frontend for one in plan.maker.attempts(OF)))
+    frontends = list(dict.fromkeys(one.frontend for one in plan.modules.attempts(OF)))
     report = {
         "name": works,
         "tried": found,
@@ -221,7 +221,7 @@ def tried(plan: Plan, works: str | None, reason: str = "why") -> None:
     path = Path(STAGES["remedy"].path(CELL, "report.json"))
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, report)
-    current = trying.fingerprint(CODE, plan.maker.attempts(OF))
+    current = ways.fingerprint(CODE, plan.modules.attempts(OF))
     by = "" if works else f"compile {CELL}"
     ended = Outcome("ok" if works else "skipped", "remedy", CELL, "" if works else reason, "" if works else "what", by, fingerprint=current, due=current)  # fmt: skip
     outcome.write(
@@ -231,16 +231,16 @@ def tried(plan: Plan, works: str | None, reason: str = "why") -> None:
 
 def test_a_cell_with_remedies_needs_the_programs_of_all_of_them_before_anything_is_known(tree):
     plan = plan_of(tree)
-    assert plan.maker.exports(OF, "program.mlir") == [
+    assert plan.modules.exports(OF, "program.mlir") == [
         "results/export/conv/mlir/program.mlir",
         "results/export/conv/xla/program.mlir",
     ]
-    assert plan.maker.modules(OF, "module.vmfb") == [
+    assert plan.modules.files(OF, "module.vmfb") == [
         f"results/compile/{CELL}/module.vmfb",
         f"results/remedy/{CELL}/module.vmfb",
     ]
     cpu = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
-    assert plan.maker.modules(cpu, "status.json") == [
+    assert plan.modules.files(cpu, "status.json") == [
         "results/compile/conv/mlir/llvm-cpu/status.json"
     ]
     assert f"results/remedy/{CELL}/report.json" in plan.aggregation.results()
@@ -249,29 +249,29 @@ def test_a_cell_with_remedies_needs_the_programs_of_all_of_them_before_anything_
 def test_what_compiled_as_asked_depends_on_what_it_depended_on_whether_remedies_are_on_or_off(tree):
     tree.write()
     for plan in (plan_of(tree), plan_of(tree, remedies=())):
-        assert len(plan.maker.modules(OF, "module.vmfb")) == 1  # of a version without remedies
+        assert len(plan.modules.files(OF, "module.vmfb")) == 1  # of a version without remedies
     outcome.write(status_path("remedy", CELL), Outcome("ok", "remedy", CELL), Usage(0, 0))
     for plan in (plan_of(tree), plan_of(tree, remedies=(OTHER,))):
-        assert len(plan.maker.modules(OF, "module.vmfb")) == 2
+        assert len(plan.modules.files(OF, "module.vmfb")) == 2
 
 
 def test_remedies_do_not_stand_beside_a_module_that_was_compiled_after_them(tree):
     tree.write()
     plan, asked = plan_of(tree), status_path("compile", CELL)
-    assert plan.maker.stand(OF)  # there are none
+    assert plan.modules.stand(OF)  # there are none
     outcome.write(status_path("remedy", CELL), Outcome("ok", "remedy", CELL), Usage(0, 0))
     left = os.path.getmtime(status_path("remedy", CELL))
     os.utime(asked, (left - 9, left - 9))
-    assert plan.maker.stand(OF)
+    assert plan.modules.stand(OF)
     # A run compiled it again, and was killed before the remedies and the measurement.
     os.utime(asked, (left + 9, left + 9))
-    assert not plan.maker.stand(OF)
+    assert not plan.modules.stand(OF)
 
 
 def test_a_failure_without_remedies_takes_no_module_that_they_once_made(tree):
     tried(plan_of(tree), works="O1")
-    assert len(plan_of(tree).maker.modules(OF, "module.vmfb")) == 2
-    assert len(plan_of(tree, remedies=()).maker.modules(OF, "module.vmfb")) == 1
+    assert len(plan_of(tree).modules.files(OF, "module.vmfb")) == 2
+    assert len(plan_of(tree, remedies=()).modules.files(OF, "module.vmfb")) == 1
 
 
 BEFORE, AFTER = remedy("before", add_flags=("--x",)), remedy("after", opt_level="O0")
@@ -299,9 +299,9 @@ def test_a_changed_table_repeats_what_it_concerns(tree, works, changed, is_due):
     recorded = plan.due("remedy", OF)
     due = plan_of(tree, remedies=changed).due("remedy", OF)
     assert (due != recorded) == is_due
-    before = plan.maker.exports(OF, "program.mlir")
+    before = plan.modules.exports(OF, "program.mlir")
     if not is_due:  # Snakemake runs a job again whose inputs are others
-        assert plan_of(tree, remedies=changed).maker.exports(OF, "program.mlir") == before
+        assert plan_of(tree, remedies=changed).modules.exports(OF, "program.mlir") == before
     if is_due:
         tried(plan_of(tree, remedies=changed), None)
         assert plan_of(tree).due("remedy", OF) == due
@@ -311,7 +311,7 @@ def test_a_changed_table_does_not_concern_what_compiled_as_asked_or_was_blocked(
     for endings in (None, ended("error", "export", "conv/mlir")):
         tree.write(endings)
         plan = plan_of(tree, remedies=(OTHER, LOWER))
-        current = trying.fingerprint(CODE, plan.maker.attempts(OF))
+        current = ways.fingerprint(CODE, plan.modules.attempts(OF))
         of = Outcome("ok" if endings is None else "skipped", "remedy", CELL, fingerprint=current, due=current)  # fmt: skip
         outcome.write(status_path("remedy", CELL), of, Usage(0, 0))
         assert plan_of(tree, remedies=(AFTER,)).due("remedy", OF) == current
@@ -346,18 +346,18 @@ HANG = Hang(
 def test_a_known_hang_is_one_for_its_version_and_level_alone(tree, monkeypatch):
     monkeypatch.setattr(environments, "pins", lambda env: {"iree-base-compiler": "3.0"})
     plan = plan_of(tree, hangs=(HANG,))
-    assert plan.maker.hang(OF) == "--hang 'it takes an hour (workflow/remedies.yaml, IREE 3.0)'"
-    assert [bool(one.hang) for one in plan.maker.attempts(OF)] == [True, False]
+    assert plan.modules.hang(OF) == "--hang 'it takes an hour (workflow/remedies.yaml, IREE 3.0)'"
+    assert [bool(one.hang) for one in plan.modules.attempts(OF)] == [True, False]
     tiny = of_axes(model="tiny", frontend="mlir", target="vulkan")
-    assert plan.maker.hang(tiny) == ""
+    assert plan.modules.hang(tiny) == ""
     monkeypatch.setattr(environments, "pins", lambda env: {"iree-base-compiler": "3.1"})
-    assert plan.maker.hang(OF) == ""
+    assert plan.modules.hang(OF) == ""
 
 
 def test_a_run_that_stops_on_errors_waits_for_the_remedies(tree):
     plan = plan_of(tree)
     tried(plan, "O1")
-    gate = Gate("error", plan.maker.may_make_good)
+    gate = Gate("error", plan.modules.may_make_good)
     assert gate.finished([status_path("compile", CELL)]) == ""
     assert gate.finished([status_path("remedy", CELL)]) == ""
     assert Gate("error").finished([status_path("compile", CELL)]) == f"compile {CELL}: error: what"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.variants import candidates
 from scripts.features.variants import remedy_job as remedies
 from scripts.matrix.ways import Attempt
 from scripts.supervise import outcome, supervise
@@ -194,8 +192,3 @@ def test_an_attempt_that_other_attempts_left_little_time_is_repeated_with_more(r
     assert ran == [60, 35]
     remedy(two)
     assert ran == [60, 35, 60], "the failure of the first is known, so the second has all the time"
-
-
-def test_attempts_survive_the_command_line():
-    assert candidates.attempts_of(candidates.to_text(BOTH)) == tuple(BOTH)
-    assert json.loads(candidates.to_text(BOTH))[0]["remedy"] == "a"

@@ -11,10 +11,8 @@ import msgspec
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants import tuned_matrix
-from scripts.features.variants import tuned_page as tuning_page
-from scripts.features.variants.candidates import Search
-from scripts.features.variants.search.report import Line, Report, Timing
+from scripts.features.variants import tuned_matrix, tuned_row_set
+from scripts.features.variants.candidates import Line, Report, Search, Timing
 from scripts.features.variants.tuned_matrix import Tuning
 from scripts.iree import compile_options
 from scripts.matrix import compile_tables, expansion, settings
@@ -119,7 +117,7 @@ def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of
     assert list(timed["members"]) == ["conv/tuned/llvm-cpu", "conv/default/llvm-cpu", "conv/eager/eval"]  # fmt: skip
     assert "results/time/conv/cpu/eval/timing.json" not in files
     assert not [file for file in files if "/compile/" in file or "/mlir/" in file]
-    assert plan.maker.modules(TUNED, "module.vmfb") == ["results/tune/conv/llvm-cpu/tuned.vmfb"]
+    assert plan.modules.files(TUNED, "module.vmfb") == ["results/tune/conv/llvm-cpu/tuned.vmfb"]
     assert not set(plan.aggregation.results()) & {
         f for f in files if "/tune" in f or "/default/" in f
     }
@@ -225,7 +223,7 @@ def test_a_gain_beyond_its_interval_is_kept(aggregate):
     page = Path("results/tuned.md").read_text()
     assert "| bad |  |  |  | crashed (SIGSEGV): it crashed |" in page
     assert "- 1 not tried (budget): used up" in page
-    [said] = tuning_page.said(
+    [said] = tuned_row_set.said(
         list(map(json.loads, Path("results/tuned.jsonl").read_text().splitlines()))
     )
     assert said.startswith("conv on llvm-cpu: default 4.00 ms, tuned 2.00 ms (other); gain 2.00 (")
@@ -289,7 +287,7 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
     )
     plan = Plan(of, frozenset(), with_conda=False)
     cell = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
-    assert plan.maker.specs(cell) == plan["variants"].specs(cell) == ["mine.mlir"]
+    assert plan.modules.specs(cell) == plan["variants"].specs(cell) == ["mine.mlir"]
     said = "targets.llvm-cpu.flags: the tuning spec mine.mlir does not exist"
     assert flag_checks.problems(of) == [said]
 
@@ -314,7 +312,7 @@ def test_a_rocm_target_is_shown_beside_pytorch_on_the_same_gpu():
     of = {"runtime": "iree", "target": "rocm", "device": "rocm", "backend": "rocm"}
     rows = [row(2.0, frontend=name, **of) for name in ("tuned", "default")]
     rows.append(row(5.0, frontend=None, runtime="eager", target="eager-cuda", device="cuda"))
-    [shown] = tuning_page.found_rows(rows)
+    [shown] = tuned_row_set.found_rows(rows)
     assert shown[2:6] == ["5.00", "–", "2.00", "2.00"]
 
 
@@ -441,5 +439,6 @@ def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):
     for budget_s, minutes in ((60, 12), (600, 21)):
         tuning_of = dataclasses.replace(tree.matrix.parts["variants"], budget_s=budget_s)
         matrix = dataclasses.replace(tree.matrix, limits=limits, parts={"variants": tuning_of})
-        asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3)
+        plan = Plan(matrix, frozenset(), with_conda=False)
+        asked = plan.ask("tune", of, 3, plan["variants"].search_s)
         assert (asked.timeout_s, asked.runtime) == (600, minutes)
