@@ -106,28 +106,6 @@ def test_a_number_that_stands_by_itself_is_replaced_where_the_types_alone_do_not
     assert "[0:1, 0:16] : tensor<1x16x1x1xf32>" in small
 
 
-BATCH_OF_ONE = """
-func.func @main(%arg0: tensor<1x1x8x4xf32>, %arg1: tensor<8xf32>) -> tensor<8x4xf32> {
-  %0 = stablehlo.broadcast_in_dim %arg1, dims = [2] : (tensor<8xf32>) -> tensor<1x1x8x4xf32>
-  %1 = stablehlo.transpose %0, dims = [0, 1, 3, 2] : (tensor<1x1x8x4xf32>) -> tensor<1x1x4x8xf32>
-  %2 = stablehlo.dot_general %arg0, %1, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [2] : (tensor<1x1x8x4xf32>, tensor<1x1x4x8xf32>) -> tensor<1x1x8x8xf32>
-  %3 = stablehlo.reduce(%2 init: %c) applies stablehlo.add across dimensions = [3] : (tensor<1x1x8x8xf32>, tensor<f32>) -> tensor<1x1x8xf32>
-  %4 = stablehlo.dot_general %arg1, %arg1, contracting_dims = [0] x [0] : (tensor<8xf32>, tensor<8xf32>) -> tensor<f32>
-"""
-
-
-def test_first_dimensions_of_one_are_left_out_of_types_and_lists():
-    flat = shrinking.shrink(BATCH_OF_ONE, lambda text: "8x4" in text)
-    assert "tensor<1x" not in flat
-    assert "tensor<f32>" in flat
-    assert "broadcast_in_dim %arg1, dims = [0] : (tensor<8xf32>) -> tensor<8x4xf32>" in flat
-    assert "dims = [1, 0] : (tensor<8x4xf32>) -> tensor<4x8xf32>" in flat
-    assert "batching_dims = [] x [], contracting_dims = [1] x [0]" in flat
-    assert "across dimensions = [1] : (tensor<8x8xf32>, tensor<f32>) -> tensor<8xf32>" in flat
-    assert "%arg1, %arg1, contracting_dims = [0] x [0]" in flat
-    assert shrinking.shrink(BATCH_OF_ONE, lambda text: "<1x8x4" in text).count("tensor<1x8x4") == 4
-
-
 def test_an_operation_in_between_is_bypassed_if_the_ones_around_it_must_be_connected():
     """Of 0 → 1 → 2 → 3, the failure needs 0 and 3, and that 3 uses what 0 computes."""
 

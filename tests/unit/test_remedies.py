@@ -53,6 +53,8 @@ LOWER = remedy("O1", opt_level="O1")
 def test_the_page_has_the_tables_of_the_file():
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     assert document.PARTS[0].within(page) == page, "run vmfbench docs"
+    made = document.of_remedies(compile_tables.remedies(), {"mine": ["O1", "O0"]})
+    assert "| target `mine` | `O1`, `O0` |" in made
 
 
 def test_every_remedy_is_tried_for_some_target_and_takes_a_frontend_that_is_shipped():
@@ -409,24 +411,22 @@ def test_a_remedied_row_stands_for_what_was_asked_and_says_what_worked(rows, wor
     assert (row["compile_s"], row["vmfb_bytes"]) == (3.0, 5)
 
 
-def test_a_row_that_no_remedy_helped_is_that_of_the_failure(rows):
+def test_a_row_that_no_remedy_helped_is_that_of_the_failure(rows, tree):
     row = fields.row(of_cell(rows(None)), FIELDS)
     assert (row["status"], row["stage"], row["reason"]) == ("error", "compile", "why")
     assert (row["blocked_by"], row["remedy"], row["frontend_used"]) == (f"compile {CELL}", None, None)  # fmt: skip
     assert row["tried"] == "other-path (bufferization), O1 (bufferization)"
-
-
-def test_a_row_that_compiled_as_asked_names_its_own_frontend(tree):
-    tree.write()
-    row = fields.row(of_cell(record.records(tree.matrix)), FIELDS)
-    assert (row["remedy"], row["frontend_used"], row["first_error"]) == (None, "mlir", None)
-
-
-def test_remedies_that_were_switched_off_are_not_in_the_row(rows, tree):
-    rows(None)
     with_target(tree, dataclasses.replace(tree.matrix.targets["vulkan"], remedies=()))
-    row = fields.row(of_cell(record.records(tree.matrix)), FIELDS)
-    assert (row["status"], row["stage"], row["tried"]) == ("error", "compile", None)
+    off = fields.row(of_cell(record.records(tree.matrix)), FIELDS)
+    assert (off["status"], off["stage"], off["tried"]) == ("error", "compile", None)
+
+
+def test_a_row_that_compiled_as_asked_names_its_own_frontend_and_is_not_counted(tree):
+    tree.write()
+    found = record.records(tree.matrix)
+    row = fields.row(of_cell(found), FIELDS)
+    assert (row["remedy"], row["frontend_used"], row["first_error"]) == (None, "mlir", None)
+    assert list(screen.compiled(Table.of_records(found))) == []
 
 
 def test_another_path_counts_as_a_failure_of_this_one_and_another_level_does_not(rows):
@@ -469,23 +469,17 @@ def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
         assert (listed in page) == ("## Remedies" in page) == (works is not None)
 
 
-def test_a_run_in_which_all_compiled_as_asked_does_not_count_them(tree):
-    tree.write()
-    assert list(screen.compiled(Table.of_records(record.records(tree.matrix)))) == []
-
-
 @pytest.mark.parametrize(
-    ("expect", "found_here"),
+    ("expect", "line"),
     [
         ({"status": ["ok", "unavailable"]}, None),
-        ({"status": ["ok", "unavailable"], "as_asked": True}, "ok by remedy"),
+        ({"status": ["ok", "unavailable"], "as_asked": True}, "ok by remedy: as asked, compile why: what"),
         ({"status": "ok", "as_asked": False}, None),
     ],
-)
-def test_an_expectation_may_demand_that_a_cell_compiles_as_asked(rows, expect, found_here):
+)  # fmt: skip
+def test_an_expectation_may_demand_that_a_cell_compiles_as_asked(rows, expect, line):
     [checked] = expectations.check(rows("O1"), {CELL: expect})
-    violations = [(each.found, each.detail) for each in checked.violations]
-    assert violations == ([(found_here, "as asked, compile why: what")] if found_here else [])
+    assert [f"{each.found}: {each.detail}" for each in checked.violations] == [line][: line is not None]  # fmt: skip
 
 
 def test_a_violation_gives_each_cause_with_its_own_stage(rows):
@@ -495,11 +489,6 @@ def test_a_violation_gives_each_cause_with_its_own_stage(rows):
     assert [each.line for each in checked.violations] == [
         "expected ok, found unavailable verify no-device: no driver; as asked, compile why: what"
     ]
-
-
-def test_the_page_has_the_remedies_of_the_targets_that_are_shipped():
-    page = document.of_remedies(compile_tables.remedies(), {"mine": ["O1", "O0"]})
-    assert "| target `mine` | `O1`, `O0` |" in page
 
 
 def test_first_errors_of_remedied_cells_are_listed_apart(rows, tree, monkeypatch, capsys):
@@ -521,13 +510,7 @@ def test_first_errors_of_remedied_cells_are_listed_apart(rows, tree, monkeypatch
     monkeypatch.setattr(sys, "argv", ["failed", "--json"])
     failed.main()
     assert [one["remedy"] for one in json.loads(capsys.readouterr().out)] == ["other-path", ""]
-
-
-def test_first_errors_of_remedied_kernels_are_listed_too(rows, tree, monkeypatch, capsys):
-    rows("O1")
-    whole = dataclasses.replace(tree.matrix, models={}, parts={"kernels": tree.matrix})
-    atomic.write_json("results/logs/matrix.json", whole.to_json())
-    monkeypatch.setattr(sys, "argv", ["failed"])
-    assert failed.main() == 0
-    _, first_errors = capsys.readouterr().out.split("First errors of cells that a remedy has compiled:")  # fmt: skip
-    assert f"compile {CELL}: error (why)" in first_errors
+    kernels = dataclasses.replace(tree.matrix, models={}, parts={"kernels": tree.matrix})
+    atomic.write_json("results/logs/matrix.json", kernels.to_json())
+    failed.main()
+    assert json.loads(capsys.readouterr().out)[0]["remedy"] == "other-path"

@@ -250,17 +250,14 @@ def test_versions_and_devices_are_those_of_the_rows(results, ended):
     assert "- PyTorch 2.0, 2.15.0, 2.15.1\n" in measured_with
 
 
-def test_sections_with_nothing_in_them_are_left_out(results):
+def test_counts_and_reasons_come_before_the_long_table_and_empty_sections_are_left_out(results, ended):  # fmt: skip
+    results.write(ended("error", "compile", CELL))
+    titles = re.findall("^## (.*)", page_of(results), re.MULTILINE)
+    assert titles[:4] == ["By suite", "Why cells stopped", "Compiled", "By model"]
     results.matrix = dataclasses.replace(results.matrix, baselines={})
     results.write()
     titles = re.findall("^## (.*)", page_of(results), re.MULTILINE)
     assert titles == ["By suite", "By model", "Measured with"]
-
-
-def test_counts_and_reasons_come_before_the_long_table(results, ended):
-    results.write(ended("error", "compile", CELL))
-    titles = re.findall("^## (.*)", page_of(results), re.MULTILINE)
-    assert titles[:4] == ["By suite", "Why cells stopped", "Compiled", "By model"]
 
 
 def test_times_and_fingerprints_leave_the_page_as_it_is(results, ended):
@@ -385,30 +382,14 @@ def test_one_page_of_several_runs_says_how_it_was_made(results, report, ended, c
     results.write(ended("error", "compile", CELL))
     rows = record.records(results.matrix)
     a, b = write("a/r.jsonl", rows[:2]), write("b/r.jsonl", rows[2:])
-    report(
-        *("--results", a, b, "--out-md", "docs/c.md", "--out-csv", "c.csv"),
-        *("--title", "What goes", "--note", "Two models."),
-    )
+    report("--results", a, b, "--out-md", "docs/c.md", "--out-csv", "c.csv")
     assert capsys.readouterr().out.splitlines()[-1] == "3 verified, 1 failed at compile"
     command = (
         "python -m scripts.stages.report_coverage --results a/r.jsonl b/r.jsonl --out-md docs/c.md"
     )
     found = Path("docs/c.md").read_text()
-    assert found.startswith(f"# What goes\n\nMade by `{command}`.\n\nTwo models.\n\n## By suite\n")
+    assert found.startswith(f"# Coverage\n\nMade by `{command}`.\n\n## By suite\n")
     assert pd.read_csv("c.csv")["verified"].tolist() == [True, False, True, True]
-
-
-def test_a_page_of_selected_cells_says_which(results, report, capsys):
-    results.write()
-    write("r.jsonl", record.records(results.matrix))
-    report(
-        "--results", "r.jsonl", "--cell", "conv/*/vulkan", "--out-md", "c.md", "--out-csv", "c.csv"
-    )
-    assert "report_coverage --cell 'conv/*/vulkan' --results r.jsonl" in Path("c.md").read_text()
-    assert len(pd.read_csv("c.csv")) == 1
-    with pytest.raises(SystemExit):
-        report("--results", "r.jsonl", "--cell", "none/*", "--out-md", "d.md")
-    assert "r.jsonl: no cell of 6 matches --cell none/*" in capsys.readouterr().err
 
 
 def test_a_page_names_no_folder_of_the_machine(results, report, tmp_path):
@@ -423,19 +404,17 @@ def test_a_page_names_no_folder_of_the_machine(results, report, tmp_path):
     assert str(tmp_path) not in found
 
 
-def test_a_run_without_a_file_to_write_is_refused(report, capsys):
-    with pytest.raises(SystemExit):
-        report("--results", "r.jsonl")
-    assert "give --out-md, --out-csv or both" in capsys.readouterr().err
-
-
 def test_what_cannot_be_a_page_is_an_error_that_says_where(results, report, capsys):
     results.write()
     rows = record.records(results.matrix)
     write("r.jsonl", rows)
-    with pytest.raises(SystemExit):
-        report("--results", "nowhere.jsonl", "--out-md", "c.md")
-    assert "error: nowhere.jsonl: no such file" in capsys.readouterr().err
+    for words, problem in (
+        (["nowhere.jsonl", "--out-md", "c.md"], "error: nowhere.jsonl: no such file"),
+        (["r.jsonl"], "give --out-md, --out-csv or both"),
+    ):
+        with pytest.raises(SystemExit):
+            report("--results", *words)
+        assert problem in capsys.readouterr().err
     with pytest.raises(BadRecords, match=r"r.jsonl:1 and r.jsonl:1 are both conv/mlir/llvm-cpu"):
         report_coverage.load([Path("r.jsonl")] * 2)
     write("r.jsonl", [row for row in rows if row["experiment"]["runtime"] != "iree"])

@@ -230,32 +230,30 @@ def test_a_gain_beyond_its_interval_is_kept(aggregate):
     assert said.endswith("), kept")
 
 
-def test_a_gain_within_its_interval_is_not_kept(aggregate):
-    rows, result = aggregate(tuned_ms=3.99, default_ms=4.0)
-    assert (rows["tuned"]["kept"], result.kept) == ("False", False)
-    assert result.why == "no gain beyond its interval"
-
-
-def test_what_is_configured_may_be_the_fastest(aggregate):
-    rows, result = aggregate(lines=[line("as-configured", 1.0, True), line("other", 2.0)])
-    assert (rows["tuned"]["candidate"], result.kept) == ("as-configured", False)
-    assert result.why == "what is configured was the fastest"
-
-
-def test_without_a_module_that_is_configured_the_fastest_one_is_kept(aggregate):
-    rows, result = aggregate(lines=[line("other", 2.0)])
-    assert (rows["default"]["status"], rows["default"]["reason"]) == ("error", "no-module")
-    assert (result.kept, result.speedup) == (True, None)
-
-
 TIMEOUT = {"status": "timeout", "reason": "time-limit", "detail": "more than 300 s"}
 KILLED = {"status": "crashed", "reason": "SIGKILL", "detail": "killed"}
+FASTEST = [line("as-configured", 1.0, True), line("other", 2.0)]
 
 
-def test_a_default_that_was_only_not_timed_is_no_reason_to_keep_a_result(aggregate):
-    _, result = aggregate(left={"default": TIMEOUT})
-    assert not result.kept
-    assert result.why == "no latency of the row default to compare with: timeout: more than 300 s"
+@pytest.mark.parametrize(
+    ("ended", "kept", "why"),
+    [
+        ({"tuned_ms": 3.99, "default_ms": 4.0}, False, "no gain beyond its interval"),
+        ({"lines": FASTEST}, False, "what is configured was the fastest"),
+        ({"lines": [line("other", 2.0)]}, True, "nothing that is configured has a verified latency"),
+        ({"left": {"default": TIMEOUT}}, False, "no latency of the row default to compare with: timeout: more than 300 s"),
+        ({"lines": [FAILED], "ended": "error"}, False, "no latency: error: what"),
+    ],
+)  # fmt: skip
+def test_a_result_is_kept_or_not_and_says_why(aggregate, ended, kept, why):
+    rows, result = aggregate(**ended)
+    assert (result.kept, result.why) == (kept, why)
+    if result.why != "no latency: error: what":
+        assert rows["tuned"]["kept"] == str(kept)
+        return
+    for name in ("tuned", "default"):
+        assert (rows[name]["status"], rows[name]["stage"]) == ("error", "tune")
+        assert (rows[name]["reason"], rows[name]["detail"]) == ("why", "what")
 
 
 @pytest.mark.parametrize("row", ["tuned", "default"])
@@ -293,21 +291,11 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
 
 
 def test_a_rocm_target_is_shown_beside_pytorch_on_the_same_gpu():
-    nothing = {
-        **dict.fromkeys(f"speedup_vs_default{end}" for end in ("", "_low", "_high")),
-        "kept": False,
-        "why": "",
-        "candidate": "",
-        "candidates": None,
-    }
+    speedups = dict.fromkeys(f"speedup_vs_default{end}" for end in ("", "_low", "_high"))
+    nothing = {**speedups, "kept": False, "why": "", "candidate": "", "candidates": None}
 
     def row(ms: float, **experiment: str | None) -> dict:
-        return {
-            "model": {"name": "m"},
-            "experiment": experiment,
-            "latency": {"ms": ms},
-            "tuning": nothing,
-        }
+        return {"model": {"name": "m"}, "experiment": experiment, "latency": {"ms": ms}, "tuning": nothing}  # fmt: skip
 
     of = {"runtime": "iree", "target": "rocm", "device": "rocm", "backend": "rocm"}
     rows = [row(2.0, frontend=name, **of) for name in ("tuned", "default")]
@@ -327,15 +315,6 @@ def test_without_a_report_the_other_rows_are_written(aggregate, monkeypatch):
     monkeypatch.setattr(atomic, "write_json", cut)
     rows, result = aggregate(ended="error")
     assert (rows["tuned"]["stage"], result.kept) == ("tune", False)
-
-
-def test_a_search_that_has_failed_is_the_failure_of_its_rows(aggregate):
-    rows, result = aggregate(lines=[FAILED], ended="error")
-    for name in ("tuned", "default"):
-        assert (rows[name]["status"], rows[name]["stage"]) == ("error", "tune")
-        assert (rows[name]["reason"], rows[name]["detail"]) == ("why", "what")
-    assert not result.kept
-    assert result.why == "no latency: error: what"
 
 
 # tuned: auto

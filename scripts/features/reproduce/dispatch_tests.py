@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from scripts.core import atomic, checkout
+from scripts.core.tensors import TensorType
 from scripts.features.reproduce import mismatch
 from scripts.features.reproduce.case import Case, NoCase
 from scripts.features.reproduce.dispatches import PROGRAM, REPORT, RIGHT, RIGHT_DEVICE, TESTED
@@ -268,24 +267,19 @@ def _in_turns(test: Path, sides: Sequence[Side]) -> tuple[float, float, Differen
 def _member(name: str, side: Side, test: Path) -> Member:
     """The process that times the module of a dispatch, with the runtime of its cell's compiler."""
     case, inputs = side.case, mismatch.saved(test, "input")
+    types = [TensorType("", array.shape, array.dtype.name) for array in inputs]
     raw = side.modules / f"{test.name}-inputs"
     command = [
         *(str(case.root / case.compilation.request.python), "-m", "scripts.stages.time_module"),
         *(f"--module={side.modules / test.name}.vmfb", "--function=main"),
         *(f"--device={case.device}", *runtime_flags(case.device, case.threads or 1)),
         *allocator_flags(case.device),
-        *benchmark.write_arrays(raw, inputs, [_type(array) for array in inputs]),
+        *benchmark.write_inputs(raw, inputs, types),
     ]
     log = side.modules / f"{test.name}-{name}.txt"
     return Member(
         name, tuple(command), log, forked=False, env=checkout.variables(), folder=case.root
     )
-
-
-def _type(array: np.ndarray) -> str:
-    """The type of an array as IREE's tools write it: `2x3xf32`."""
-    kind = "i" if array.dtype.kind in "ib" else array.dtype.kind
-    return "x".join([*map(str, array.shape), f"{kind}{8 * array.dtype.itemsize}"])
 
 
 _COMMAND = """\

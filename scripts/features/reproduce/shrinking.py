@@ -158,9 +158,6 @@ def fewer(values: Iterable[Value], needed: Callable[[list[Value]], bool]) -> lis
 
 _SHAPE = re.compile(r"(?<=tensor<)(?:\d+x)+|(?<=vtensor<\[)[\d,]+(?=\])")
 _NUMBER = re.compile(r"\d+")
-_FIRST_ONE = re.compile(r"(?<=tensor<)1x(?=\d)")
-_LIST = re.compile(r"\[[\d, ]*\]")
-_DIMENSIONS = re.compile(r"\b(?:\w+_)?dim(?:ension)?s = \[[\d, ]*\](?: x \[[\d, ]*\])?")
 
 
 def shrink(text: str, fails: Callable[[str], bool]) -> str:
@@ -168,13 +165,10 @@ def shrink(text: str, fails: Callable[[str], bool]) -> str:
 
     Every size is tried once, the largest first: as 1, 2, 4 and so on. All dimensions of one size shrink together. A size is
     replaced in all types of the text, and if that is not a valid program, also wherever the number stands by itself, as sizes
-    are constants and attributes too. Then the first dimension of each type is left out where it is 1, as in a batch of one. The
-    compiler says whether the result is valid: an invalid program fails in another way.
+    are constants and attributes too. The compiler says whether the result is valid: an invalid program fails in another way.
     """
     for size in sizes(text):
         text = next((smaller for smaller in _smaller(text, size) if fails(smaller)), text)
-    while (flatter := _without_first_ones(text)) != text and fails(flatter):
-        text = flatter
     return text
 
 
@@ -198,22 +192,6 @@ def _smaller(text: str, size: int) -> Iterator[str]:
 
 def _replaced(number: re.Pattern, wanted: str, shape: re.Match) -> str:
     return number.sub(wanted, shape[0])
-
-
-def _without_first_ones(text: str) -> str:
-    """The program with `tensor<2x3xf32>` in place of `tensor<1x2x3xf32>`, where the lists of dimensions of StableHLO
-    operations count from the dimension after it."""
-
-    def one_less(numbers: re.Match) -> str:
-        left = [str(int(n) - 1) for n in _NUMBER.findall(numbers[0]) if n != "0"]
-        return f"[{', '.join(left)}]"
-
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        flatter = _FIRST_ONE.sub("", line)
-        if flatter != line:
-            lines[number] = _DIMENSIONS.sub(lambda match: _LIST.sub(one_less, match[0]), flatter)
-    return "\n".join(lines)
 
 
 # Whether two failures are the same: a part of a program has other shapes and names than the whole one, so these do not count.

@@ -227,7 +227,7 @@ class _Tuner:
         for tried in self._tried.values():
             tried.step = "time" if tried.name in todo else tried.step
             if ended := self._race.ended.get(tried.name):
-                tried.ended = dataclasses.replace(late, status=ended.status, reason=ended.reason, detail=ended.detail, log=str(_timing_log(tried)))  # fmt: skip
+                tried.ended = dataclasses.replace(late, status=ended.status, reason=ended.reason, detail=ended.detail, log=str(tried.timing_log))  # fmt: skip
             elif tried.name in todo and tried.name not in self._race.ms:
                 tried.ended = late
 
@@ -236,7 +236,7 @@ class _Tuner:
         return Member.verified(
             name,
             tried.folder / VERIFY,
-            _timing_log(tried),
+            tried.timing_log,
             self._job.preload,
             sandboxed=self._job.sandbox is not None,
         )
@@ -259,13 +259,9 @@ class _Tuner:
     def _compile_job(self, tried: Tried) -> Job:
         artifacts = [tried.module, tried.folder / REPORT]
         fields = {**tried.way.target, "program": tried.way.program}
-        request = self._request("scripts.stages.compile_iree", fields)
+        request = StageRequest("scripts.stages.compile_iree", self._verifies.python, fields)
         # Started by itself: forked from a process that belongs to this one, it would need one of its own.
         return self._step(tried, tried.folder, request, artifacts, preload=False, owner=os.getpid())
-
-    def _request(self, module: str, fields: dict[str, Any]) -> StageRequest:
-        """A request to another stage in the environment of the job."""
-        return StageRequest(module, self._verifies.python, fields)
 
     def _verify_job(self, tried: Tried) -> Job:
         folder = tried.folder / VERIFY
@@ -307,11 +303,6 @@ class _Tuner:
         return Outcome(outcome.SKIPPED, self._job.stage, self._job.cell, reason, detail, log=str(self._job.log_path))  # fmt: skip
 
 
-def _timing_log(tried: Tried) -> Path:
-    """What the process of a candidate has printed while it was timed."""
-    return tried.folder / "time.txt"
-
-
 @dataclass
 class Tried(TriedWay[Candidate]):
     """A candidate with its files in `folder`. `step`: the last one that was tried. `same_as`: the candidate before it
@@ -325,6 +316,11 @@ class Tried(TriedWay[Candidate]):
     @property
     def module(self) -> Path:
         return self.folder / MODULE
+
+    @property
+    def timing_log(self) -> Path:
+        """What its process has printed while it was timed."""
+        return self.folder / "time.txt"
 
     @property
     def is_new(self) -> bool:
@@ -365,20 +361,12 @@ def why_not(search: Search, candidate: Candidate, program: bytes) -> str:
 
 def why_none(tried: Collection[Tried]) -> Diagnosis:
     """Why no candidate has passed: the first configured one, or else the first one that was tried."""
-    failed = [
-        candidate
-        for candidate in tried
-        if candidate.ended and candidate.ended.status != outcome.SKIPPED
-    ]
-    first = next(
-        (candidate for candidate in failed if candidate.way.configured), next(iter(failed), None)
-    )
-    if first is None or first.ended is None:
-        said = next(
-            (candidate.ended.detail for candidate in tried if candidate.ended), "there is none"
-        )
-        return Diagnosis("error", NO_CANDIDATE, f"no candidate could be tried: {said}")
-    ended = first.ended
+    ends = [(candidate, candidate.ended) for candidate in tried if candidate.ended]
+    failed = [pair for pair in ends if pair[1].status != outcome.SKIPPED]
+    if not failed:
+        detail = ends[0][1].detail if ends else "there is none"
+        return Diagnosis("error", NO_CANDIDATE, f"no candidate could be tried: {detail}")
+    first, ended = min(failed, key=lambda pair: not pair[0].way.configured)
     if ended.status == outcome.UNAVAILABLE:
         return Diagnosis(ended.status, ended.reason, ended.detail)
     return Diagnosis(
