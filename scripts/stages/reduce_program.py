@@ -141,7 +141,7 @@ class Reduction:
         reduced one too. Raises NotReducible."""
         program, started = self.program, time.monotonic()
         computed = [place for place in program.operations if not program.is_weight(place)]
-        if comparison.difference(program.part(computed), self.deadline - started) is None:
+        if comparison.compared(program.part(computed), self.deadline - started).output is None:
             raise NotReducible(
                 "no difference was found between both sets of flags, with random inputs and weights: the results are the "
                 "same, or one of the two does not compile or run, or an input has a type that is not supported. If the results "
@@ -152,7 +152,7 @@ class Reduction:
         def fails(text: str) -> bool:
             return (
                 time.monotonic() <= self.deadline
-                and comparison.difference(text, limit_s) is not None
+                and comparison.compared(text, limit_s).output is not None
             )
 
         steps = Search(lambda keep: fails(program.part(keep)), self.deadline)
@@ -164,24 +164,25 @@ class Reduction:
         if kept is None:
             raise NotReducible("no part of it computes other values within the time limit")
         text = shrinking.shrink(program.part(kept), fails)
-        difference = comparison.difference(text, limit_s)
-        if difference is None:
+        shown = comparison.compared(text, limit_s)
+        if shown.output is None:
             raise NotReducible("its reduced program does not show the difference again")
+        largest, scale = mismatch.distance(shown.right[shown.output], shown.computed[shown.output])
         mismatch.save(
             self.folder,
-            input=difference.inputs,
-            expected=difference.right,
-            computed=difference.computed,
+            input=shown.inputs,
+            expected=shown.right,
+            computed=shown.computed,
         )
 
         def ending(at: Compiler) -> str:
-            return dataclasses.replace(comparison, wrong=at).ending(text, limit_s)
+            return dataclasses.replace(comparison, wrong=at).compared(text, limit_s).ending
 
         said = {
             "opt_levels": _by_level(comparison.wrong, ending),
-            "output": difference.output,
-            "largest_difference": difference.largest,
-            "largest_value": difference.scale,
+            "output": shown.output,
+            "largest_difference": largest,
+            "largest_value": scale,
         }
         self._write(text, steps, said)
 

@@ -72,16 +72,25 @@ def calling(
 
 
 @dataclass(frozen=True)
-class Difference:
-    """`output`: its number. `largest`: the largest difference; `scale`: the largest value of the right output.
-    `inputs`, `right`, `computed`: what shows it."""
+class Compared:
+    """The right outputs of a program and the `computed` ones, for the same inputs. Without `computed`, one of the two modules was not compiled
+    or did not run, or an input has a type that is not supported."""
 
-    output: int
-    largest: float
-    scale: float
     inputs: list[np.ndarray]
     right: list[np.ndarray]
     computed: list[np.ndarray]
+
+    @property
+    def output(self) -> int | None:
+        """The number of the first output that differs."""
+        pairs = enumerate(zip(self.right, self.computed, strict=False))
+        return next((number for number, pair in pairs if differs(*pair)), None)
+
+    @property
+    def ending(self) -> str:
+        if not self.computed:
+            return "does not compile or run"
+        return "right" if self.output is None else "wrong"
 
 
 @dataclass(frozen=True)
@@ -93,35 +102,17 @@ class Comparison:
     device: str
     threads: int
 
-    def difference(self, text: str, limit_s: float) -> Difference | None:
-        """The first output that differs; None if none does, or one of the two does not compile or run, or an input has a type that is
-        not supported."""
-        given, right, wrong = self._results(text, limit_s)
-        for number, (expected, computed) in enumerate(zip(right, wrong, strict=False)):
-            if differs(expected, computed):
-                return Difference(number, *distance(expected, computed), given, right, wrong)
-        return None
-
-    def ending(self, text: str, limit_s: float) -> str:
-        """`right` or `wrong`, or that a program does not compile or run."""
-        _, right, wrong = self._results(text, limit_s)
-        if not right or not wrong:
-            return "does not compile or run"
-        return "wrong" if any(map(differs, right, wrong)) else "right"
-
-    def _results(
-        self, text: str, limit_s: float
-    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-        """Inputs, right outputs and those to compare; the outputs are empty where there are none."""
-        given: list[np.ndarray] = []
-        right: list[np.ndarray] = []
+    def compared(self, text: str, limit_s: float) -> Compared:
+        """What both compute of a program (its text)."""
         try:
             given, count = interface(text)
-            right = outputs(self.right, text, given, count, self.device, self.threads, limit_s)
-            wrong = outputs(self.wrong, text, given, count, self.device, self.threads, limit_s)
+            right, computed = (
+                outputs(compiler, text, given, count, self.device, self.threads, limit_s)
+                for compiler in (self.right, self.wrong)
+            )
         except NoOutputs:
-            return given, right, []
-        return given, right, wrong
+            return Compared([], [], [])
+        return Compared(given, right, computed)
 
 
 class NoOutputs(Exception):
