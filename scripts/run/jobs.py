@@ -189,7 +189,7 @@ class Jobs:
 
         def files(cell: Cell, name: str) -> list[Any]:
             asked, *remedied = self._plan.modules.files(cell, name)
-            stands = self._plan.modules.stand(cell)
+            stands = self._plan.modules.ignores_age(cell)
             return [asked, *(self._ancient(file) if stands else file for file in remedied)]
 
         return {

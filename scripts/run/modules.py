@@ -106,7 +106,7 @@ class Modules:
         The inputs of a measurement do not change if its module compiled as requested. So it is not repeated
         when remedies are switched on or off, or when results are from before there were remedies.
         """
-        if is_row(cell):
+        if is_tuned(cell):
             return False
         if _compiled_as_asked(cell):
             return os.path.exists(_status(REMEDY, cell))
@@ -121,14 +121,14 @@ class Modules:
     def files(self, cell: Cell, file: str) -> list[str]:
         """A file of the stages that may have made the module of a cell: the compilation, and its remedies if
         they take part; for a row of results/tuned.csv, its tuning."""
-        if is_row(cell):
+        if is_tuned(cell):
             tuning = Cell.of_kind(Kind.TUNING, model=cell.model, target=cell.target)
             module = MODULES[cell.frontend]
             return [TUNE.path(tuning, module if file == "module.vmfb" else file)]
         makers = [ASKED, REMEDY] if self.uses_remedies(cell) else [ASKED]
         return [stage.path(cell.to(Kind.MODULE), file) for stage in makers]
 
-    def stand(self, cell: Cell) -> bool:
+    def ignores_age(self, cell: Cell) -> bool:
         """Whether a measurement ignores the age of what remedies left: its module was tuned, or compiled as requested and is
         not newer.
 
@@ -136,7 +136,7 @@ class Modules:
         `ancient` then, Snakemake 9.27 leaves out the measurement although its module is newer, and the row would keep the
         latency of an earlier module.
         """
-        if is_row(cell):
+        if is_tuned(cell):
             return True
         if not _compiled_as_asked(cell):
             return False
@@ -184,8 +184,8 @@ class Modules:
         return now != tried or moved
 
 
-def is_row(cell: Cell) -> bool:
-    """Whether the cell of a verification is a row of results/tuned.csv."""
+def is_tuned(cell: Cell) -> bool:
+    """Whether a row is a tuned one of results/tuned.csv."""
     return cell.frontend in TUNED_FRONTENDS
 
 

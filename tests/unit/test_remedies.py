@@ -260,14 +260,14 @@ def test_what_compiled_as_asked_depends_on_what_it_depended_on_whether_remedies_
 def test_remedies_do_not_stand_beside_a_module_that_was_compiled_after_them(tree):
     tree.write()
     plan, asked = plan_of(tree), status_path("compile", CELL)
-    assert plan.modules.stand(OF)  # there are none
+    assert plan.modules.ignores_age(OF)  # there are none
     outcome.write(status_path("remedy", CELL), Outcome("ok", "remedy", CELL), Usage(0, 0))
     left = os.path.getmtime(status_path("remedy", CELL))
     os.utime(asked, (left - 9, left - 9))
-    assert plan.modules.stand(OF)
+    assert plan.modules.ignores_age(OF)
     # A run compiled it again, and was killed before the remedies and the measurement.
     os.utime(asked, (left + 9, left + 9))
-    assert not plan.modules.stand(OF)
+    assert not plan.modules.ignores_age(OF)
 
 
 def test_a_failure_without_remedies_takes_no_module_that_they_once_made(tree):

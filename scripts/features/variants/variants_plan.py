@@ -13,7 +13,7 @@ from scripts.matrix.entries import Target
 from scripts.matrix.feature import Feature, Rows
 from scripts.matrix.matrix import compact
 from scripts.matrix.stages import STAGES
-from scripts.run.modules import program
+from scripts.run.modules import is_tuned, program
 from scripts.run.params import Groups
 from scripts.run.plan import Plan, digest_of
 
@@ -95,7 +95,7 @@ FEATURE = Feature(
     plan=VariantsPlan,
     rows=Rows(
         (Kind.TUNING,),
-        tuned_matrix.owns,
+        is_tuned,
         tuned_matrix.cells,
         tuned_matrix.chain,
         timed=lambda matrix, row: (STAGES["time_tuned"], matrix.group(row)),
