@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.core import atomic, exits
-from scripts.features.variants.search import report
-from scripts.features.variants.search.report import Report
+from scripts.features.variants import candidates
+from scripts.features.variants.candidates import Report
 from scripts.matrix.cell import Cell, Kind
 from scripts.matrix.stages import REPORT, STAGES
 
@@ -77,7 +77,7 @@ def search(model: str, target: str, budget_s: float, keep: float) -> Report:
     done = subprocess.run([*command, "--forcerun", "tune_iree"], check=False)
     if done.returncode != 0 or not path.stat().st_size:
         exits.fail(f"{model}: the search has failed; see {path.parent}/log.txt")
-    return report.read(atomic.read_json(path))
+    return candidates.read(atomic.read_json(path))
 
 
 def gains_of(report: Report) -> dict[str, float]:

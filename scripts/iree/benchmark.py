@@ -60,17 +60,12 @@ def write_inputs(
 
     The files are kept, so that the recorded command can be repeated by hand.
     """
-    return write_arrays(folder, arrays, [kind.iree for kind in types])
-
-
-def write_arrays(folder: Path, arrays: Sequence[np.ndarray], types: Sequence[str]) -> list[str]:
-    """`write_inputs` with types as IREE's tools write them, such as `2x3xf32`."""
     folder.mkdir(parents=True, exist_ok=True)
     flags = []
     for number, (array, kind) in enumerate(zip(arrays, types, strict=True)):
         raw = folder / f"{number}.bin"
         array.tofile(raw)
-        flags.append(f"--input={kind}=@{raw}")
+        flags.append(f"--input={kind.iree}=@{raw}")
     return flags
 
 

@@ -74,7 +74,7 @@ class Compiler:
                 limit_s,
             )
         except subprocess.TimeoutExpired:
-            return Compiled(None, "")
+            return Compiled(None, f"iree-compile took more than {limit_s:.0f} s")
         return Compiled(done.returncode, done.stdout + done.stderr)
 
 

@@ -4,6 +4,8 @@ requested way fails."""
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -136,6 +138,31 @@ def attempts(
 
 
 WORKFLOW = checkout.ROOT / "workflow"
+
+
+def wanted(attempts: Iterable[Attempt], reason: str) -> list[Attempt]:
+    """The attempts that are made after a failure with this reason."""
+    return [attempt for attempt in attempts if reason in attempt.reasons]
+
+
+def to_text(values: object) -> str:
+    """One line of JSON. Equal values give equal text."""
+    return json.dumps(msgspec.to_builtins(values), separators=(",", ":"))
+
+
+def digest(attempts: Sequence[Attempt]) -> str:
+    """A hash (6 hex digits) of everything that attempts consist of."""
+    return hashlib.sha256(to_text(attempts).encode()).hexdigest()[:6]
+
+
+def fingerprint(code: str, attempts: Sequence[Attempt]) -> str:
+    """What may change how a failure is remedied: the code of the stage, and the attempts."""
+    return f"{code}~{digest(attempts)}"
+
+
+def code_of(fingerprint: str) -> str:
+    """The code's part of such a fingerprint."""
+    return fingerprint.partition("~")[0]
 
 
 class RemedyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -56,7 +56,7 @@ class Feature:
     baselines of a part, by axis. `rows`: see Rows. `named`: models that only the feature's part has, which globs of the
     configuration may name too.
     `toolchains`: reads those that are selected (features/toolchains/toolchain_environments.py, selected). `environments`: makes a
-    run.environments.Environments for selected toolchains. `maker`: makes a run.plan.Maker for a run.plan.Plan. `plan`:
+    run.environments.Environments for selected toolchains. `plan`:
     makes the object that answers the questions of the feature's rules, PLAN["<name>"], for a Plan.
     `csv`: the name of the CSV that the feature aggregates. `row_set`: the module with the ROW_SET that declares it
     (records/row_set.py).
@@ -71,7 +71,6 @@ class Feature:
     named: Callable[[Draft], Mapping[str, Model]] | None = None
     toolchains: Callable[[Draft], dict[str, Any]] | None = None
     environments: Callable[..., Any] | None = None
-    maker: Callable[..., Any] | None = None
     plan: Callable[[Any], Any] | None = None
     csv: str = ""
     row_set: str = ""

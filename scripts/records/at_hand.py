@@ -23,7 +23,7 @@ from scripts.matrix.reading import ConfigError
 from scripts.matrix.rows import Matrix, compact
 from scripts.records.results_file import BadRecords
 from scripts.run import environments, outputs
-from scripts.run.plan import Aggregation, Maker, digest_of, parts_of
+from scripts.run.plan import Aggregation, digest_of, parts_of
 from scripts.sources.registry import source_of
 from scripts.sources.source import file_digest
 from scripts.torch_model.errors import ModelFileError
@@ -52,7 +52,7 @@ def _files(matrix: Matrix) -> dict[str, Any]:
     for entries in (matrix.frontends, matrix.targets, matrix.baselines):
         envs |= {entry.env for entry in entries.values()}
     return {
-        "code": Aggregation(matrix, Maker()).measuring_code(),
+        "code": Aggregation.measuring_code(),
         "pins": {env: known.pins_digest(env) for env in sorted(envs)},
         "files": {
             model.name: {file: digest(file) for file in _of_model(model)}

@@ -151,8 +151,8 @@ class Jobs:
         """
 
         def files(cell: Cell, name: str) -> list[Any]:
-            asked, *remedied = self._plan.maker.modules(cell, name)
-            stands = self._plan.maker.stand(cell)
+            asked, *remedied = self._plan.modules.files(cell, name)
+            stands = self._plan.modules.ignores_age(cell)
             return [asked, *(self._ancient(file) if stands else file for file in remedied)]
 
         return {
@@ -192,9 +192,9 @@ class Jobs:
         most = most_threads(self._plan.configured.measure)
         return lambda wildcards: most if self._where.submits else here
 
-    def asks(self, stage: str) -> dict[str, Any]:
+    def asks(self, stage: str, search_s: float = 0.0) -> dict[str, Any]:
         """Resources of a stage: its limits, what its job requests from a cluster's scheduler, whether it is forked, and whether
-        its model file is not trusted.
+        its model file is not trusted. `search_s`: see Plan.ask.
 
         The last two are resources, because a changed resource re-runs nothing. On a cluster no stage is forked: few stages
         of a submission share an environment.
@@ -212,7 +212,9 @@ class Jobs:
             def ask(wildcards: Any, attempt: int) -> float:
                 if not self._submitted():
                     return within[field]
-                return getattr(self._plan.ask(stage, of_wildcards(wildcards), attempt), field)
+                return getattr(
+                    self._plan.ask(stage, of_wildcards(wildcards), attempt, search_s), field
+                )
 
             return ask
 

@@ -13,7 +13,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from scripts.matrix.entries import Baseline, Frontend, Model, Target
 from scripts.matrix.rows import Matrix, compact
 from scripts.matrix.stages import IREE_ENV, OUTCOMES, REPORT, STAGES, STATUS, Stage
 from scripts.run import environments, fingerprint, resources
+from scripts.run.modules import REMEDY, Modules
 from scripts.run.params import Groups, Requests
 from scripts.sources.registry import source_of
 from scripts.supervise import group, outcome
@@ -35,8 +36,8 @@ from scripts.torch_model.errors import BrokenModelFile
 class Aggregation:
     """Answers the questions of a rule that aggregates the rows of a matrix."""
 
-    def __init__(self, matrix: Matrix, maker: Maker) -> None:
-        self.matrix, self._maker = matrix, maker
+    def __init__(self, matrix: Matrix, modules: Modules) -> None:
+        self.matrix, self._modules = matrix, modules
 
     def results(self) -> list[str]:
         """Every file that the aggregation reads: those of the rows, and the limits of their devices."""
@@ -63,13 +64,14 @@ class Aggregation:
         files: dict[str, None] = {}
         for row in rows:
             chain = [*self.matrix.chain(row), self.matrix.timed(row, timed_by)]
-            if row.kind is Kind.IREE and self._maker.take_part(row):
-                chain.append((STAGES["remedy"], row.to(Kind.MODULE)))
+            if row.kind is Kind.IREE and self._modules.uses_remedies(row):
+                chain.append((REMEDY, row.to(Kind.MODULE)))
             for stage, cell in reversed(chain):
                 files |= dict.fromkeys(stage.path(cell, file) for file in stage.aggregated)
         return list(files)
 
-    def measuring_code(self) -> str:
+    @staticmethod
+    def measuring_code() -> str:
         """The versions of the code that measures and verifies rows. When they change, other rows are stale."""
         measuring = (s for s in STAGES.values() if s.measures and not s.is_batch)
         return " ".join(f"{stage.name}-{stage.version}" for stage in measuring)
@@ -83,44 +85,6 @@ class Aggregation:
 def digest_of(values: Any) -> str:
     """A hash of plain values."""
     return hashlib.sha256(compact(values).encode()).hexdigest()[:12]
-
-
-class Maker:
-    """Modules are made by their compilation alone. A feature that makes failed ones good overrides these answers about
-    an IREE cell."""
-
-    search_s = 0.0
-    """How long a search for a faster module takes at most, before it is verified."""
-
-    def modules(self, cell: Cell, file: str) -> list[str]:
-        """A file of each stage that may have made the module; where there are two, one of the modules is empty."""
-        return [STAGES["compile"].path(cell.to(Kind.MODULE), file)]
-
-    def stand(self, cell: Cell) -> bool:
-        """Whether a verification of the module does not depend on the later ones of `modules`."""
-        return True
-
-    def take_part(self, cell: Cell) -> bool:
-        """Whether the outcome of a second stage counts for the row of a cell."""
-        return False
-
-    def may_make_good(self, stage: str, cell: str) -> bool:
-        """Whether a failed stage of a cell (its folder, the cell's name) may be made good."""
-        return False
-
-    def hang(self, cell: Cell) -> str:
-        """`--hang <why>` for a compilation that is known not to end; else nothing."""
-        return ""
-
-    def specs(self, cell: Cell) -> list[str]:
-        """Files that the flags of a cell name, as inputs of its compilation."""
-        return []
-
-    def due(
-        self, cell: Cell, code: str, retry: Collection[str], limits: Mapping[str, float]
-    ) -> str:
-        """The param `due` of the second stage (fingerprint.due)."""
-        raise NotImplementedError(f"{cell}: no loaded feature makes failed modules good")
 
 
 def parse_retry(wanted: str | None) -> frozenset[str]:
@@ -183,17 +147,16 @@ class Plan:
         self.retry = retry
         self.with_conda = with_conda
         self.requests = Requests(matrix)
-        loaded = feature.LOADED.values()
-        self.maker: Maker = next(
-            (feature.maker(self) for feature in loaded if feature.maker), Maker()
-        )
+        self.modules = Modules(self.matrix, self.environments)
         groups = {group: rows for own in matrix.matrices for group, rows in own.groups().items()}
         self.groups = Groups(matrix, groups, self.row_forked)
-        self.aggregation = Aggregation(matrix, self.maker)
+        self.aggregation = Aggregation(matrix, self.modules)
         self._memory_mb = {
             key: resources.memory_limit_mb(limit) for key, limit in matrix.limits.items()
         }
-        self._of_features = {feature.name: feature.plan(self) for feature in loaded if feature.plan}
+        self._of_features = {
+            loaded.name: loaded.plan(self) for loaded in feature.LOADED.values() if loaded.plan
+        }
 
     def __getitem__(self, name: str) -> Any:
         """What a feature answers the questions of its rules with."""
@@ -328,7 +291,7 @@ class Plan:
         elif not declared.measures:  # no part of a row's measuring code
             retry -= {fingerprint.STALE}
         if declared.remedies:
-            return self.maker.due(cell, str(declared.version), retry, self._met_limits(stage))
+            return self.modules.due(cell, str(declared.version), retry, self._met_limits(stage))
         return fingerprint.due(
             self._status(declared, cell),
             fingerprint.of_stage(declared),
@@ -375,8 +338,9 @@ class Plan:
         memory_mb = self._memory_mb[STAGES[stage].limits_key]
         return resources.within_limits(memory_mb, self.limit(stage)["timeout_s"])
 
-    def ask(self, stage: str, cell: Cell, attempt: int) -> resources.Ask:
-        """The resources that a stage of a cell requests from a cluster. `attempt` counts from 1."""
+    def ask(self, stage: str, cell: Cell, attempt: int, search_s: float = 0.0) -> resources.Ask:
+        """The resources that a stage of a cell requests from a cluster. `attempt` counts from 1. `search_s`: seconds of the search for
+        a module before it is verified."""
         declared, limit = STAGES[stage], self.limit(stage)
         if declared.need is None:
             raise ValueError(
@@ -390,7 +354,7 @@ class Plan:
             _size_mb(STAGES["reference"].path(cell.model, "weights.irpa")),
             attempt,
             turns_s=self.groups.rule(cell.model).most_s,
-            before_s=self.maker.search_s if declared.kind is Kind.TUNING else 0.0,
+            before_s=search_s,
             training=cell.test == TRAIN or stage == REFERENCES[TRAIN],
         )
 

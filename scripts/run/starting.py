@@ -128,7 +128,7 @@ def of_configuration(
         )
     matrix, notes = kept_results.with_results(matrix)
     plan = Plan(matrix, retry=parse_retry(config.get("retry")), with_conda=with_conda)
-    return Run(matrix, plan, Gate(config.get("stop_on"), plan.maker.may_make_good), notes)
+    return Run(matrix, plan, Gate(config.get("stop_on"), plan.modules.may_make_good), notes)
 
 
 def warnings(run: Run) -> Iterator[str]:

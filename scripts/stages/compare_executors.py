@@ -17,7 +17,7 @@ import numpy as np
 
 from scripts.core import atomic, commands, process, requests, tensors
 from scripts.core.requests import Folders
-from scripts.features.reproduce.compared import FILE, O0, SAME, XLA
+from scripts.features.reproduce.mismatch import COMPARED, O0, SAME, XLA
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
@@ -60,7 +60,7 @@ def compare_executors(request: ComparisonRequest, folders: Folders) -> None:
     if len(computed) > 1:
         other = Expected(expected.types, computed[XLA], None, True, expected.dtype)
         report[SAME] = verify(computed[O0], other, request.check.tolerance).code
-    atomic.write_json(folders.results / FILE, report)
+    atomic.write_json(folders.results / COMPARED, report)
 
 
 def _forked(run: Callable[[], Results]) -> tuple[Results | None, str]:

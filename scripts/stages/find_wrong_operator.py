@@ -19,7 +19,7 @@ from scripts.core import commands, exits, requests
 from scripts.core.commands import option
 from scripts.core.machine import physical_cores
 from scripts.core.requests import Folders
-from scripts.features.reproduce.graph_parts import wrong, wrong_operator
+from scripts.features.reproduce import wrong_operator
 from scripts.lowering import capture
 from scripts.sources.load_model import load_model
 from scripts.torch_model import errors
@@ -45,15 +45,17 @@ def find_wrong_operator(args: OperatorRequest, folders: Folders) -> None:
         with errors.reported(), tempfile.TemporaryDirectory() as folder:
             loaded = load_model(args.model)
             frontend = wrong_operator.frontend(args.exporter, how)
-            lowering = wrong.Lowering(exporter, how, Path(folder), physical_cores(), deadline)
+            lowering = wrong_operator.Lowering(
+                exporter, how, Path(folder), physical_cores(), deadline
+            )
             if "onnx" in exporter.SOURCES:
                 # Only its environment has the packages of ONNX.
-                wrong_onnx = importlib.import_module("scripts.features.reproduce.graph_parts.wrong_onnx")  # fmt: skip
+                wrong_onnx = importlib.import_module("scripts.features.reproduce.wrong_onnx")
                 said = wrong_onnx.write(loaded, lowering, frontend, name, folders.results)
                 print(f"{name}: {said} is wrong")
                 return
-            wrong_call = wrong.find(loaded, lowering)
-    except (wrong.NotFound, capture.UnsupportedProgram) as error:
+            wrong_call = wrong_operator.find(loaded, lowering)
+    except (wrong_operator.NotFound, capture.UnsupportedProgram) as error:
         exits.fail(f"{name}: {error}")
     report = wrong_operator.write(wrong_call, name, frontend, how, folders.results)
     print(

@@ -11,22 +11,22 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, checkout, commands, exits, requests
 from scripts.core.requests import Folders
-from scripts.features.reproduce.reduction import failures, mismatch, shrinking
-from scripts.features.reproduce.reduction.mismatch import Comparison
-from scripts.features.reproduce.reduction.reduced_program import (
+from scripts.features.reproduce import mismatch, shrinking
+from scripts.features.reproduce.mismatch import Comparison
+from scripts.features.reproduce.reduced_program import (
     REDUCED,
     REDUCTION,
     NotReducible,
     Program,
 )
-from scripts.features.reproduce.reduction.shrinking import Search
+from scripts.features.reproduce.shrinking import Search
 from scripts.iree.tools import Compiler
 
 SLOWER = 3.0
@@ -56,42 +56,30 @@ def reduce_program(args: ReductionRequest, folders: Folders) -> None:
         compiler = Compiler(tuple(args.flags), Path(wrong))
         try:
             text = args.program.read_text(encoding="utf-8")
-            reduction = Reduction(text, Program(text), started, started + args.budget)
+            deadline = started + args.budget
+            reduction = Reduction(text, Program(text), started, deadline, folders.results)
             if args.right_flags is None:
-                reduced = reduction.of_failure(compiler)
+                reduction.of_failure(compiler)
             else:
                 other = Compiler(tuple(args.right_flags), Path(right))
                 comparison = Comparison(compiler, other, args.device, args.threads)
-                reduced = reduction.of_mismatch(comparison, folders.results)
+                reduction.of_mismatch(comparison)
         except NotReducible as error:
             exits.fail(f"{args.program}: {error}")
-    report = reduced.report
-    (folders.results / REDUCED).write_text(reduced.text, encoding="utf-8")
-    atomic.write_json(folders.results / REDUCTION, report)
-    operations = sum(report["operations"].values())
-    print(
-        f"{operations} of {report['of']} operations, {report['seconds']:.0f} s: {report['operations']}"
-    )
-
-
-@dataclass(frozen=True)
-class Reduced:
-    """A reduced program, and how it was found."""
-
-    text: str
-    report: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """A program to reduce, and when the search began and ends (time.monotonic)."""
+    """A program to reduce, and when the search began and ends (time.monotonic). The reduced program and a report are written into
+    `folder`."""
 
     text: str
     program: Program
     started: float
     deadline: float
+    folder: Path
 
-    def of_failure(self, compiler: Compiler) -> Reduced:
+    def of_failure(self, compiler: Compiler) -> None:
         """Reduce a program that fails to compile. Raises NotReducible."""
         program, started = self.program, time.monotonic()
         whole = compiler.run(self.text, self.deadline - started)
@@ -102,29 +90,24 @@ class Reduction:
         if not whole.returncode:
             raise NotReducible("it compiles; there is no failure to reduce it for")
         limit_s = self._limit_s(started)
-        wanted = failures.kind_of(next(failures.diagnoses(whole)))
+        wanted = shrinking.kind_of(next(shrinking.diagnoses(whole)))
 
         def fails(text: str) -> bool:
             left_s = self.deadline - time.monotonic()
             if left_s < 0:
                 return False
-            return wanted in failures.kinds(compiler.run(text, min(limit_s, max(1.0, left_s))))
-
-        def bypassed(
-            program: Program, kept: Collection[int]
-        ) -> tuple[frozenset[int], dict[int, shrinking.Operand]]:
-            return shrinking.bypassed(
-                kept, program.stand_in, lambda some, moved: fails(program.part(some, None, moved))
-            )
+            return wanted in shrinking.kinds(compiler.run(text, min(limit_s, max(1.0, left_s))))
 
         steps = Search(lambda keep: fails(program.part(keep)), self.deadline)
-        named = program.at_lines(failures.lines(whole.log))
+        named = program.at_lines(shrinking.lines(whole.log))
         few = shrinking.reduce(program.operations, named, program.neighbours, steps)
         if few is None:
             raise NotReducible(
                 "its operations, taken out of the program, do not fail in the same way"
             )
-        kept, instead = bypassed(program, few)
+        kept, instead = shrinking.bypassed(
+            few, program.stand_in, lambda some, moved: fails(program.part(some, None, moved))
+        )
         results = shrinking.fewer(
             program.results(kept, instead),
             lambda some: fails(program.part(kept, some, instead)),
@@ -135,7 +118,11 @@ class Reduction:
         )
         # Smaller shapes make operations superfluous, such as a reshape to the same shape.
         small = Program(text)
-        kept, instead = bypassed(small, small.operations)
+        kept, instead = shrinking.bypassed(
+            small.operations,
+            small.stand_in,
+            lambda some, moved: fails(small.part(some, None, moved)),
+        )
         if instead:
             text = small.part(kept, None, instead)
 
@@ -143,20 +130,18 @@ class Reduction:
             compiled = at.run(text, limit_s)
             if not compiled.returncode:
                 return "reaches the time limit" if compiled.returncode is None else "compiles"
-            kinds = failures.kinds(compiled)
+            kinds = shrinking.kinds(compiled)
             return "fails in the same way" if wanted in kinds else f"fails with {kinds[0][1]}"
 
         said = {"signature": list(wanted), "opt_levels": _by_level(compiler, ending)}
-        return self._reduced(text, steps, said)
+        self._write(text, steps, said)
 
-    def of_mismatch(self, comparison: Comparison, folder: Path) -> Reduced:
-        """Reduce a program that computes other values with one set of flags than with the other.
-
-        Writes inputs and right outputs of the reduced program into `folder`. Raises NotReducible.
-        """
+    def of_mismatch(self, comparison: Comparison) -> None:
+        """Reduce a program that computes other values with one set of flags than with the other, and write inputs and outputs of the
+        reduced one too. Raises NotReducible."""
         program, started = self.program, time.monotonic()
         computed = [place for place in program.operations if not program.is_weight(place)]
-        if comparison.difference(program.part(computed), self.deadline - started) is None:
+        if comparison.compared(program.part(computed), self.deadline - started).output is None:
             raise NotReducible(
                 "no difference was found between both sets of flags, with random inputs and weights: the results are the "
                 "same, or one of the two does not compile or run, or an input has a type that is not supported. If the results "
@@ -167,7 +152,7 @@ class Reduction:
         def fails(text: str) -> bool:
             return (
                 time.monotonic() <= self.deadline
-                and comparison.difference(text, limit_s) is not None
+                and comparison.compared(text, limit_s).output is not None
             )
 
         steps = Search(lambda keep: fails(program.part(keep)), self.deadline)
@@ -179,43 +164,48 @@ class Reduction:
         if kept is None:
             raise NotReducible("no part of it computes other values within the time limit")
         text = shrinking.shrink(program.part(kept), fails)
-        difference = comparison.difference(text, limit_s)
-        if difference is None:
+        shown = comparison.compared(text, limit_s)
+        if shown.output is None:
             raise NotReducible("its reduced program does not show the difference again")
+        largest, scale = mismatch.distance(shown.right[shown.output], shown.computed[shown.output])
         mismatch.save(
-            folder,
-            input=difference.inputs,
-            expected=difference.right,
-            computed=difference.computed,
+            self.folder,
+            input=shown.inputs,
+            expected=shown.right,
+            computed=shown.computed,
         )
 
         def ending(at: Compiler) -> str:
-            return dataclasses.replace(comparison, wrong=at).ending(text, limit_s)
+            return dataclasses.replace(comparison, wrong=at).compared(text, limit_s).ending
 
         said = {
             "opt_levels": _by_level(comparison.wrong, ending),
-            "output": difference.output,
-            "largest_difference": difference.largest,
-            "largest_value": difference.scale,
+            "output": shown.output,
+            "largest_difference": largest,
+            "largest_value": scale,
         }
-        return self._reduced(text, steps, said)
+        self._write(text, steps, said)
 
     def _limit_s(self, since: float) -> float:
         """The time limit of a part, if the whole program was begun at `since`."""
         return max(LEAST_S, SLOWER * (time.monotonic() - since))
 
-    def _reduced(self, text: str, steps: Search, said: dict[str, Any]) -> Reduced:
-        program = Program(text)
+    def _write(self, text: str, steps: Search, said: dict[str, Any]) -> None:
+        program, of = Program(text), len(self.program.operations)
+        operations = dict(Counter(map(program.name, program.operations)))
+        seconds = time.monotonic() - self.started
+        (self.folder / REDUCED).write_text(text, encoding="utf-8")
         report = {
-            "operations": dict(Counter(map(program.name, program.operations))),
-            "of": len(self.program.operations),
+            "operations": operations,
+            "of": of,
             "tests": steps.tests,
             "complete": not steps.is_over,
-            "seconds": round(time.monotonic() - self.started, 1),
+            "seconds": round(seconds, 1),
             "cpu_seconds": round(sum(os.times()[:4]), 1),
             **said,
         }
-        return Reduced(text, report)
+        atomic.write_json(self.folder / REDUCTION, report)
+        print(f"{len(program.operations)} of {of} operations, {seconds:.0f} s: {operations}")
 
 
 def _by_level(compiler: Compiler, ending: Callable[[Compiler], str]) -> dict[str, str]:

@@ -11,10 +11,8 @@ from pathlib import Path
 from scripts.core import atomic, commands, exits
 from scripts.core.commands import option
 from scripts.features import registry
-from scripts.matrix import cell
 from scripts.records import coverage
 from scripts.records.coverage import ENDINGS
-from scripts.records.markdown import text
 from scripts.records.results_file import BadRecords, Record, read
 
 
@@ -26,11 +24,8 @@ class Options:
         nargs="+",
         help="one or several results.jsonl that have no cell in common",
     )
-    cell: list[str] = option(factory=list, **commands.CELL)
     out_md: Path | None = option(None, help="the page, in Markdown")
     out_csv: Path | None = option(None, help="CSV file with one line per cell and complete details")
-    title: str = "Coverage"
-    note: str = option("", help="a paragraph below the title, such as what was selected")
 
 
 def main() -> None:
@@ -39,7 +34,7 @@ def main() -> None:
     if not (args.out_md or args.out_csv):
         exits.fail("nothing to write: give --out-md, --out-csv or both", code=2)
     try:
-        records = load(args.results, args.cell)
+        records = load(args.results)
     except (BadRecords, OSError) as error:
         exits.fail(str(error))
     cells = coverage.frame(records)
@@ -48,29 +43,20 @@ def main() -> None:
         print(args.out_csv)
     if args.out_md:
         paths = [*map(_from_here, args.results), "--out-md", _from_here(args.out_md)]
-        chosen = [word for glob in args.cell for word in ("--cell", glob)]
-        command = ["python", "-m", "scripts.stages.report_coverage", *chosen, "--results", *paths]
-        made_by = shlex.join(command)
-        note = f"\n{args.note}\n" if args.note else ""
-        head = f"# {text(args.title)}\n\nMade by `{made_by}`.\n{note}"
+        made_by = shlex.join(
+            ["python", "-m", "scripts.stages.report_coverage", "--results", *paths]
+        )
+        head = f"# Coverage\n\nMade by `{made_by}`.\n"
         atomic.write_text(args.out_md, head + coverage.page(cells, records))
         print(args.out_md)
     counts = cells["ending"].value_counts()
     print(", ".join(f"{counts[key]} {ENDINGS[key]}" for key in ENDINGS if key in counts))
 
 
-def load(paths: Sequence[Path], cells: Sequence[str] = ()) -> list[Record]:
-    """The records of several results.jsonl that the globs `cells` select, in their order.
-
-    Raises BadRecords for a line that is not a record, for a cell that occurs twice, and if there
-    is no IREE cell.
-    """
-    all_records = [record for path in paths for record in read(path)]
-    records = [record for record in all_records if cell.selects(cells, record["cell"])]
-    if all_records and not records:
-        raise BadRecords(
-            f"{', '.join(map(str, paths))}: no cell of {len(all_records)} matches --cell {' '.join(cells)}"
-        )
+def load(paths: Sequence[Path]) -> list[Record]:
+    """The records of several results.jsonl, in their order. Raises BadRecords for a line that is not a record, for a cell that occurs
+    twice, and if there is no IREE cell."""
+    records = [record for path in paths for record in read(path)]
     seen: dict[tuple[str, str], Record] = {}
     for record in records:
         for key in ("stage", "reason"):

@@ -18,9 +18,9 @@ from scripts.core.commands import option
 from scripts.core.requests import Folders
 from scripts.features.profile import sites
 from scripts.features.profile.sites import PhaseError
-from scripts.features.reproduce.reduction import dispatches, mismatch
-from scripts.features.reproduce.reduction.dispatches import TESTED
-from scripts.features.reproduce.reduction.reduced_program import NotReducible
+from scripts.features.reproduce import dispatches, mismatch
+from scripts.features.reproduce.dispatches import TESTED
+from scripts.features.reproduce.reduced_program import NotReducible
 from scripts.iree import session
 from scripts.iree.backends import runs_on_cpu
 from scripts.iree.tools import Compiler

@@ -23,13 +23,13 @@ def main() -> int:
     args = parser.parse_args()
     job = job_arguments.job(args)
     if args.asked:
-        # Of a feature, which may have been taken out.
-        from scripts.features.variants import candidates, remedy_job
+        # They have packages that other jobs do not need.
+        import msgspec
 
-        try:
-            attempts = candidates.attempts_of(args.remedies)
-        except ValueError as error:
-            parser.error(f"argument --remedies: {error}")
+        from scripts.features.variants import remedy_job
+        from scripts.matrix.compile_tables import Attempt
+
+        attempts = msgspec.json.decode(args.remedies, type=list[Attempt])
         return job_arguments.run(job, lambda: remedy_job.run(job, args.asked, attempts, args.pins))
     work = None
     if args.run == TIMING and job.request:

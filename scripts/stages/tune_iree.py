@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import sys
 
-from scripts.features.variants import candidates
-from scripts.features.variants.search import tune_work
+import msgspec
+
+from scripts.features.variants import tune_work
+from scripts.features.variants.candidates import Search
 from scripts.run import job_arguments, resources
 from scripts.supervise import supervise
 
 
 def main() -> int:
     parser = job_arguments.parser("tune_iree", __doc__)
-    parser.add_argument(
-        "--search",
-        required=True,
-        type=candidates.search_of,
-        help="JSON: candidates, budget, conditions",
-    )
+    parser.add_argument("--search", required=True, help="JSON: candidates, budget, conditions")
     parser.add_argument("--cores", default=1, type=int, help="for compilations beside each other")
     args = parser.parse_args()
     job = job_arguments.job(args)
-    search = tune_work.work(args.search, at_once=resources.slots(args.cores))
-    return job_arguments.run(job, lambda: supervise.run(job, search))
+    search = msgspec.json.decode(args.search, type=Search)
+    work = tune_work.work(search, at_once=resources.slots(args.cores))
+    return job_arguments.run(job, lambda: supervise.run(job, work))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import torch
 
 from scripts.exporters import torch_mlir
-from scripts.features.reproduce.graph_parts import wrong, wrong_operator
-from scripts.features.reproduce.graph_parts.wrong import Lowering, Program
+from scripts.features.reproduce import wrong_operator
+from scripts.features.reproduce.wrong_operator import Lowering, Program
 from scripts.torch_model.loading import LoadedModel
 
 OPTIONS = {"dialect": "stablehlo", "rewrites": "none"}
@@ -68,15 +68,15 @@ wrong_exporter = SimpleNamespace(export=with_wrong_tanh)
 made: dict = {}
 with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as out:
     limits = (Path(scratch), 1, time.monotonic() + 300)
-    found = wrong.find(model, Lowering(wrong_exporter, OPTIONS, *limits))
+    found = wrong_operator.find(model, Lowering(wrong_exporter, OPTIONS, *limits))
     made["wrong"] = wrong_operator.write(found, "small", frontend, OPTIONS, Path(out)) | report(
         Path(out)
     )
     made["script"] = Path(out, "wrong.py").read_text()
-    alone = wrong.find(model, OnlySmall(wrong_exporter, OPTIONS, *limits))
+    alone = wrong_operator.find(model, OnlySmall(wrong_exporter, OPTIONS, *limits))
     made["alone"] = {"node": str(alone.node), "wrong": alone.wrong}
     try:
-        wrong.find(model, Lowering(torch_mlir, OPTIONS, *limits))
-    except wrong.NotFound as error:
+        wrong_operator.find(model, Lowering(torch_mlir, OPTIONS, *limits))
+    except wrong_operator.NotFound as error:
         made["right"] = str(error)
 json.dump(made, sys.stdout)

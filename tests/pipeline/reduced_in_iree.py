@@ -1,5 +1,6 @@
 """Prints, as JSON, the parts of a program of several dialects. Runs in the environment `iree`."""
 
+import contextlib
 import json
 import sys
 import tempfile
@@ -9,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.features.reproduce.reduction.mismatch import Comparison
-from scripts.features.reproduce.reduction.reduced_program import NotReducible, Program
+from scripts.features.reproduce.mismatch import Comparison
+from scripts.features.reproduce.reduced_program import NotReducible, Program
 from scripts.iree import backends
 from scripts.iree.tools import Compiled, Compiler
 from scripts.stages import reduce_program
@@ -99,13 +100,16 @@ def mismatch(kind: type[Compiler]) -> dict | str:
             path.mkdir()
         wrong, right = kind(flags, below), Compiler(flags, beside)
         now = time.monotonic()
-        whole = reduce_program.Reduction(WITH_TANH, Program(WITH_TANH), now, now + 300)
+        whole = reduce_program.Reduction(WITH_TANH, Program(WITH_TANH), now, now + 300, out)
         try:
-            found = whole.of_mismatch(Comparison(wrong, right, "local-task", 1), out)
+            with contextlib.redirect_stdout(sys.stderr):
+                whole.of_mismatch(Comparison(wrong, right, "local-task", 1))
         except NotReducible as error:
             return str(error)
+        text = (out / "reduced.mlir").read_text()
+        report = json.loads((out / "reduction.json").read_text())
         shapes = {path.name: list(np.load(path).shape) for path in out.glob("*.npy")}
-    return {"text": found.text, "report": found.report, "shapes": shapes}
+    return {"text": text, "report": report, "shapes": shapes}
 
 
 found = {

@@ -59,7 +59,7 @@ def records(tmp_path, monkeypatch):
 
 
 def change_code(monkeypatch):
-    monkeypatch.setattr(Aggregation, "measuring_code", lambda self: "other")
+    monkeypatch.setattr(Aggregation, "measuring_code", lambda: "other")
 
 
 def change_pins(monkeypatch):

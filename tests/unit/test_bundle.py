@@ -17,15 +17,15 @@ from scripts.core import atomic, private, tensors
 from scripts.core.tensors import Signature, TensorType
 from scripts.features.compare.history import store
 from scripts.features.reproduce import bundle as command
-from scripts.features.reproduce import bundling, issue
+from scripts.features.reproduce import bundling, issue, mismatch
 from scripts.features.reproduce import case as cases
-from scripts.features.reproduce.reduction import mismatch
 from scripts.iree import shell
 from scripts.records import results_file
 from scripts.stages import aggregate_results, measure_elsewhere, write_report
 from scripts.supervise.outcome import Outcome
 
 CELL = "conv/mlir/llvm-cpu"
+FOLDER = Path("results/bundles/conv__mlir__llvm-cpu")
 DETAIL = "function 'main_dispatch_0' uses 81920 bytes of shared memory [program.mlir:2: %0 = x]"
 
 
@@ -73,20 +73,19 @@ def run(monkeypatch, capsys):
 def test_a_compilation_that_failed_needs_the_program_and_one_command(tree, run, ended):
     tree(ended("error", "compile", CELL, "shared-memory-limit", DETAIL))
     said = run(CELL)
-    folder = Path("results/bundles/conv__mlir__llvm-cpu")
-    assert str(folder) in said
-    assert {path.name for path in folder.iterdir()} == {
+    assert str(FOLDER) in said
+    assert {path.name for path in FOLDER.iterdir()} == {
         "program.mlir",
         "run.sh",
         "log.txt",
         "ISSUE.md",
     }
-    script = (folder / "run.sh").read_text()
+    script = (FOLDER / "run.sh").read_text()
     assert "iree-compile" in script
     assert "--iree-opt-level=O3 \\\n    --x \\\n    program.mlir \\\n    -o module.vmfb\n" in script
     assert "iree-base-compiler==3" in script
     assert "iree-run-module" not in script
-    issue = (folder / "ISSUE.md").read_text()
+    issue = (FOLDER / "ISSUE.md").read_text()
     assert (
         "# [shared-memory-limit] function 'main_dispatch_0' uses 81920 bytes of shared memory\n"
         in issue
@@ -108,16 +107,15 @@ def test_a_title_has_whole_words():
 def test_a_module_that_runs_is_timed_with_weights_of_the_same_shapes(tree, run):
     tree()
     run(CELL)
-    folder = Path("results/bundles/conv__mlir__llvm-cpu")
-    script = (folder / "run.sh").read_text()
+    script = (FOLDER / "run.sh").read_text()
     assert "iree-benchmark-module" in script
     assert "--input=2x3xbf16=@inputs/0.bin" in script
-    assert (folder / "weights.flags").read_text() == "--splat=fc.weight=4x3xf32=0.01\n"
-    assert not (folder / "weights.irpa").exists()
-    assert (folder / "inputs/0.bin").stat().st_size == 2 * 3 * 2
+    assert (FOLDER / "weights.flags").read_text() == "--splat=fc.weight=4x3xf32=0.01\n"
+    assert not (FOLDER / "weights.irpa").exists()
+    assert (FOLDER / "inputs/0.bin").stat().st_size == 2 * 3 * 2
     run(CELL, "--weights")
-    assert (folder / "weights.irpa").read_text() == "weights"
-    assert not (folder / "weights.flags").exists()
+    assert (FOLDER / "weights.irpa").read_text() == "weights"
+    assert not (FOLDER / "weights.flags").exists()
 
 
 def test_a_tuning_spec_of_the_flags_is_in_the_folder(tree, run, results, monkeypatch):
@@ -131,9 +129,8 @@ def test_a_tuning_spec_of_the_flags_is_in_the_folder(tree, run, results, monkeyp
     file.write_text("module {}")
     tree()
     run(CELL)
-    folder = Path("results/bundles/conv__mlir__llvm-cpu")
-    assert (folder / "tuning_spec.mlir").read_text() == "module {}"
-    script = (folder / "run.sh").read_text()
+    assert (FOLDER / "tuning_spec.mlir").read_text() == "module {}"
+    script = (FOLDER / "run.sh").read_text()
     assert "--iree-codegen-tuning-spec-path=tuning_spec.mlir" in script
     assert "--mlir-disable-threading" in script
     assert "results/tuned" not in script
@@ -142,28 +139,25 @@ def test_a_tuning_spec_of_the_flags_is_in_the_folder(tree, run, results, monkeyp
 def test_wrong_results_come_with_weights_and_golden_outputs(tree, run, ended):
     tree(ended("error", "verify", CELL, "wrong-result", "FAIL: output 0"))
     run(CELL)
-    folder = Path("results/bundles/conv__mlir__llvm-cpu")
-    script = (folder / "run.sh").read_text()
+    script = (FOLDER / "run.sh").read_text()
     assert "--expected_output=2x3xbf16=@golden/0.bin" in script
-    assert (folder / "weights.irpa").exists()
-    assert (folder / "golden/0.bin").stat().st_size == 2 * 3 * 2
+    assert (FOLDER / "weights.irpa").exists()
+    assert (FOLDER / "golden/0.bin").stat().st_size == 2 * 3 * 2
 
 
 def test_a_crash_at_run_time_needs_neither_golden_outputs_nor_weights(tree, run, ended):
     tree(ended("crashed", "verify", CELL, "SIGSEGV", "signal 11"))
     run(CELL)
-    folder = Path("results/bundles/conv__mlir__llvm-cpu")
-    assert "iree-run-module" in (script := (folder / "run.sh").read_text())
+    assert "iree-run-module" in (script := (FOLDER / "run.sh").read_text())
     assert "--task_topology_max_group_count=" in script
-    assert not (folder / "golden").exists()
+    assert not (FOLDER / "golden").exists()
 
 
 def test_a_crash_while_it_is_timed_is_shown_by_the_command_that_times(tree, run):
     tree({("time", CELL): Outcome("crashed", "time", CELL, "SIGSEGV", "signal 11")})
     assert "time conv/mlir/llvm-cpu: crashed (SIGSEGV)" in run(CELL)
-    folder = Path("results/bundles/conv__mlir__llvm-cpu")
-    assert "iree-benchmark-module" in (folder / "run.sh").read_text()
-    assert "fails when it runs (crashed)" in (folder / "ISSUE.md").read_text()
+    assert "iree-benchmark-module" in (FOLDER / "run.sh").read_text()
+    assert "fails when it runs (crashed)" in (FOLDER / "ISSUE.md").read_text()
 
 
 def test_a_training_step_that_crashes_is_not_compared_with_golden_changes(tree, ended, tmp_path):
@@ -183,7 +177,7 @@ def test_a_cell_without_a_failure_is_not_reduced_and_has_a_reproducer(tree, monk
     command.reduce()
     said = capsys.readouterr().out
     assert f"note: {CELL}: only failures to compile and wrong results on a CPU are reduced" in said
-    assert Path("results/bundles/conv__mlir__llvm-cpu.tar.zst").exists()
+    assert FOLDER.with_name(f"{FOLDER.name}.tar.zst").exists()
 
 
 def reduction(folder: Path, **report) -> None:
@@ -210,13 +204,12 @@ def test_the_issue_gives_the_commands_of_the_reduced_program_first(tree, run, en
     records = tree(ended("error", "compile", CELL, "shared-memory-limit", DETAIL))
     run(CELL)
     [record] = [one for one in results_file.read(records) if one["cell"] == CELL]
-    folder = Path("results/bundles/conv__mlir__llvm-cpu")
-    assert "`./run.sh` in the attached" in (folder / "ISSUE.md").read_text()
-    reduction(folder)
+    assert "`./run.sh` in the attached" in (FOLDER / "ISSUE.md").read_text()
+    reduction(FOLDER)
     commands = [["iree-compile", "reduced.mlir"]]
-    shell.write(folder / bundling.REDUCED_SCRIPT, "", "3", commands)
-    bundling.write_issue(cases.case_of(Path.cwd(), record), folder)
-    issue = (folder / "ISSUE.md").read_text()
+    shell.write(FOLDER / bundling.REDUCED_SCRIPT, "", "3", commands)
+    bundling.write_issue(cases.case_of(Path.cwd(), record), FOLDER)
+    issue = (FOLDER / "ISSUE.md").read_text()
     assert "`./run_reduced.sh` in the attached" in issue
     assert "```sh\niree-compile \\\n    reduced.mlir\n```" in issue
     assert "right (O0)" not in issue
@@ -238,20 +231,14 @@ def test_failures_with_the_same_message_have_one_reproducer(tree, run, ended):
         (["conv/eager/eval"], "conv/eager/eval is a baseline"),
         (["conv/mlir/cpu"], "no row 'conv/mlir/cpu' in results.jsonl; the rows are conv/mlir/llvm-cpu"),
         (["tiny/mlir/llvm-cpu"], "results/reference/tiny/weights.irpa"),
+        ([CELL], "ended before its compilation: export conv/mlir"),
     ],
 )  # fmt: skip
-def test_what_has_no_reproducer_says_why(tree, run, capsys, words, said):
-    tree()
+def test_what_has_no_reproducer_says_why(tree, run, capsys, ended, words, said):
+    tree(ended("unsupported", "export", "conv/mlir", "legalization", "failed to legalize"))
     with pytest.raises(SystemExit):
         run(*words)
     assert said in capsys.readouterr().err
-
-
-def test_a_cell_that_was_not_compiled_has_none(tree, run, capsys, ended):
-    tree(ended("unsupported", "export", "conv/mlir", "legalization", "failed to legalize"))
-    with pytest.raises(SystemExit):
-        run(CELL)
-    assert "ended before its compilation: export conv/mlir" in capsys.readouterr().err
 
 
 def test_the_archive_has_the_folder_and_no_user_of_this_machine(tree, run):
@@ -264,18 +251,10 @@ def test_the_archive_has_the_folder_and_no_user_of_this_machine(tree, run):
     assert {(one.uid, one.uname) for one in members.values()} == {(0, "")}
 
 
-def test_a_case_knows_its_flags(tree):
-    [record] = [one for one in results_file.read(tree()) if one["cell"] == CELL]
-    case = cases.case_of(Path(), record)
-    assert case.flags[-1] == "--x"
-    assert str(case.exported) == "conv/mlir"
-
-
 def test_an_executable_that_hangs_is_in_the_bundle_by_itself(tree, run, ended):
     tree(ended("timeout", "compile", CELL, "time-limit", "still running after 600 s"))
     run(CELL)
-    folder = Path("results/bundles/conv__mlir__llvm-cpu")
-    assert not (folder / "executable.mlir").exists()
+    assert not (FOLDER / "executable.mlir").exists()
     executables = [
         {"name": name, "status": status, "source": f"hal.executable @{name}"}
         for name, status in (("main$d_3", "timeout"), ("main$d_1", "ok"), ("main$d_7", "oom"))
@@ -283,12 +262,12 @@ def test_an_executable_that_hangs_is_in_the_bundle_by_itself(tree, run, ended):
     place = Path("results/compile_time/conv/iree/mlir/llvm-cpu/compile.json")
     atomic.write_json(place, {"executables": executables})
     run(CELL)
-    assert (folder / "executable.mlir").read_text() == "hal.executable @main$d_3"
-    assert (folder / "executable_1.mlir").read_text() == "hal.executable @main$d_7"
-    steps = shell.steps(folder / "run_executable.sh")
+    assert (FOLDER / "executable.mlir").read_text() == "hal.executable @main$d_3"
+    assert (FOLDER / "executable_1.mlir").read_text() == "hal.executable @main$d_7"
+    steps = shell.steps(FOLDER / "run_executable.sh")
     assert steps.startswith("iree-compile \\\n    --compile-mode=hal-executable")
     assert steps.endswith("executable.mlir \\\n    -o executable.bin")
-    text = (folder / "ISSUE.md").read_text()
+    text = (FOLDER / "ISSUE.md").read_text()
     assert (
         "The executable `main$d_3` (`executable.mlir`) does so when it is compiled alone. Others that do: `main$d_7`."
         in text

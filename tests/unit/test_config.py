@@ -109,12 +109,12 @@ def test_the_shipped_flags_and_overrides_are_those_of_the_page_of_performance(co
 
     def tried(model: str, target: str) -> list[tuple[str, str]]:
         of = of_axes(model=model, frontend=usual[target], target=target)
-        return [(one.frontend, one.opt_level) for one in plan.maker.attempts(of)]
+        return [(one.frontend, one.opt_level) for one in plan.modules.attempts(of)]
 
     for target in ("cuda", "rocm"):
         assert ("torchxla-stablehlo", "O1") in tried("mobilenet", target)
         of = of_axes(model="llama-qlora", frontend=usual[target], target=target)
-        assert bool(plan.maker.hang(of)) == (target == "rocm")
+        assert bool(plan.modules.hang(of)) == (target == "rocm")
     assert tried("resnet", "rocm")[0] == ("torchmlir-torch", "O2")
     assert tried("gcn", "vulkan-ada")[0] == ("torchxla-stablehlo", "O2")
 

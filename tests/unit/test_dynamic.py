@@ -192,7 +192,7 @@ def test_a_verification_reads_the_sizes_of_its_program_and_the_weights_of_its_ex
     ]
     assert plan().exported(iree("conv~8/mlir/llvm-cpu")) == []
     assert plan().reference(iree(ROW), "golden.npz") == "results/reference/conv~8/golden.npz"
-    [module] = plan().maker.modules(iree(ROW), "module.vmfb")[:1]
+    [module] = plan().modules.files(iree(ROW), "module.vmfb")[:1]
     assert module == "results/compile/conv/mlir+dynamic/llvm-cpu/module.vmfb"
 
 

@@ -14,7 +14,7 @@ import pytest
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
 from scripts.features.report.verbs import import_record
-from scripts.features.reproduce import elsewhere
+from scripts.features.reproduce import bundle as bundles
 from scripts.records import results_file
 from scripts.stages import aggregate_results
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
@@ -198,7 +198,7 @@ def bundle(results, aggregate, tmp_path) -> Path:
     verified = StageRequest("scripts.stages.verify_iree", ".venvs/iree/bin/python", fields)
     verified.write(Path(f"results/verify/{CELL}"))
     folder = tmp_path / "bundle"
-    elsewhere.write(Path(), aggregate()[CELL], folder)
+    bundles.write_measuring(Path(), aggregate()[CELL], folder)
     (folder / "scripts/stages/verify_iree.py").write_text(STAGE)
     (folder / "scripts/stages/time_module.py").write_text(MODULE)
     verified = json.loads(Path(f"results/verify/{CELL}/verification.json").read_text())
@@ -245,7 +245,7 @@ def test_a_process_that_ends_while_it_is_timed_is_in_the_record(bundle):
 
 
 def test_a_bundle_of_a_number_of_threads_is_measured_with_that_number(bundle):
-    described = bundle / elsewhere.BUNDLE
+    described = bundle / bundles.MEASURE
     atomic.write_json(described, atomic.read_json(described) | {"threads": 2})
     done = measure(bundle)
     assert done.returncode == 1

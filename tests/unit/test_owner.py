@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.reproduce import owner
+from scripts.features.reproduce import case as cases
 from scripts.matrix.cell import Cell, Kind
 from scripts.records import record
 from scripts.records.results_file import Record
@@ -31,7 +31,7 @@ RIGHT, WRONG, NONE = ({"code": code, "detail": detail} for code, detail in (("PA
 def test_the_owner_is_who_is_wrong_where_others_are_right(
     exporter, xla, plain, same, others, name, evidence
 ):
-    likely = owner.likely(exporter, {"xla": xla, "O0": plain, "same": same}, others)
+    likely = cases.likely(exporter, {"xla": xla, "O0": plain, "same": same}, others)
     assert likely.name == name
     assert evidence in likely.evidence
     assert likely.is_program_right == (RIGHT in (xla, plain))
@@ -39,7 +39,7 @@ def test_the_owner_is_who_is_wrong_where_others_are_right(
 
 
 def test_what_was_not_compared_says_so():
-    assert "The program ran on no other executor" in owner.likely("torch_mlir", {}, {}).evidence
+    assert "The program ran on no other executor" in cases.likely("torch_mlir", {}, {}).evidence
 
 
 def test_other_paths_are_those_whose_targets_agree(results):
@@ -62,4 +62,4 @@ def test_other_paths_are_those_whose_targets_agree(results):
         row("both", "vulkan", **wrong),
         row("failed", "llvm-cpu", reason="legalization"),
     ]
-    assert owner._others(rows, cell) == {"right": True, "wrong": False}
+    assert cases._others(rows, cell) == {"right": True, "wrong": False}

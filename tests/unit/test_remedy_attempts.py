@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.variants import candidates
 from scripts.features.variants import remedy_job as remedies
 from scripts.matrix.compile_tables import Attempt
 from scripts.supervise import outcome, supervise
@@ -171,31 +169,16 @@ def _ended(job: Job, status: str, reason: str, ran: list[float]) -> Outcome:
     return found
 
 
-def test_attempts_share_one_time_limit(remedy, monkeypatch):
+def test_attempts_share_one_time_limit_and_are_repeated_with_more(remedy, monkeypatch):
     ran: list[float] = []
-    monkeypatch.setattr(supervise, "run", lambda job: _ended(job, "error", "bufferization", ran))
+    how = {"b": ("timeout", "time-limit")}
+    error = ("error", "bufferization")
+    monkeypatch.setattr(supervise, "run", lambda job: _ended(job, *how.get(job.status_path.parent.name, error), ran))  # fmt: skip
     clock = iter(range(0, 10_000, 25))
     monkeypatch.setattr(remedies.time, "monotonic", lambda: next(clock))
-    _, report, _ = remedy([attempt("a", "O3"), attempt("b", "O2"), attempt("c", "O1"), attempt("d", "O0")])  # fmt: skip
+    three = [attempt("a", "O3"), attempt("b", "O2"), attempt("c", "O1")]
+    _, report, _ = remedy([*three, attempt("d", "O0")])
     assert ran == [60, 35, 10]
     assert report["tried"][-1]["reason"] == "time-limit"
-
-
-def test_an_attempt_that_other_attempts_left_little_time_is_repeated_with_more(remedy, monkeypatch):
-    ran: list[float] = []
-    how = {"a": ("error", "bufferization"), "b": ("timeout", "time-limit")}
-    monkeypatch.setattr(
-        supervise, "run", lambda job: _ended(job, *how[job.status_path.parent.name], ran)
-    )
-    clock = iter(range(0, 10_000, 25))
-    monkeypatch.setattr(remedies.time, "monotonic", lambda: next(clock))
-    two = [attempt("a", "O3"), attempt("b", "O2")]
-    remedy(two)
-    assert ran == [60, 35]
-    remedy(two)
-    assert ran == [60, 35, 60], "the failure of the first is known, so the second has all the time"
-
-
-def test_attempts_survive_the_command_line():
-    assert candidates.attempts_of(candidates.to_text(BOTH)) == tuple(BOTH)
-    assert json.loads(candidates.to_text(BOTH))[0]["remedy"] == "a"
+    remedy(three)
+    assert ran[3:] == [60], "the failures of the others are known, so the second has all the time"

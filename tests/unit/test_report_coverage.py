@@ -234,6 +234,43 @@ def test_many_models_that_ended_alike_share_a_row(results):
     assert shared.iloc[0, 2:].tolist() == few.iloc[0, 2:].tolist()
 
 
+def test_versions_and_devices_are_those_of_the_rows(results, ended):
+    results.write(ended("error", "compile", CELL))  # ran nowhere
+    rows = record.records(results.matrix)
+    rows[0]["versions"]["torch"] = rows[1]["versions"]["torch"] = "2.15.0"
+    rows[2]["versions"]["torch"] = rows[3]["versions"]["torch"] = "2.15.1"
+    found = coverage.page(coverage.frame(wrapped(rows)), wrapped(rows))
+    measured_with = found.partition("## Measured with\n\n")[2]
+    assert "- cpu: A CPU" in measured_with
+    assert "- vulkan: A GPU" in measured_with
+    assert "- PyTorch 2.0, 2.15.0, 2.15.1\n" in measured_with
+
+
+def test_counts_and_reasons_come_before_the_long_table_and_empty_sections_are_left_out(results, ended):  # fmt: skip
+    results.write(ended("error", "compile", CELL))
+    titles = re.findall("^## (.*)", page_of(results), re.MULTILINE)
+    assert titles[:4] == ["By suite", "Why cells stopped", "Compiled", "By model"]
+    results.matrix = dataclasses.replace(results.matrix, baselines={})
+    results.write()
+    titles = re.findall("^## (.*)", page_of(results), re.MULTILINE)
+    assert titles == ["By suite", "By model", "Measured with"]
+
+
+def test_times_and_fingerprints_leave_the_page_as_it_is(results, ended):
+    results.write(ended("error", "compile", CELL))
+    before = page_of(results)
+    assert "## Why cells stopped" in before
+    rows = record.records(results.matrix)
+    for row in rows:
+        row["run"] |= {"seconds": 9.0, "load_ms": 7.0, "max_rss_mb": 5.0}
+        row["outcome"] |= {"fingerprint": "other", "log": "other"}
+        if row["latency"]:
+            row["latency"] |= {"ms": 77.0, "doubt": "why", "values_ms": [77.0]}
+        if row["export"]:
+            row["export"]["export_s"] = 99.0
+    assert coverage.page(coverage.frame(wrapped(rows)), wrapped(rows)) == before
+
+
 STATUSES = st.sampled_from([s for s in outcome.STATUSES if s not in ("ok", "unavailable")])
 REASONS = st.sampled_from(["a", "b", "wrong-result", "nondeterministic-eager"])
 DETAILS = st.text(st.sampled_from("a1|`\\*<>[]_ \n\r\u2028%/~"), min_size=1, max_size=220)
@@ -341,51 +378,39 @@ def test_one_page_of_several_runs_says_how_it_was_made(results, report, ended, c
     results.write(ended("error", "compile", CELL))
     rows = record.records(results.matrix)
     a, b = write("a/r.jsonl", rows[:2]), write("b/r.jsonl", rows[2:])
-    report(
-        *("--results", a, b, "--out-md", "docs/c.md", "--out-csv", "c.csv"),
-        *("--title", "What goes", "--note", "Two models."),
-    )
+    report("--results", a, b, "--out-md", "docs/c.md", "--out-csv", "c.csv")
     assert capsys.readouterr().out.splitlines()[-1] == "3 verified, 1 failed at compile"
     command = (
         "python -m scripts.stages.report_coverage --results a/r.jsonl b/r.jsonl --out-md docs/c.md"
     )
     found = Path("docs/c.md").read_text()
-    assert found.startswith(f"# What goes\n\nMade by `{command}`.\n\nTwo models.\n\n## By suite\n")
+    assert found.startswith(f"# Coverage\n\nMade by `{command}`.\n\n## By suite\n")
     assert pd.read_csv("c.csv")["verified"].tolist() == [True, False, True, True]
 
 
-def test_a_page_says_which_cells_were_selected_and_names_no_folder_of_the_machine(
-    results, report, capsys, monkeypatch
-):
+def test_a_page_names_no_folder_of_the_machine(results, report, tmp_path):
     results.write()
-    write("r.jsonl", record.records(results.matrix))
-    report(
-        "--results", "r.jsonl", "--cell", "conv/*/vulkan", "--out-md", "c.md", "--out-csv", "c.csv"
-    )
-    assert "report_coverage --cell 'conv/*/vulkan' --results r.jsonl" in Path("c.md").read_text()
-    assert len(pd.read_csv("c.csv")) == 1
-    Path("below").mkdir()
-    monkeypatch.chdir("below")
-    report("--results", str(Path("../r.jsonl").resolve()), "--out-md", "c.md")
-    folder = Path("..").resolve()
-    assert f"--results {folder.name}/r.jsonl --out-md c.md`" in Path("c.md").read_text()
-    assert str(folder) not in Path("c.md").read_text()
-    monkeypatch.chdir("..")
-    with pytest.raises(SystemExit):
-        report("--results", "r.jsonl", "--cell", "none/*", "--out-md", "d.md")
-    assert "r.jsonl: no cell of 6 matches --cell none/*" in capsys.readouterr().err
+    write("run/r.jsonl", record.records(results.matrix))
+    (tmp_path / "here").mkdir()
+    with pytest.MonkeyPatch.context() as moved:
+        moved.chdir(tmp_path / "here")
+        report("--results", str(tmp_path / "run/r.jsonl"), "--out-md", str(tmp_path / "here/c.md"))
+    found = (tmp_path / "here/c.md").read_text()
+    assert "--results run/r.jsonl --out-md c.md`" in found
+    assert str(tmp_path) not in found
 
 
 def test_what_cannot_be_a_page_is_an_error_that_says_where(results, report, capsys):
     results.write()
     rows = record.records(results.matrix)
     write("r.jsonl", rows)
-    with pytest.raises(SystemExit):
-        report("--results", "nowhere.jsonl", "--out-md", "c.md")
-    assert "error: nowhere.jsonl: no such file" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        report("--results", "r.jsonl")
-    assert "give --out-md, --out-csv or both" in capsys.readouterr().err
+    for words, problem in (
+        (["nowhere.jsonl", "--out-md", "c.md"], "error: nowhere.jsonl: no such file"),
+        (["r.jsonl"], "give --out-md, --out-csv or both"),
+    ):
+        with pytest.raises(SystemExit):
+            report("--results", *words)
+        assert problem in capsys.readouterr().err
     with pytest.raises(BadRecords, match=r"r.jsonl:1 and r.jsonl:1 are both conv/mlir/llvm-cpu"):
         report_coverage.load([Path("r.jsonl")] * 2)
     write("r.jsonl", [row for row in rows if row["experiment"]["runtime"] != "iree"])

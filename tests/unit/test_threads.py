@@ -166,9 +166,9 @@ def test_references_programs_and_modules_are_shared():
 def test_a_module_is_compiled_with_the_same_options_as_for_one_number():
     of = on(target="llvm-cpu")
     assert plan().requests.compile(of) == plan(2).requests.compile(of)
-    assert plan().maker.text(of) == plan(2).maker.text(of)
+    assert plan().modules.text(of) == plan(2).modules.text(of)
     for target in ("llvm-cpu+1-threads", "llvm-cpu+2-threads"):
-        made = plan().maker.modules(on(target=target), "module.vmfb")
+        made = plan().modules.files(on(target=target), "module.vmfb")
         assert made == ["results/compile/conv/mlir/llvm-cpu/module.vmfb"]
         assert plan().module(on(target=target), "module.vmfb") == made[0]
 
@@ -228,7 +228,7 @@ def test_another_number_adds_cells_and_leaves_the_others_as_they_are():
         assert few.matrix.chain(row) == more.matrix.chain(row)
         if row.kind is Kind.IREE:
             assert few.requests.compile(row) == more.requests.compile(row)
-            assert few.maker.modules(row, "module.vmfb") == more.maker.modules(row, "module.vmfb")  # fmt: skip
+            assert few.modules.files(row, "module.vmfb") == more.modules.files(row, "module.vmfb")  # fmt: skip
         else:
             assert few.requests.baseline(row) == more.requests.baseline(row)
 

@@ -11,10 +11,8 @@ import msgspec
 import pytest
 
 from scripts.core import atomic
-from scripts.features.variants import tuned_matrix
-from scripts.features.variants import tuned_page as tuning_page
-from scripts.features.variants.candidates import Search
-from scripts.features.variants.search.report import Line, Report, Timing
+from scripts.features.variants import tuned_matrix, tuned_row_set
+from scripts.features.variants.candidates import Line, Report, Search, Timing
 from scripts.features.variants.tuned_matrix import Tuning
 from scripts.iree import compile_options
 from scripts.matrix import compile_tables, expansion, settings
@@ -119,7 +117,7 @@ def test_a_tuned_row_is_verified_by_the_stages_of_models_and_timed_in_a_group_of
     assert list(timed["members"]) == ["conv/tuned/llvm-cpu", "conv/default/llvm-cpu", "conv/eager/eval"]  # fmt: skip
     assert "results/time/conv/cpu/eval/timing.json" not in files
     assert not [file for file in files if "/compile/" in file or "/mlir/" in file]
-    assert plan.maker.modules(TUNED, "module.vmfb") == ["results/tune/conv/llvm-cpu/tuned.vmfb"]
+    assert plan.modules.files(TUNED, "module.vmfb") == ["results/tune/conv/llvm-cpu/tuned.vmfb"]
     assert not set(plan.aggregation.results()) & {
         f for f in files if "/tune" in f or "/default/" in f
     }
@@ -225,39 +223,37 @@ def test_a_gain_beyond_its_interval_is_kept(aggregate):
     page = Path("results/tuned.md").read_text()
     assert "| bad |  |  |  | crashed (SIGSEGV): it crashed |" in page
     assert "- 1 not tried (budget): used up" in page
-    [said] = tuning_page.said(
+    [said] = tuned_row_set.said(
         list(map(json.loads, Path("results/tuned.jsonl").read_text().splitlines()))
     )
     assert said.startswith("conv on llvm-cpu: default 4.00 ms, tuned 2.00 ms (other); gain 2.00 (")
     assert said.endswith("), kept")
 
 
-def test_a_gain_within_its_interval_is_not_kept(aggregate):
-    rows, result = aggregate(tuned_ms=3.99, default_ms=4.0)
-    assert (rows["tuned"]["kept"], result.kept) == ("False", False)
-    assert result.why == "no gain beyond its interval"
-
-
-def test_what_is_configured_may_be_the_fastest(aggregate):
-    rows, result = aggregate(lines=[line("as-configured", 1.0, True), line("other", 2.0)])
-    assert (rows["tuned"]["candidate"], result.kept) == ("as-configured", False)
-    assert result.why == "what is configured was the fastest"
-
-
-def test_without_a_module_that_is_configured_the_fastest_one_is_kept(aggregate):
-    rows, result = aggregate(lines=[line("other", 2.0)])
-    assert (rows["default"]["status"], rows["default"]["reason"]) == ("error", "no-module")
-    assert (result.kept, result.speedup) == (True, None)
-
-
 TIMEOUT = {"status": "timeout", "reason": "time-limit", "detail": "more than 300 s"}
 KILLED = {"status": "crashed", "reason": "SIGKILL", "detail": "killed"}
+FASTEST = [line("as-configured", 1.0, True), line("other", 2.0)]
 
 
-def test_a_default_that_was_only_not_timed_is_no_reason_to_keep_a_result(aggregate):
-    _, result = aggregate(left={"default": TIMEOUT})
-    assert not result.kept
-    assert result.why == "no latency of the row default to compare with: timeout: more than 300 s"
+@pytest.mark.parametrize(
+    ("ended", "kept", "why"),
+    [
+        ({"tuned_ms": 3.99, "default_ms": 4.0}, False, "no gain beyond its interval"),
+        ({"lines": FASTEST}, False, "what is configured was the fastest"),
+        ({"lines": [line("other", 2.0)]}, True, "nothing that is configured has a verified latency"),
+        ({"left": {"default": TIMEOUT}}, False, "no latency of the row default to compare with: timeout: more than 300 s"),
+        ({"lines": [FAILED], "ended": "error"}, False, "no latency: error: what"),
+    ],
+)  # fmt: skip
+def test_a_result_is_kept_or_not_and_says_why(aggregate, ended, kept, why):
+    rows, result = aggregate(**ended)
+    assert (result.kept, result.why) == (kept, why)
+    if result.why != "no latency: error: what":
+        assert rows["tuned"]["kept"] == str(kept)
+        return
+    for name in ("tuned", "default"):
+        assert (rows[name]["status"], rows[name]["stage"]) == ("error", "tune")
+        assert (rows[name]["reason"], rows[name]["detail"]) == ("why", "what")
 
 
 @pytest.mark.parametrize("row", ["tuned", "default"])
@@ -289,32 +285,22 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
     )
     plan = Plan(of, frozenset(), with_conda=False)
     cell = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
-    assert plan.maker.specs(cell) == plan["variants"].specs(cell) == ["mine.mlir"]
+    assert plan.modules.specs(cell) == plan["variants"].specs(cell) == ["mine.mlir"]
     said = "targets.llvm-cpu.flags: the tuning spec mine.mlir does not exist"
     assert entry_checks.flag_problems(of) == [said]
 
 
 def test_a_rocm_target_is_shown_beside_pytorch_on_the_same_gpu():
-    nothing = {
-        **dict.fromkeys(f"speedup_vs_default{end}" for end in ("", "_low", "_high")),
-        "kept": False,
-        "why": "",
-        "candidate": "",
-        "candidates": None,
-    }
+    speedups = dict.fromkeys(f"speedup_vs_default{end}" for end in ("", "_low", "_high"))
+    nothing = {**speedups, "kept": False, "why": "", "candidate": "", "candidates": None}
 
     def row(ms: float, **experiment: str | None) -> dict:
-        return {
-            "model": {"name": "m"},
-            "experiment": experiment,
-            "latency": {"ms": ms},
-            "tuning": nothing,
-        }
+        return {"model": {"name": "m"}, "experiment": experiment, "latency": {"ms": ms}, "tuning": nothing}  # fmt: skip
 
     of = {"runtime": "iree", "target": "rocm", "device": "rocm", "backend": "rocm"}
     rows = [row(2.0, frontend=name, **of) for name in ("tuned", "default")]
     rows.append(row(5.0, frontend=None, runtime="eager", target="eager-cuda", device="cuda"))
-    [shown] = tuning_page.found_rows(rows)
+    [shown] = tuned_row_set.found_rows(rows)
     assert shown[2:6] == ["5.00", "–", "2.00", "2.00"]
 
 
@@ -329,15 +315,6 @@ def test_without_a_report_the_other_rows_are_written(aggregate, monkeypatch):
     monkeypatch.setattr(atomic, "write_json", cut)
     rows, result = aggregate(ended="error")
     assert (rows["tuned"]["stage"], result.kept) == ("tune", False)
-
-
-def test_a_search_that_has_failed_is_the_failure_of_its_rows(aggregate):
-    rows, result = aggregate(lines=[FAILED], ended="error")
-    for name in ("tuned", "default"):
-        assert (rows[name]["status"], rows[name]["stage"]) == ("error", "tune")
-        assert (rows[name]["reason"], rows[name]["detail"]) == ("why", "what")
-    assert not result.kept
-    assert result.why == "no latency: error: what"
 
 
 # tuned: auto
@@ -441,5 +418,6 @@ def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):
     for budget_s, minutes in ((60, 12), (600, 21)):
         tuning_of = dataclasses.replace(tree.matrix.parts["variants"], budget_s=budget_s)
         matrix = dataclasses.replace(tree.matrix, limits=limits, parts={"variants": tuning_of})
-        asked = Plan(matrix, frozenset(), with_conda=False).ask("tune", of, 3)
+        plan = Plan(matrix, frozenset(), with_conda=False)
+        asked = plan.ask("tune", of, 3, plan["variants"].search_s)
         assert (asked.timeout_s, asked.runtime) == (600, minutes)

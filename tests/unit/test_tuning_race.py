@@ -1,4 +1,4 @@
-"""features/variants/search/race.py: modules that are timed in turns, while slow ones leave."""
+"""features/variants/race.py: modules that are timed in turns, while slow ones leave."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from scripts.features.variants.search import race
-from scripts.features.variants.search.race import Race
+from scripts.features.variants import race
+from scripts.features.variants.race import Race
 from scripts.supervise import members
 from scripts.timing import turns
 from scripts.timing.turns import MemberEnded

@@ -1,4 +1,4 @@
-"""supervision/tuning/: the search for the fastest candidate, with a compiler and a module that are stubs."""
+"""features/variants/tune_work.py: the search for the fastest candidate, with a compiler and a module that are stubs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import stat
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.variants import candidates
-from scripts.features.variants.candidates import Candidate, Search
-from scripts.features.variants.search import race, tune_work
-from scripts.features.variants.search import report as reports
-from scripts.features.variants.search.report import Report
+from scripts.features.variants import candidates, race, tune_work
+from scripts.features.variants.candidates import Candidate, Report, Search
+from scripts.matrix import compile_tables
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
@@ -116,11 +115,12 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
         )  # fmt: skip
         properties = {"products": ("torch.aten.mm",), "convolutions": ("torch.aten.convolution",)}
         search = Search(tuple(tried), properties, budget_s, 1 / 3)
-        assert candidates.search_of(candidates.to_text(search)) == search
+        text = compile_tables.to_text(search)
+        assert msgspec.json.decode(text, type=Search) == search
         result = supervise.run(dataclasses.replace(job, **changes), tune_work.work(search, at_once))
         return (
             result,
-            reports.read(atomic.read_json(made[2])),
+            candidates.read(atomic.read_json(made[2])),
             [path.read_text() for path in made[:2]],
         )
 

@@ -49,7 +49,7 @@ MATRIX, PLAN, GATE = RUN.matrix, RUN.plan, RUN.gate
 run_log = progress.RunLog()
 watched = progress.Live(
     Console(stderr=True, highlight=False),
-    may_make_good=PLAN.maker.may_make_good,
+    may_make_good=PLAN.modules.may_make_good,
     budget_s=PLAN.groups.budget_s(),
 )
 job_events = terminal.Jobs(logger, watched)

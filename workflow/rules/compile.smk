@@ -7,7 +7,7 @@ rule compile_iree:
         **JOBS.environment("compile"),
         program=artifact("export", "program.mlir"),
         export=artifact("export", "status.json"),
-        specs=of_cell(PLAN.maker.specs),
+        specs=of_cell(PLAN.modules.specs),
     output:
         vmfb=artifact("compile", "module.vmfb"),
         report=artifact("compile", "report.json"),
@@ -25,7 +25,7 @@ rule compile_iree:
     params:
         **JOBS.params("compile"),
         request=of_cell(PLAN.requests.compile),
-        hang=of_cell(PLAN.maker.hang),
+        hang=of_cell(PLAN.modules.hang),
     shell:
         requested(
             "compile",

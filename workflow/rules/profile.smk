@@ -156,7 +156,7 @@ rule read_code:
     params:
         **JOBS.params("read_code"),
         request=of_cell(PLAN.requests.compile),
-        hang=of_cell(PLAN.maker.hang),
+        hang=of_cell(PLAN.modules.hang),
     shell:
         requested(
             "read_code",

@@ -6,12 +6,8 @@ rule compile_iree_by_remedy:
     input:
         **JOBS.environment("remedy"),
         asked=artifact("compile", "status.json"),
-        programs=of_cell(
-            lambda cell: PLAN["variants"].remedies.exports(cell, "program.mlir")
-        ),
-        exports=of_cell(
-            lambda cell: PLAN["variants"].remedies.exports(cell, "status.json")
-        ),
+        programs=of_cell(lambda cell: PLAN.modules.exports(cell, "program.mlir")),
+        exports=of_cell(lambda cell: PLAN.modules.exports(cell, "status.json")),
     output:
         vmfb=artifact("remedy", "module.vmfb"),
         report=artifact("remedy", "report.json"),
@@ -31,7 +27,7 @@ rule compile_iree_by_remedy:
         # Not a function of wildcards alone, so a change runs nothing by itself: `due` knows what a
         # changed table concerns.
         request=of_cell(lambda cell: "{}"),
-        remedies=lambda w, input: PLAN["variants"].remedies.text(cell.of_wildcards(w)),
+        remedies=lambda w, input: PLAN.modules.text(cell.of_wildcards(w)),
     shell:
         requested(
             "remedy",
@@ -67,7 +63,7 @@ rule tune_iree:
     # All of them, for compilations beside each other.
     threads: JOBS.all_threads()
     resources:
-        **JOBS.asks("tune"),
+        **JOBS.asks("tune", PLAN["variants"].search_s),
         **JOBS.alone_on(PLAN["variants"].target),
     params:
         **JOBS.params("tune"),

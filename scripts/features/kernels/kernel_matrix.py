@@ -169,7 +169,7 @@ class KernelsPlan(Aggregation):
     def __init__(self, plan: Plan) -> None:
         part = plan.configured.parts.get("kernels")
         self._selected = bool(part and part.models)
-        super().__init__(part or plan.configured, plan.maker)
+        super().__init__(part or plan.configured, plan.modules)
 
     def results(self) -> list[str]:
         return super().results() if self._selected else []

@@ -14,14 +14,13 @@ from scripts.core import atomic, private, tensors
 from scripts.core.tensors import PARAMETER_SCOPE, Signature, TensorType
 from scripts.features.profile import compile_page
 from scripts.features.reproduce import case as cases
-from scripts.features.reproduce import issue
+from scripts.features.reproduce import issue, mismatch
 from scripts.features.reproduce.case import COMPILE, TIME, WRONG_RESULT, Case, NoCase
-from scripts.features.reproduce.reduction import mismatch
-from scripts.features.reproduce.reduction.reduced_program import REDUCED, REDUCTION
+from scripts.features.reproduce.reduced_program import REDUCED, REDUCTION
 from scripts.iree import compile_options, shell
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
-from scripts.matrix import cell, stages
+from scripts.matrix import stages
 from scripts.matrix.cell import Cell, Kind
 from scripts.records import markdown
 from scripts.supervise import outcome
@@ -202,56 +201,41 @@ def described_reduction(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
-def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
-    """Add the reduced program of a case to its bundle, and to the issue: of wrong results after the frontend was examined, if its program may be
-    wrong, of a compilation that reached a limit the executable that does so alone."""
-    if cases.is_stopped(case.ended):
-        _add_hanging(root, case, folder, budget_s)
-        return
-    if case.ended.reason == WRONG_RESULT and case.exported.dynamic:
-        print(
-            f"note: {case.cell}: wrong results of programs for all sizes are not reduced; that for one size may be wrong too"
-        )
-        return
-    may_be_wrong = not (case.owner and case.owner.is_program_right)
-    if case.ended.reason == WRONG_RESULT and may_be_wrong and _wrong_operator(root, case, folder, budget_s):  # fmt: skip
-        return
-    if case.ended.stage == COMPILE and case.ended.status in outcome.FAILED:
-        mode: dict[str, Any] = {}
-    elif case.ended.reason == WRONG_RESULT and case.threads:
-        mode = {
-            "right_flags": case.right_flags,
-            "device": case.device,
-            "threads": case.threads,
-        }
-    else:
-        why = f" ({case.ended.reason})" if case.ended.reason else f" on {case.device}"
-        print(
-            f"note: {case.cell}: only failures to compile and wrong results on a CPU are reduced; "
-            f"this is {case.ended.stage}: {case.ended.status}{why}"
-        )
-        return
-    place = folder.absolute()
-    fields = {"program": place / PROGRAM, "flags": case.flags, "budget": budget_s, **mode}
+def add_reduced(case: Case, folder: Path, budget_s: float) -> None:
+    """Add the reduced program of a case to its bundle and to the issue, or a note why there is none. Of wrong results, a wrong operator
+    of the frontend comes first; of a compilation that reached a limit, it is the executable that does so alone."""
     try:
-        # By the compiler of the cell, which may be that of a toolchain.
-        compilation = case.golden or cases.recorded(root, COMPILE, case.module)
-        if compilation.run("scripts.stages.reduce_program", fields, place) != 0:
-            print(f"note: {case.cell} was not reduced; the messages above say why")
-            return
+        if cases.is_stopped(case.ended):
+            _add_hanging(case, folder, budget_s)
+        elif not _has_wrong_operator(case, folder, budget_s):
+            _reduce(case, folder, budget_s)
     except NoCase as error:
         print(f"note: {case.cell}: {error}")
-        return
+
+
+def _reduce(case: Case, folder: Path, budget_s: float) -> None:
+    """Reduce a failure to compile, or wrong results on a CPU. Raises NoCase."""
+    ended, mode = case.ended, dict[str, Any]()
+    if ended.reason == WRONG_RESULT and case.threads:
+        mode = {"right_flags": case.right_flags, "device": case.device, "threads": case.threads}
+    elif ended.stage != COMPILE or ended.status not in outcome.FAILED:
+        why = f" ({ended.reason})" if ended.reason else f" on {case.device}"
+        raise NoCase(
+            "only failures to compile and wrong results on a CPU are reduced; "
+            f"this is {ended.stage}: {ended.status}{why}"
+        )
+    place = folder.absolute()
+    fields = {"program": place / PROGRAM, "flags": case.flags, "budget": budget_s, **mode}
+    if case.compilation.run("scripts.stages.reduce_program", fields, place) != 0:
+        raise NoCase("it was not reduced; the messages above say why")
     steps = [compiling(case, REDUCED, "reduced.vmfb")]
     inputs, outputs = (len(mismatch.saved(folder, name)) for name in ("input", "expected"))
     if outputs:
-        # The difference from which the search has called values different.
-        tolerance = mismatch.RELATIVE * atomic.read_json(place / REDUCTION)["largest_value"]
+        largest = atomic.read_json(place / REDUCTION)["largest_value"]
         steps.append(
             [
-                *mismatch.calling("reduced.vmfb", case.device, inputs, outputs),
+                *mismatch.calling("reduced.vmfb", case.device, inputs, outputs, largest),
                 *runtime_flags(case.device, case.threads or 1),
-                *(f"--expected_{kind}_threshold={tolerance:g}" for kind in ("f16", "f32", "f64")),
             ]
         )
     shell.write(
@@ -263,46 +247,43 @@ def add_reduced(root: Path, case: Case, folder: Path, budget_s: float) -> None:
     write_issue(case, folder)
 
 
-def _add_hanging(root: Path, case: Case, folder: Path, budget_s: float) -> None:
-    """Compile each executable alone, `budget_s` seconds at most, if that was not done yet, and add those that reach that limit."""
+def _add_hanging(case: Case, folder: Path, budget_s: float) -> None:
+    """Compile each executable alone, `budget_s` seconds at most, if that was not done yet, and add those that reach that limit. Raises
+    NoCase."""
     if case.hanging:
         return
     if case.golden:
-        print(f"note: {case.cell}: executables that hang are looked for in compilations of targets")
-        return
-    try:
-        compilation = cases.recorded(root, COMPILE, case.module)
-        with tempfile.TemporaryDirectory() as scratch:
-            fields = {
-                **compilation.request.fields,
-                "locations": stages.STAGES["export"].path(case.exported, "locations.json"),
-                "compiled": stages.status_path(COMPILE, case.module),
-                "limit_s": budget_s,
-            }
-            if compilation.run("scripts.stages.profile_compile", fields, Path(scratch)) != 0:
-                raise NoCase("its executables were not compiled; the messages above say why")
-            times = compile_page.CompileTime(
-                Cell.parse(case.cell, Kind.IREE),
-                atomic.read_json(Path(scratch, compile_page.FILE)),
-            )
-    except NoCase as error:
-        print(f"note: {case.cell}: {error}")
-        return
+        raise NoCase("executables that hang are looked for in compilations of targets")
+    fields = {
+        **case.compilation.request.fields,
+        "locations": stages.STAGES["export"].path(case.exported, "locations.json"),
+        "compiled": stages.status_path(COMPILE, case.module),
+        "limit_s": budget_s,
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        if case.compilation.run("scripts.stages.profile_compile", fields, Path(scratch)) != 0:
+            raise NoCase("its executables were not compiled; the messages above say why")
+        compiled = atomic.read_json(Path(scratch, compile_page.FILE))
+    times = compile_page.CompileTime(Cell.parse(case.cell, Kind.IREE), compiled)
     print(compile_page.page(times))
-    known = dataclasses.replace(case, hanging=times.hanging)
-    _write_hanging(known, folder)
-    write_issue(known, folder)
+    case = dataclasses.replace(case, hanging=times.hanging)
+    _write_hanging(case, folder)
+    write_issue(case, folder)
 
 
-def _wrong_operator(root: Path, case: Case, folder: Path, budget_s: float) -> bool:
-    """Look for a wrong operator in the captured graph of a case, in the environment of its frontend; return whether one was
-    found and written."""
+def _has_wrong_operator(case: Case, folder: Path, budget_s: float) -> bool:
+    """Whether an operator is wrong in the captured graph of a case with wrong results, unless its program is known to be right. It is looked
+    for in the environment of its frontend, and written. Raises NoCase."""
+    if case.ended.reason != WRONG_RESULT:
+        return False
+    if case.exported.dynamic:
+        raise NoCase(
+            "wrong results of programs for all sizes are not reduced; that for one size may be wrong too"
+        )
+    if case.owner and case.owner.is_program_right:
+        return False
     try:
-        if case.exported.test == cell.TRAIN:
-            raise NoCase(
-                "operators are looked for in graphs of forward passes, not of training steps"
-            )
-        export = cases.recorded(root, "export", str(case.exported))
+        export = cases.recorded(case.root, "export", str(case.exported))
         fields = export.request.only(*cases.MODEL, "exporter", "exporter_options")
         fields["budget"] = budget_s
         return export.run("scripts.stages.find_wrong_operator", fields, folder.absolute()) == 0

@@ -1,21 +1,25 @@
-"""What a reproducer is of: an IREE cell, the stage that failed, the files that it needs, and the commands of its run."""
+"""What a reproducer is of: an IREE cell, the stage that failed, the files that it needs, the requests of its run, and whose fault
+a wrong result is likely to be."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scripts.core import checkout, requests, temporary
+from scripts.core import atomic, checkout, requests, temporary
 from scripts.core.machine import physical_cores
 from scripts.core.requests import StageRequest
 from scripts.features.profile import compile_page
 from scripts.features.profile.profile_files import NoProfile
+from scripts.features.reproduce import issue
+from scripts.features.reproduce.mismatch import COMPARED, O0, SAME, XLA
 from scripts.iree import compile_cache, compile_options
 from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.matrix import stages
@@ -30,7 +34,17 @@ WRONG_RESULT = "wrong-result"
 """The reason of failures that only show with the model's own weights."""
 MODEL = ("name", "model_file", "options", "load_threads")
 """The fields of a request by which a stage loads its model."""
+FILES = {
+    "weights": "weights.irpa",
+    "inputs": "inputs.npz",
+    "golden": "golden.npz",
+    "signature": "signature.json",
+}
+"""The files of a reference, by the fields of requests that name them."""
 AGAIN = checkout.run_command("results/latency.csv")
+PASS = "PASS"
+LIMIT_S = 300
+"""Seconds for the compilation by which another executor is compared."""
 
 
 class NoCase(Exception):
@@ -39,8 +53,8 @@ class NoCase(Exception):
 
 @dataclass(frozen=True)
 class Owner:
-    """The project whose fault a failure is likely to be: its name, its tracker, and the evidence as sentences. `is_program_right`: whether
-    another executor computes the right result from the program."""
+    """The project whose fault a wrong result is likely to be. `evidence`: sentences. `is_program_right`: whether another executor
+    computes the right result from the program."""
 
     name: str
     tracker: str
@@ -50,16 +64,18 @@ class Owner:
 
 @dataclass(frozen=True)
 class Case:
-    """A cell of which a reproducer is made.
+    """A cell of which a reproducer is made. `root`: the folder that has results/.
 
-    `ended`: its compilation if that failed, its timing if it is verified and ended when it was timed, else its verification; `log`: of that stage.
-    `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target; `cpu_flags`: those of llvm-cpu at O0. `files`: the artifacts that the tools read, by
-    name. `threads`: None on other devices than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are
-    values of outputs; those of a training step are changes. `hanging`: the executables that reach the limits when each is compiled alone, their
-    sources by name; empty if `snakemake compile_time` has found none. `golden`: the request of the reference in which IREE itself failed at O0,
-    if that is what the case shows: its files are then made by `with_files`. `owner`: of a wrong result, if it was looked for (owner.py).
+    `ended`: its compilation if that failed, its timing if it is verified and ended when it was timed, else its verification.
+    `log`: of that stage. `flags`: of iree-compile; `right_flags`: those of the backend at O0, without the flags of the target;
+    `cpu_flags`: those of llvm-cpu at O0. `files`: the artifacts that the tools read, by name. `threads`: None on other devices
+    than CPUs. `tol`: absolute and relative tolerance of the verification. `compares_values`: whether golden results are values
+    of outputs; those of a training step are changes. `hanging`: the sources of the executables that reach the limits when each
+    is compiled alone, by name; empty if `snakemake compile_time` has found none. `golden`: the request of the reference in which
+    IREE itself failed at O0, if that is what the case shows: `with_files` makes its files. `owner`: see `with_owner`.
     """
 
+    root: Path
     cell: str
     ended: Outcome
     log: Path
@@ -69,12 +85,12 @@ class Case:
     files: Mapping[str, Path]
     device: str
     threads: int | None
-    tol: float | None
-    latency_ms: float | None
     versions: Mapping[str, str | None]
     exporter: str
-    dialect: str
-    compares_values: bool
+    dialect: str = ""
+    tol: float | None = None
+    latency_ms: float | None = None
+    compares_values: bool = False
     hanging: Mapping[str, str] = field(default_factory=dict)
     golden: Recorded | None = None
     owner: Owner | None = None
@@ -88,6 +104,11 @@ class Case:
     def module(self) -> str:
         """The cell of its module."""
         return str(Cell.parse(self.cell, Kind.IREE).to(Kind.MODULE))
+
+    @property
+    def compilation(self) -> Recorded:
+        """The stage whose environment has its compiler, which may be that of a toolchain. Raises NoCase."""
+        return self.golden or recorded(self.root, COMPILE, self.module)
 
     @property
     def name(self) -> str:
@@ -106,7 +127,7 @@ def named(records: Iterable[Record], cell: str) -> Record:
 
 
 def case_of(root: Path, record: Record, of_golden: bool = False) -> Case:
-    """The case of a record; `root`: the folder that has results/. `of_golden`: also if IREE has failed at O0 while the golden
+    """The case of a record. `of_golden`: also if IREE has failed at O0 while the golden
     results were made. Raises NoCase."""
     data, experiment = record.data, record.data["experiment"]
     cell = cell_of(data)
@@ -116,8 +137,7 @@ def case_of(root: Path, record: Record, of_golden: bool = False) -> Case:
     program = root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir")
     of_reference = stages.STAGES[REFERENCES[cell.test]]
     files = {program.name: program} | {
-        name: root / of_reference.path(cell.model, name)
-        for name in ("weights.irpa", "inputs.npz", "golden.npz", "signature.json")
+        name: root / of_reference.path(cell.model, name) for name in FILES.values()
     }
     given = tuple(experiment["flags"])
     if spec := compile_options.named_spec(given):
@@ -139,6 +159,7 @@ def case_of(root: Path, record: Record, of_golden: bool = False) -> Case:
         return (*renamed(plain, data["versions"].get("iree") or ""), *added)
 
     return Case(
+        root=root,
         cell=str(cell),
         ended=ended,
         log=root / ended.log,
@@ -171,6 +192,7 @@ def _golden_case(root: Path, record: Record, cell: Cell) -> Case | None:
         return None
     flags = tuple(compile_flags("llvm-cpu", None, "O0", ()))
     return Case(
+        root=root,
         cell=str(cell),
         ended=dataclasses.replace(
             ended, stage=COMPILE if steps[-1] == registry.COMPILES else VERIFY
@@ -182,12 +204,8 @@ def _golden_case(root: Path, record: Record, cell: Cell) -> Case | None:
         files={},
         device="local-sync",
         threads=1,
-        tol=None,
-        latency_ms=None,
         versions=record.data["versions"],
         exporter=record.data["experiment"]["exporter"],
-        dialect="",
-        compares_values=False,
         golden=recorded(root, reference, cell.model),
     )
 
@@ -296,3 +314,83 @@ def recorded(root: Path, stage: str, cell: str) -> Recorded:
         return Recorded(root, requests.read(folder))
     except (OSError, ValueError) as error:
         raise NoCase(f"{folder} has no request ({error}); run the cell again: {AGAIN}") from error
+
+
+# The likely owner of a wrong result: the same program is run by XLA and by IREE at O0, and the rows of the model's other lowering paths
+# are looked at.
+
+
+def with_owner(case: Case, records: Iterable[Record]) -> Case:
+    """The case of a wrong result with its likely owner; other cases as they are."""
+    if case.ended.reason != WRONG_RESULT or not case.compares_values:
+        return case
+    cell = Cell.parse(case.cell, Kind.IREE)
+    try:
+        compared = _compared(case, cell)
+    except NoCase as error:
+        print(f"note: {case.cell}: not compared with other executors: {error}")
+        compared = {}
+    return dataclasses.replace(case, owner=likely(case.exporter, compared, _others(records, cell)))
+
+
+def likely(exporter: str, compared: Mapping[str, Any], others: Mapping[str, bool]) -> Owner:
+    """The likely owner. `compared`: what compare_executors has written, {} if nothing. `others`: whether the results of each other lowering
+    path of the model are right, by its name."""
+    none = {"code": "", "detail": "it was not run"}
+    xla, plain = compared.get(XLA, none), compared.get(O0, none)
+    right = [path for path, is_right in others.items() if is_right]
+    wrong = [path for path, is_right in others.items() if not is_right]
+    iree = name, tracker = "IREE", issue.IREE
+    tool = issue.TOOLS.get(exporter, iree)
+    if xla["code"] == PASS:
+        at_o0 = {PASS: ", in what it does beyond O0", "": ""}.get(plain["code"], ", at O0 too")
+        said = f"XLA computes the golden result from the same StableHLO, so IREE's compiler is wrong{at_o0}."
+    elif xla["code"]:
+        name, tracker = tool
+        alike = "IREE at O0 and XLA give the same wrong result from the same program" if compared.get(SAME) == PASS else "XLA computes a wrong result from the same StableHLO too"  # fmt: skip
+        lowered = "the program of the file, or the golden results that were given with it, are wrong" if tool == iree else f"the program is wrong: {name}'s lowering"  # fmt: skip
+        said = f"{alike}, so {lowered}."
+    elif plain["code"] == PASS:
+        said = "IREE at O0 computes the golden result from the same program, so an optimization of its compiler is wrong."
+    elif plain["code"]:
+        said = "IREE at O0 computes a wrong result from the same program too"
+        if right and tool != iree:
+            name, tracker = tool
+            said += f", and the model is right by other paths, so {name}'s lowering is likely to be wrong."
+        else:
+            said += ": whether the program or IREE's compiler is wrong is not known."
+    else:
+        said = f"The program ran on no other executor (IREE at O0: {plain['detail']})."
+    if not xla["code"]:
+        said += f" XLA was not compared: {xla['detail']}."
+    for text, paths in (("right", right), ("wrong", wrong)):
+        said += f" By other paths the model is {text}: {', '.join(paths)}." if paths else ""
+    return Owner(name, tracker, said, PASS in (xla["code"], plain["code"]))
+
+
+def _compared(case: Case, cell: Cell) -> Mapping[str, Any]:
+    reference = recorded(case.root, REFERENCES[cell.test], cell.model)
+    verified = recorded(case.root, VERIFY, case.cell).request.only("tolerance")
+    fields = {key: case.files[name] for key, name in FILES.items()} | {
+        "program": case.files["program.mlir"],
+        "flags": case.cpu_flags,
+        "limit_s": LIMIT_S,
+        **verified,
+    }
+    with tempfile.TemporaryDirectory(prefix="owner-") as folder:
+        if reference.run("scripts.stages.compare_executors", fields, Path(folder)):
+            raise NoCase("the messages above say why")
+        return atomic.read_json(Path(folder, COMPARED))
+
+
+def _others(records: Iterable[Record], cell: Cell) -> dict[str, bool]:
+    """Whether the results of each other lowering path of the model are right, by its name; paths whose targets differ in that are
+    left out."""
+    codes: dict[str, set[bool]] = {}
+    for record in records:
+        other = cell_of(record.data)
+        is_other = record.is_iree and (other.model, other.test) == (cell.model, cell.test) and other.frontend != cell.frontend  # fmt: skip
+        ended = record.data["outcome"]
+        if is_other and (ended["status"] == outcome.OK or ended["reason"] == WRONG_RESULT):
+            codes.setdefault(other.frontend or "", set()).add(ended["status"] == outcome.OK)
+    return {path: right.pop() for path, right in codes.items() if len(right) == 1}

@@ -1,43 +1,58 @@
 """A folder with a test of each distinct dispatch of a cell: the dispatch as a program, inputs, right outputs and commands.
 
 `run.sh` compiles and runs all of them with the flags of a file and compares the outputs. So sets of flags, builds of IREE and
-targets are compared per dispatch.
+targets are compared per dispatch. The dispatches are also compared with those of another cell of the same program: which differ
+in their results, and in their time.
 """
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic
-from scripts.features.reproduce import case as cases
-from scripts.features.reproduce.case import COMPILE, Case, NoCase
-from scripts.features.reproduce.reduction import mismatch
-from scripts.features.reproduce.reduction.dispatches import PROGRAM, REPORT, RIGHT_DEVICE, TESTED
-from scripts.iree import compile_options, shell
+from scripts.core import atomic, checkout
+from scripts.core.tensors import TensorType
+from scripts.features.reproduce import mismatch
+from scripts.features.reproduce.case import Case, NoCase
+from scripts.features.reproduce.dispatches import PROGRAM, REPORT, RIGHT, RIGHT_DEVICE, TESTED
+from scripts.iree import benchmark, compile_options, shell
+from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
 from scripts.records import markdown
+from scripts.records.wording import milliseconds
+from scripts.supervise.members import Member, failed_member, time_in_turns, unfit_control
+from scripts.timing import ratios
+from scripts.timing.ratios import Decision, Difference, decide
+from scripts.timing.turns import Rule
 
 SCRIPT, README = "run.sh", "README.md"
 FLAGS, RIGHT_FLAGS = "flags.txt", "flags_right.txt"
+RULE = Rule(budget_s=1.0, generations=ratios.LEAST)
+"""How each dispatch is timed."""
+SIDES, TABLE = ("before", "after"), "comparison.md"
+RATE, MATTERS = 0.05, 1.05
+"""The rate of false discoveries, and the ratio from which a difference matters."""
 
 
 def write(
-    root: Path, case: Case, folder: Path, budget_s: float, modules: Path | None = None
+    case: Case, folder: Path, budget_s: float, modules: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Write the tests of a cell into a folder, which must not exist; return what the report says about each. `modules`: folder
-    for the modules of the dispatches that are right. Raises NoCase."""
+    """Write the tests of a cell into a folder, which must not exist; return what the report says about each. `budget_s`: seconds of
+    each step. `modules`: folder for the modules of the dispatches that are right. Raises NoCase."""
     if case.exported.dynamic:
         raise NoCase(
             f"{case.cell} has a program for all sizes; its dispatches are written of the program for one size"
         )
     folder.mkdir(parents=True)
     written = {"program": case.files[PROGRAM], "right_flags": case.cpu_flags}
-    results = run(root, case, folder, budget_s, modules, written)
+    results = run(case, folder, budget_s, modules, written)
     tests = [each | results[each["functions"][0]] for each in atomic.read_json(folder / REPORT)]
     atomic.write_json(folder / REPORT, tests)
     if compile_options.SPEC_COPY in case.files:
@@ -56,7 +71,6 @@ def write(
 
 
 def run(
-    root: Path,
     case: Case,
     folder: Path,
     budget_s: float,
@@ -75,9 +89,7 @@ def run(
             "modules": modules,
             **(written or {}),
         }
-        # By the compiler of the cell, which may be that of a toolchain.
-        compilation = cases.recorded(root, COMPILE, case.module)
-        if compilation.run("scripts.stages.run_dispatches", fields, Path(scratch)) != 0:
+        if case.compilation.run("scripts.stages.run_dispatches", fields, Path(scratch)) != 0:
             raise NoCase(f"{case.cell}: its dispatches were not tested; the messages above say why")
         results: dict[str, dict[str, Any]] = atomic.read_json(Path(scratch, TESTED))
         return results
@@ -88,17 +100,17 @@ def counted(tests: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{n} {status}" for status, n in Counter(test["status"] for test in tests).most_common())  # fmt: skip
 
 
-def _write_command(case: Case, folder: Path, said: Mapping[str, Any]) -> None:
+def _write_command(case: Case, folder: Path, test: Mapping[str, Any]) -> None:
     """Write the commands of a dispatch. They run in the folder above, to which paths in flags are relative."""
     name = folder.name
     text = _COMMAND.format(name=name, flags=FLAGS, program=PROGRAM)
-    if said["outputs"]:
+    if test["outputs"]:
         inputs = len(mismatch.saved(folder, "input"))
-        call = mismatch.calling(f"{name}/module.vmfb", case.device, inputs, said["outputs"])
-        tolerance = mismatch.RELATIVE * said["largest_value"]
+        call = mismatch.calling(
+            f"{name}/module.vmfb", case.device, inputs, test["outputs"], test["largest_value"]
+        )
         call = [
             *(word.replace("=@", f"=@{name}/") for word in call),
-            *(f"--expected_{kind}_threshold={tolerance:g}" for kind in ("f16", "f32", "f64")),
             *runtime_flags(RIGHT_DEVICE, case.threads or 1),
         ]
         given = f"--device={case.device}"
@@ -130,6 +142,141 @@ def _readme(case: Case, tests: Sequence[Mapping[str, Any]]) -> str:
         table=table.strip(),
         folders=len(tests),
         dispatches=sum(len(test["functions"]) for test in tests),
+    )
+
+
+@dataclass(frozen=True)
+class Side:
+    """A cell, the results of its tests by the names of their folders, and the folder of its modules."""
+
+    case: Case
+    results: Mapping[str, Mapping[str, Any]]
+    modules: Path
+
+
+def compare(
+    case: Case, other: Case, folder: Path, budget_s: float, scratch: Path
+) -> tuple[list[dict[str, Any]], str]:
+    """Write the tests of a cell as `write` does, test and time them as another cell too, and add TABLE to the folder; return the
+    tests and the table. Raises NoCase."""
+    if case.files[PROGRAM].read_bytes() != other.files[PROGRAM].read_bytes():
+        raise NoCase(
+            f"{case.cell} and {other.cell} have different programs, so different dispatches"
+        )
+    modules = [scratch / name for name in SIDES]
+    for place in modules:
+        place.mkdir()
+    tests = write(case, folder, budget_s, modules[0])
+    results = {test["functions"][0]: test for test in tests}
+    others = run(other, folder, budget_s, modules[1])
+    sides = Side(case, results, modules[0]), Side(other, others, modules[1])
+    timed, left = measure(folder, sides, time.monotonic() + budget_s)
+    text = table(sides, timed, left)
+    (folder / TABLE).write_text(text, encoding="utf-8")
+    return tests, text
+
+
+def table(sides: tuple[Side, Side], timed: Sequence[Timed], left: Mapping[str, str]) -> str:
+    """The dispatches as Markdown, those that have become slower by most milliseconds first."""
+    before, after = sides
+    slowest_first = sorted(timed, key=lambda each: each.before_ms - each.after_ms)
+    rows = [
+        (
+            f"`{each.name}`",
+            str(len(before.results[each.name]["functions"])),
+            milliseconds(each.before_ms),
+            milliseconds(each.after_ms),
+            f"{each.decision.ratio:.3f} ({each.decision.low:.3f} to {each.decision.high:.3f})",
+            each.decision.verdict,
+        )
+        for each in slowest_first
+    ]
+    head = ("dispatch", "functions", "before, ms", "after, ms", "ratio", "verdict")
+    lines = [
+        f"{before.case.cell} → {after.case.cell}: {counted([*before.results.values()])} → "
+        f"{counted([*after.results.values()])}\n",
+        markdown.table(head, rows, (1, 2, 3, 4)) if rows else "",
+        *(
+            f"wrong in {after.case.cell}: `{name}`: {test['detail']}\n"
+            for name, test in after.results.items()
+            if test["status"] == "wrong"
+        ),
+        *(f"not timed: `{name}`: {why}\n" for name, why in left.items()),
+    ]
+    return "\n".join(filter(None, lines))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A dispatch in both cells, in milliseconds per call."""
+
+    name: str
+    before_ms: float
+    after_ms: float
+    decision: Decision
+
+
+def measure(
+    folder: Path, sides: tuple[Side, Side], deadline: float
+) -> tuple[list[Timed], dict[str, str]]:
+    """Time the dispatches that are right in both cells, each in turns; return them, and by name why others were not timed.
+
+    `deadline`: by time.monotonic(), after which no dispatch is begun.
+    """
+    timed: list[tuple[str, float, float, Difference]] = []
+    left: dict[str, str] = {}
+    names = [name for name, said in sides[0].results.items() if said["status"] == RIGHT]
+    for name in names:
+        if sides[1].results[name]["status"] != RIGHT:
+            left[name] = f"in the other cell it is {sides[1].results[name]['status']}"
+        elif time.monotonic() > deadline:
+            left[name] = "the time was over (--budget)"
+        else:
+            try:
+                timed.append((name, *_in_turns(folder / name, sides)))
+            except NotTimed as error:
+                left[name] = str(error)
+    decisions = decide([difference for *_, difference in timed], RATE, MATTERS)
+    return [
+        Timed(name, before_ms, after_ms, decision)
+        for (name, before_ms, after_ms, _), decision in zip(timed, decisions, strict=True)
+    ], left
+
+
+class NotTimed(Exception):
+    """A dispatch was not timed. Says why."""
+
+
+def _in_turns(test: Path, sides: Sequence[Side]) -> tuple[float, float, Difference]:
+    """The milliseconds of a dispatch in both cells, and the logarithm of their ratio. Raises NotTimed."""
+    members = [_member(name, side, test) for name, side in zip(SIDES, sides, strict=True)]
+    timing = time_in_turns(members, RULE)
+    if why := failed_member(timing):
+        raise NotTimed(why)
+    before, after = (timing.members[member.name].values_ms for member in members)
+    difference = ratios.paired(after, before)
+    if difference is None:
+        raise NotTimed(f"{len(after)} generations; an interval needs {ratios.LEAST}")
+    if why := unfit_control(timing):
+        raise NotTimed(why)
+    return math.exp(ratios.log_mean(before)), math.exp(ratios.log_mean(after)), difference
+
+
+def _member(name: str, side: Side, test: Path) -> Member:
+    """The process that times the module of a dispatch, with the runtime of its cell's compiler."""
+    case, inputs = side.case, mismatch.saved(test, "input")
+    types = [TensorType("", array.shape, array.dtype.name) for array in inputs]
+    raw = side.modules / f"{test.name}-inputs"
+    command = [
+        *(str(case.root / case.compilation.request.python), "-m", "scripts.stages.time_module"),
+        *(f"--module={side.modules / test.name}.vmfb", "--function=main"),
+        *(f"--device={case.device}", *runtime_flags(case.device, case.threads or 1)),
+        *allocator_flags(case.device),
+        *benchmark.write_inputs(raw, inputs, types),
+    ]
+    log = side.modules / f"{test.name}-{name}.txt"
+    return Member(
+        name, tuple(command), log, forked=False, env=checkout.variables(), folder=case.root
     )
 
 

@@ -13,15 +13,15 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.variants import candidates
 from scripts.features.variants.candidates import TriedWay, step
+from scripts.matrix import compile_tables
 from scripts.matrix.compile_tables import Attempt
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
@@ -30,26 +30,6 @@ from scripts.supervise.watch import CappedLog
 
 TRIES = "tries"
 """Folder of the attempts, in that of the job."""
-
-
-def table_digest(attempts: Sequence[Attempt]) -> str:
-    """A hash (6 hex digits) of everything that attempts consist of."""
-    return hashlib.sha256(candidates.to_text(attempts).encode()).hexdigest()[:6]
-
-
-def fingerprint(code: str, attempts: Sequence[Attempt]) -> str:
-    """What may change how a failure is remedied: the code of the stage, and the attempts."""
-    return f"{code}~{table_digest(attempts)}"
-
-
-def code_of(fingerprint: str) -> str:
-    """The code's part of such a fingerprint."""
-    return fingerprint.partition("~")[0]
-
-
-def wanted(attempts: Iterable[Attempt], reason: str) -> list[Attempt]:
-    """The attempts that are made after a failure with this reason."""
-    return [attempt for attempt in attempts if reason in attempt.reasons]
 
 
 @dataclass
@@ -71,7 +51,7 @@ class Tried(TriedWay[Attempt]):
             "reason": self.ended.reason,
             "detail": self.ended.detail,
             "seconds": round(self.seconds, 3),
-            "attempt": table_digest([self.way]),
+            "attempt": compile_tables.digest([self.way]),
         }
 
     def said(self) -> str:
@@ -94,7 +74,7 @@ def run(job: Job, compile_status: Path, attempts: Sequence[Attempt], pins: str) 
         command=(),
         request=None,
         owner=job.required_parent(),
-        fingerprint=fingerprint(job.fingerprint, attempts),
+        fingerprint=compile_tables.fingerprint(job.fingerprint, attempts),
         upstream=[*job.upstream, compile_status],
     )
     outcome.begin(job.status_path, job.due)
@@ -102,7 +82,9 @@ def run(job: Job, compile_status: Path, attempts: Sequence[Attempt], pins: str) 
     started = time.monotonic()
     tried: list[Tried] = []
     if failed.is_remediable:
-        tried = list(_until_one_works(job, requested, wanted(attempts, failed.reason), pins))
+        tried = list(
+            _until_one_works(job, requested, compile_tables.wanted(attempts, failed.reason), pins)
+        )
     works = tried[-1] if tried and tried[-1].is_ok else None
     result = supervise.record(job, None) if works else _failure(job, tried)
     if works and works.ended:
@@ -152,7 +134,7 @@ def _job_of(job: Job, request: StageRequest, attempt: Attempt, pins: str, timeou
     content = str(atomic.digest_of(program)) if program.is_file() else ""
     counter = job.due.rpartition("+")[2] if "+" in job.due else ""
     of_request = dataclasses.asdict(request)
-    key = json.dumps([code_of(job.fingerprint), pins, of_request, content, counter])
+    key = json.dumps([compile_tables.code_of(job.fingerprint), pins, of_request, content, counter])
     due = hashlib.sha256(key.encode()).hexdigest()[:12]
     return step(job, attempt, folder, request, artifacts, timeout_s=timeout_s, due=due)
 

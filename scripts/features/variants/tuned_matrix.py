@@ -50,11 +50,6 @@ def read(draft: Draft, matrix: Matrix) -> Tuning:
     return Tuning(targets=targets, **section)
 
 
-def owns(row: Cell) -> bool:
-    """Whether a row is a tuned one of results/tuned.csv."""
-    return row.kind is Kind.IREE and row.frontend in TUNED_FRONTENDS
-
-
 def chain(matrix: Matrix, row: Cell) -> list[tuple[Stage, Cell]]:
     """The stages of a tuned row."""
     return [*stages.chain("tune", row.to(Kind.TUNING)), (stages.STAGES["verify"], row)]

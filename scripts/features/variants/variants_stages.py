@@ -34,7 +34,7 @@ STAGES = (
         need=Need(3000, 900, 60, "weights"),
         wants_device=True,
         aggregated=(STATUS, REPORT),
-        checked_by="scripts.features.variants.search.report",
+        checked_by="scripts.features.variants.candidates",
     ),
     Stage(
         "time_tuned",

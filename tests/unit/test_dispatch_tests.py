@@ -1,4 +1,4 @@
-"""dispatch_ratios: the dispatches of a cell, timed in turns as two cells have compiled them."""
+"""dispatch_tests: the dispatches of a cell, timed in turns as two cells have compiled them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from scripts.features.reproduce import case as cases
-from scripts.features.reproduce import dispatch_ratios
+from scripts.features.reproduce import dispatch_tests, mismatch
 from scripts.features.reproduce.case import NoCase
-from scripts.features.reproduce.dispatch_ratios import Side
-from scripts.features.reproduce.reduction import mismatch
+from scripts.features.reproduce.dispatch_tests import Side
 from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.timing.ratios import SLOWER
 
@@ -36,22 +34,25 @@ def sides(tmp_path, monkeypatch):
         part = PartTiming(5, tuple(range(5)), "before", (own, own))
         return GroupTiming(0.0, "{}", "", values, (part,))
 
-    monkeypatch.setattr(dispatch_ratios, "time_in_turns", take)
+    monkeypatch.setattr(dispatch_tests, "time_in_turns", take)
     request = SimpleNamespace(python="venv/bin/python")
-    monkeypatch.setattr(cases, "recorded", lambda *_: SimpleNamespace(request=request))
-    case = SimpleNamespace(cell="m/f/t", module="m/f/t", device="local-task", threads=2)
+    case = SimpleNamespace(
+        root=tmp_path,
+        cell="m/f/t",
+        compilation=SimpleNamespace(request=request),
+        device="local-task",
+        threads=2,
+    )
     other = SimpleNamespace(**vars(case) | {"cell": "m/f/t@old"})
     right, wrong = {"status": "right", "detail": ""}, {"status": "wrong", "detail": "by 2"}
     own = {name: right | {"functions": [name]} for name in ("matmul", "tanh", "convert")}
     others = {"matmul": right, "tanh": right, "convert": wrong}
-    pair = tuple(
-        Side(each, tmp_path, said, tmp_path) for each, said in ((case, own), (other, others))
-    )
+    pair = tuple(Side(each, tests, tmp_path) for each, tests in ((case, own), (other, others)))
     return SimpleNamespace(folder=tmp_path, pair=pair, commands=commands)
 
 
 def test_each_dispatch_is_timed_in_turns_and_decided(sides):
-    timed, left = dispatch_ratios.measure(sides.folder, sides.pair, LATER)
+    timed, left = dispatch_tests.measure(sides.folder, sides.pair, LATER)
     assert [each.name for each in timed] == ["matmul", "tanh"]
     slower, same = (each.decision for each in timed)
     assert (slower.verdict, same.verdict) == (SLOWER, "same")
@@ -64,14 +65,14 @@ def test_each_dispatch_is_timed_in_turns_and_decided(sides):
 
 
 def test_what_the_time_does_not_reach_is_named(sides):
-    timed, left = dispatch_ratios.measure(sides.folder, sides.pair, 0.0)
+    timed, left = dispatch_tests.measure(sides.folder, sides.pair, 0.0)
     assert timed == []
     assert left["tanh"] == "the time was over (--budget)"
 
 
 def test_the_table_has_the_slowest_first_and_what_is_wrong(sides):
-    timed, left = dispatch_ratios.measure(sides.folder, sides.pair, LATER)
-    text = dispatch_ratios.table(sides.pair, timed, left)
+    timed, left = dispatch_tests.measure(sides.folder, sides.pair, LATER)
+    text = dispatch_tests.table(sides.pair, timed, left)
     assert "m/f/t → m/f/t@old: 3 right → 2 right, 1 wrong" in text
     assert text.index("`matmul`") < text.index("`tanh`")
     assert "wrong in m/f/t@old: `convert`: by 2" in text
@@ -81,6 +82,6 @@ def test_cells_of_different_programs_are_refused(tmp_path):
     programs = [tmp_path / name for name in ("one.mlir", "other.mlir")]
     for path in programs:
         path.write_text(path.name)
-    pair = tuple(SimpleNamespace(cell=path.name, files={"program.mlir": path}) for path in programs)
+    pair = (SimpleNamespace(cell=path.name, files={"program.mlir": path}) for path in programs)
     with pytest.raises(NoCase, match="different programs"):
-        dispatch_ratios.write(tmp_path, pair, tmp_path / "out", 1.0, tmp_path)
+        dispatch_tests.compare(*pair, tmp_path / "out", 1.0, tmp_path)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from scripts.features.variants.search.report import Timing
+from scripts.features.variants.candidates import Timing
 from scripts.timing import ratios
 from scripts.timing.ratios import Difference
 from scripts.timing.turns import Group, MemberEnded, Rule, Worker

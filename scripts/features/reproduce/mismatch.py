@@ -22,6 +22,9 @@ MODULE, NOT_COMPARED = "module.vmfb", "not compared"
 """The module in the folder of a compiler, and the status of what has no outputs to compare it with."""
 RELATIVE = 0.01
 """Values differ if they are further apart than this share of the largest value of the output."""
+XLA, O0, SAME, COMPARED = "xla", "O0", "same", "compared.json"
+"""The keys of what scripts.stages.compare_executors writes, and its file: `code` ("" if it has no results) and `detail` of each
+executor, and the code of the comparison of both."""
 _TENSOR = re.compile(r"(?:!torch\.vtensor<\[([\d,]*)\],|tensor<((?:\d+x)*))([a-z]+\d+)>")
 _KINDS = {
     "f64": np.float64,
@@ -48,26 +51,46 @@ def saved(folder: Path, name: str) -> list[np.ndarray]:
     ]
 
 
-def calling(module: str, device: str, inputs: int, outputs: int) -> list[str]:
-    """The command that calls a module with saved inputs, and compares its results with the saved outputs."""
+def calling(
+    module: str, device: str, inputs: int, outputs: int, largest: float | None = None
+) -> list[str]:
+    """The command that calls a module with saved inputs, and compares its results with the saved outputs. `largest`: the largest value
+    of the right outputs, for the tolerance of this module; None for that of the tool."""
+    tolerance = (
+        []
+        if largest is None
+        else [
+            f"--expected_{kind}_threshold={RELATIVE * largest:g}" for kind in ("f16", "f32", "f64")
+        ]
+    )
     return [
         *("iree-run-module", f"--module={module}", "--function=main", f"--device={device}"),
         *(f"--input=@input_{number}.npy" for number in range(inputs)),
         *(f"--expected_output=@expected_{number}.npy" for number in range(outputs)),
+        *tolerance,
     ]
 
 
 @dataclass(frozen=True)
-class Difference:
-    """`output`: its number. `largest`: the largest difference; `scale`: the largest value of the right output.
-    `inputs`, `right`, `computed`: what shows it."""
+class Compared:
+    """The right outputs of a program and the `computed` ones, for the same inputs. Without `computed`, one of the two modules was not compiled
+    or did not run, or an input has a type that is not supported."""
 
-    output: int
-    largest: float
-    scale: float
     inputs: list[np.ndarray]
     right: list[np.ndarray]
     computed: list[np.ndarray]
+
+    @property
+    def output(self) -> int | None:
+        """The number of the first output that differs."""
+        pairs = enumerate(zip(self.right, self.computed, strict=False))
+        return next((number for number, pair in pairs if differs(*pair)), None)
+
+    @property
+    def ending(self) -> str:
+        if not self.computed:
+            return "does not compile or run"
+        return "right" if self.output is None else "wrong"
 
 
 @dataclass(frozen=True)
@@ -79,35 +102,17 @@ class Comparison:
     device: str
     threads: int
 
-    def difference(self, text: str, limit_s: float) -> Difference | None:
-        """The first output that differs; None if none does, or one of the two does not compile or run, or an input has a type that is
-        not supported."""
-        given, right, wrong = self._results(text, limit_s)
-        for number, (expected, computed) in enumerate(zip(right, wrong, strict=False)):
-            if differs(expected, computed):
-                return Difference(number, *distance(expected, computed), given, right, wrong)
-        return None
-
-    def ending(self, text: str, limit_s: float) -> str:
-        """`right` or `wrong`, or that a program does not compile or run."""
-        _, right, wrong = self._results(text, limit_s)
-        if not right or not wrong:
-            return "does not compile or run"
-        return "wrong" if any(map(differs, right, wrong)) else "right"
-
-    def _results(
-        self, text: str, limit_s: float
-    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-        """Inputs, right outputs and those to compare; the outputs are empty where there are none."""
-        given: list[np.ndarray] = []
-        right: list[np.ndarray] = []
+    def compared(self, text: str, limit_s: float) -> Compared:
+        """What both compute of a program (its text)."""
         try:
             given, count = interface(text)
-            right = outputs(self.right, text, given, count, self.device, self.threads, limit_s)
-            wrong = outputs(self.wrong, text, given, count, self.device, self.threads, limit_s)
+            right, computed = (
+                outputs(compiler, text, given, count, self.device, self.threads, limit_s)
+                for compiler in (self.right, self.wrong)
+            )
         except NoOutputs:
-            return given, right, []
-        return given, right, wrong
+            return Compared([], [], [])
+        return Compared(given, right, computed)
 
 
 class NoOutputs(Exception):

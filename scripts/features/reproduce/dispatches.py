@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from scripts.features.profile.sites import Site
-from scripts.features.reproduce.reduction import mismatch
-from scripts.features.reproduce.reduction.mismatch import NoOutputs
-from scripts.features.reproduce.reduction.reduced_program import Program
+from scripts.features.reproduce import mismatch
+from scripts.features.reproduce.mismatch import NoOutputs
+from scripts.features.reproduce.reduced_program import Program
 from scripts.iree.tools import Compiler
 
 PROGRAM, REPORT, TESTED = "program.mlir", "dispatches.json", "results.json"

@@ -1,4 +1,4 @@
-"""Finds few operations of a program that still show a failure, and small shapes for them.
+"""Finds few operations of a program that still show a failure, small shapes for them, and whether a failure is still the same.
 
 The search starts with the operations that the failure names and takes more and more of those around them until
 the failure shows, because most failures need only what is close. Then it leaves out what it can: first
@@ -15,6 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
+
+from scripts.iree.tools import Compiled
+from scripts.supervise.diagnose import Diagnosis, diagnose, failure_signature
 
 Value = TypeVar("Value")
 Test = Callable[[frozenset[int]], bool]
@@ -155,9 +158,6 @@ def fewer(values: Iterable[Value], needed: Callable[[list[Value]], bool]) -> lis
 
 _SHAPE = re.compile(r"(?<=tensor<)(?:\d+x)+|(?<=vtensor<\[)[\d,]+(?=\])")
 _NUMBER = re.compile(r"\d+")
-_FIRST_ONE = re.compile(r"(?<=tensor<)1x(?=\d)")
-_LIST = re.compile(r"\[[\d, ]*\]")
-_DIMENSIONS = re.compile(r"\b(?:\w+_)?dim(?:ension)?s = \[[\d, ]*\](?: x \[[\d, ]*\])?")
 
 
 def shrink(text: str, fails: Callable[[str], bool]) -> str:
@@ -165,13 +165,10 @@ def shrink(text: str, fails: Callable[[str], bool]) -> str:
 
     Every size is tried once, the largest first: as 1, 2, 4 and so on. All dimensions of one size shrink together. A size is
     replaced in all types of the text, and if that is not a valid program, also wherever the number stands by itself, as sizes
-    are constants and attributes too. Then the first dimension of each type is left out where it is 1, as in a batch of one. The
-    compiler says whether the result is valid: an invalid program fails in another way.
+    are constants and attributes too. The compiler says whether the result is valid: an invalid program fails in another way.
     """
     for size in sizes(text):
         text = next((smaller for smaller in _smaller(text, size) if fails(smaller)), text)
-    while (flatter := _without_first_ones(text)) != text and fails(flatter):
-        text = flatter
     return text
 
 
@@ -197,17 +194,37 @@ def _replaced(number: re.Pattern, wanted: str, shape: re.Match) -> str:
     return number.sub(wanted, shape[0])
 
 
-def _without_first_ones(text: str) -> str:
-    """The program with `tensor<2x3xf32>` in place of `tensor<1x2x3xf32>`, where the lists of dimensions of StableHLO
-    operations count from the dimension after it."""
+# Whether two failures are the same: a part of a program has other shapes and names than the whole one, so these do not count.
+# The words of the message do: a reduction must not drift to another failure.
 
-    def one_less(numbers: re.Match) -> str:
-        left = [str(int(n) - 1) for n in _NUMBER.findall(numbers[0]) if n != "0"]
-        return f"[{', '.join(left)}]"
+_LOCATED = re.compile(r"\.mlir:(\d+):\d+: ")
+_ERROR = re.compile(r":\d+:\d+: error: ")
 
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        flatter = _FIRST_ONE.sub("", line)
-        if flatter != line:
-            lines[number] = _DIMENSIONS.sub(lambda match: _LIST.sub(one_less, match[0]), flatter)
-    return "\n".join(lines)
+
+def diagnoses(compiled: Compiled) -> Iterator[Diagnosis]:
+    """The failure of a compilation that did not reach its time limit, then the further errors of a compiler that did not crash.
+
+    Dispatches are compiled in parallel, so which error is the first one may differ from run to run.
+    """
+    if not compiled.returncode:
+        return
+    yield diagnose(compiled.returncode, compiled.log)
+    lines = compiled.log.splitlines()
+    places = [place for place, line in enumerate(lines) if _ERROR.search(line)]
+    for place in places[1:] if compiled.returncode > 0 else ():
+        yield diagnose(compiled.returncode, "\n".join(lines[place:]))
+
+
+def kind_of(failure: Diagnosis) -> tuple[str, str, str]:
+    """What failures must have in common to be the same."""
+    return failure.status, failure.reason, failure_signature(failure.detail)
+
+
+def kinds(compiled: Compiled) -> list[tuple[str, str, str]]:
+    """The kinds of the failures of a compilation, without those of one that reached its time limit."""
+    return [kind_of(failure) for failure in diagnoses(compiled)]
+
+
+def lines(log: str) -> set[int]:
+    """The lines of the program that the diagnostics of a compiler name."""
+    return {int(line) for line in _LOCATED.findall(log)}

@@ -1,12 +1,14 @@
-"""Finds a wrong operator of a captured graph: compares the values of all nodes of a graph, then the first wrong ones by themselves.
+"""Finds a wrong operator of a captured graph, and writes what shows it: program, inputs, expected values, commands and an issue.
 
-A node whose value is wrong may only have been given wrong values. So each candidate is also lowered as a program of its
+The values of all nodes of the graph are compared, then the first wrong ones by themselves. A node whose value is wrong may only have been given wrong values. So each candidate is also lowered as a program of its
 own, with the values of eager mode as its inputs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+import textwrap
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,16 +20,18 @@ import numpy as np
 import torch
 from torch import fx
 
-from scripts.core import tensors
-from scripts.features.reproduce.reduction import failures
-from scripts.features.reproduce.reduction.mismatch import differs
-from scripts.iree import compile_options
+from scripts.core import atomic, tensors
+from scripts.features.reproduce import issue, mismatch
+from scripts.features.reproduce.mismatch import differs
+from scripts.iree import compile_options, shell
 from scripts.iree.backends import BACKENDS, compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import Compiler
-from scripts.lowering import capture, link
+from scripts.lowering import capture, link, locations
+from scripts.matrix import plugins
+from scripts.supervise.diagnose import diagnose
 from scripts.torch_model import convert
-from scripts.torch_model.loading import LoadedModel, named_weights
+from scripts.torch_model.loading import FLAT_PREFIX, LoadedModel, named_weights
 
 CPU = "llvm-cpu"
 PLAIN = tuple(compile_flags(CPU, None, "O0", ()))
@@ -40,6 +44,9 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 16, 32, 64, 128)
 """Sizes of dimensions that are tried, the smallest first."""
 UNSET = "empty"
 """In the names of operators whose results have no defined values (`aten.empty.memory_format`)."""
+PROGRAM, SCRIPT, REPORT = "wrong.mlir", "wrong.py", "wrong.json"
+PROGRAM_CHARS = 6000
+"""How much of a program an issue shows."""
 
 
 class NotFound(Exception):
@@ -135,8 +142,9 @@ class Lowering:
         compiled = compiler.run(text, limit_s, vmfb)
         if compiled.returncode is None:
             return Program(text, lowered.rewrites, why=f"more than {limit_s:.0f} s")
-        for failure in failures.diagnoses(compiled):
-            return Program(text, lowered.rewrites, why=failure.detail)
+        if compiled.returncode:
+            why = diagnose(compiled.returncode, compiled.log).detail
+            return Program(text, lowered.rewrites, why=why)
         stored = (convert.to_numpy(tensor) for _, tensor in model.inputs)
         inputs = [
             tensors.as_native(array, kind.dtype) for array, kind in zip(stored, types, strict=True)
@@ -329,3 +337,141 @@ def _name_arguments(node: fx.Node) -> None:
     if first is not None:
         node.kwargs = dict(zip(names[first:], node.args[first:], strict=False)) | node.kwargs
         node.args = node.args[:first]
+
+
+@dataclass(frozen=True)
+class Frontend:
+    """The tool of an exporter, as an issue names it: the tracker, and Python text that lowers `Operator()` called with `inputs`.
+    `dialect`: that it writes. `versions`: of IREE and of what the tool is made of, by package."""
+
+    name: str
+    tracker: str
+    imports: str
+    lowered: str
+    dialect: str
+    versions: Mapping[str, str]
+
+
+def frontend(exporter: str, options: Mapping[str, Any]) -> Frontend:
+    """The frontend of an exporter of this project."""
+    dialect = options.get("dialect", "stablehlo")
+    name, tracker = issue.TOOLS[exporter]
+    if exporter == "torch_xla":
+        imports = "from torch_xla.stablehlo import exported_program_to_stablehlo"
+        lowered = "exported_program_to_stablehlo(torch.export.export(Operator(), inputs)).get_stablehlo_text()"
+    else:
+        imports = "from torch_mlir import fx"
+        kind = dialect.upper().replace("-", "_")
+        lowered = f"fx.export_and_import(Operator(), *inputs, output_type=fx.OutputType.{kind})"
+    versions = {"IREE": importlib.metadata.version("iree-base-compiler")}
+    for key, version in plugins.installed(plugins.exporter(exporter).versions).items():
+        versions[name if key == "frontend" else key] = version
+    return Frontend(name, tracker, imports, lowered, dialect, versions)
+
+
+def write(wrong: Found, model: str, tool: Frontend, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:  # fmt: skip
+    """Write the files of a wrong operator of a model into a folder that exists; return the report. `options`: of the exporter."""
+    part = wrong.part
+    (folder / PROGRAM).write_text(wrong.program.text, encoding="utf-8")
+    mismatch.save(
+        folder, input=map(convert.to_numpy, part.inputs), expected=[convert.to_numpy(wrong.eager)]
+    )
+    # The tool compares tensors of equal types: half types are saved as float32.
+    is_plain = all(tensor.dtype is not torch.bfloat16 for tensor in (*part.inputs, wrong.eager))
+    run = mismatch.calling("wrong.vmfb", BACKENDS[CPU].device, len(part.inputs), int(is_plain))
+    run += [] if is_plain else ["--output=-"]
+    shell.write(
+        folder / "run_wrong.sh",
+        f"Exits with 1 if {PROGRAM} computes other values than PyTorch.",
+        tool.versions["IREE"],
+        [["iree-compile", *PLAIN, PROGRAM, "-o", "wrong.vmfb"], run],
+    )
+    report = {
+        "model": model,
+        "frontend": tool.name,
+        "options": dict(options),
+        "node": wrong.node.name,
+        "operators": [str(node.target) for node in part.nodes],
+        "module": locations.of_nodes([wrong.node], FLAT_PREFIX).nodes[wrong.node.name].module,
+        "rewrites": list(wrong.program.rewrites),
+        "nodes": wrong.nodes,
+        "wrong": wrong.wrong,
+        "shapes": [list(tensor.shape) for tensor in part.inputs],
+    }
+    atomic.write_json(folder / REPORT, report)
+    operator = f"class Operator(torch.nn.Module):\n{textwrap.indent(_code(part.module), '    ')}"
+    dtypes = ", ".join(str(tensor.dtype) for tensor in part.inputs)
+    script = _SCRIPT.format(
+        name=report["operators"][-1], tool=tool, operator=operator, dtypes=dtypes
+    )
+    (folder / SCRIPT).write_text(script, encoding="utf-8")
+    _write_issue(wrong, report, tool, operator, folder)
+    return report
+
+
+_SCRIPT = '''\
+"""{name} through {tool.name}: prints the values of PyTorch and the program."""
+
+import numpy
+import torch
+{tool.imports}
+
+
+{operator}
+
+
+dtypes = [{dtypes}]
+inputs = tuple(
+    torch.from_numpy(numpy.load(f"input_{{n}}.npy")).to(dtype) for n, dtype in enumerate(dtypes)
+)
+print(Operator()(*inputs))
+print({tool.lowered})
+'''
+
+
+def _code(module: fx.GraphModule) -> str:
+    """The text of `forward` of a part, without the statements that release values."""
+    lines = [line.split(";  ")[0] for line in module.code.strip().splitlines() if line.strip()]
+    return "\n".join(lines)
+
+
+def _write_issue(
+    wrong: Found, report: Mapping[str, Any], tool: Frontend, operator: str, folder: Path
+) -> None:
+    """Write the issue for the tracker of the frontend. `operator`: Python text."""
+    program = wrong.program.text.strip()
+    if len(program) > PROGRAM_CHARS:
+        program = f"{program[:PROGRAM_CHARS]}\n… ({PROGRAM})"
+    rewrites = ", ".join(report["rewrites"])
+    shows = [
+        f"The {tool.dialect} program that {tool.name} makes of this operator computes other values than PyTorch:",
+        issue.fenced("python", operator),
+        issue.values(
+            [convert.to_numpy(tensor) for tensor in wrong.part.inputs],
+            convert.to_numpy(wrong.eager),
+            wrong.computed,
+            ("PyTorch", "the program"),
+        ),
+        "It becomes:",
+        issue.fenced("mlir", program),
+        f"The program was rewritten before or after lowering: {rewrites}." if rewrites else "",
+        f"`{SCRIPT}` prints both (`input_<n>.npy` are the inputs), and `run_wrong.sh` compiles the program with IREE at O0 and compares its\n"
+        "results with `expected_0.npy`.",
+    ]
+    where = f"module `{report['module']}`" if report["module"] else "the model itself"
+    compared = "It is the first node of the model that is wrong by itself."
+    if wrong.wrong is not None:
+        compared = (
+            f"{wrong.wrong} of {wrong.nodes} nodes of the model have wrong values;\n"
+            "this is the first one that is wrong with the right inputs."
+        )
+    issue.write(
+        folder,
+        tool.tracker,
+        f"[{tool.dialect}] `{report['operators'][-1]}` computes wrong values",
+        {
+            "": "\n\n".join(filter(None, shows)),
+            "Versions": issue.listed(tool.versions),
+            "Where it was found": f"In {report['model']}, as node `{wrong.node.name}` of {where}. {compared}",
+        },
+    )

@@ -9,10 +9,15 @@ import numpy as np
 import onnx
 import torch
 
-from scripts.features.reproduce import issue
-from scripts.features.reproduce.graph_parts.wrong import CPU, PLAIN, Lowering, NotFound
-from scripts.features.reproduce.graph_parts.wrong_operator import PROGRAM, Frontend
-from scripts.features.reproduce.reduction import mismatch
+from scripts.features.reproduce import issue, mismatch
+from scripts.features.reproduce.wrong_operator import (
+    CPU,
+    PLAIN,
+    PROGRAM,
+    Frontend,
+    Lowering,
+    NotFound,
+)
 from scripts.iree import shell
 from scripts.iree.backends import BACKENDS
 from scripts.lowering import onnx_parts

@@ -1,4 +1,4 @@
-"""Finds the fastest of many ways to compile a model: compiles them, verifies and times each, and reports all.
+"""The work of a tuning job: compiles candidates of a module, verifies and times each, and reports all.
 
 The candidates are compiled beside each other and verified one after another, each as a job of its own
 with its own log and outcome, so that a crash or a hang of one is a line of the report. Candidates with
@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import multiprocessing
 import os
+import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +24,21 @@ import msgspec
 
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.variants.candidates import Search, step
-from scripts.features.variants.search.race import AT_ONCE, Race
-from scripts.features.variants.search.report import NOT_APPLICABLE, OUT_OF_BUDGET, Report
-from scripts.features.variants.search.tried import (
-    REPORT,
-    VERIFY,
-    Tried,
-    beside,
-    why_none,
-    why_not,
+from scripts.features.variants.candidates import (
+    NOT_APPLICABLE,
+    OUT_OF_BUDGET,
+    Candidate,
+    Line,
+    Report,
+    Search,
+    Timing,
+    TriedWay,
+    step,
 )
+from scripts.features.variants.race import AT_ONCE, Race
 from scripts.supervise import members, outcome, supervise
 from scripts.supervise.diagnose import Diagnosis
-from scripts.supervise.job import Job
+from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.members import VERIFICATION, Member, Workers
 from scripts.supervise.outcome import Outcome, Usage
 from scripts.supervise.supervise import Ran
@@ -47,6 +52,11 @@ VERIFYING = 0.75
 """Share of the budget that compilations and verifications may take."""
 AT_MOST = 0.25
 """Share of the budget that one step of a candidate may take, unless the candidate is configured."""
+MODULE, REPORT, VERIFY = "module.vmfb", "report.json", "verify"
+"""Files of a candidate, and the folder of its verification, in its own."""
+NO_CANDIDATE = "no-candidate"
+"""The reason of a job of which no candidate has worked."""
+POLL_SECONDS = 0.2
 
 
 def work(search: Search, at_once: int) -> supervise.Work:
@@ -217,7 +227,7 @@ class _Tuner:
         for tried in self._tried.values():
             tried.step = "time" if tried.name in todo else tried.step
             if ended := self._race.ended.get(tried.name):
-                tried.ended = dataclasses.replace(late, status=ended.status, reason=ended.reason, detail=ended.detail, log=str(_timing_log(tried)))  # fmt: skip
+                tried.ended = dataclasses.replace(late, status=ended.status, reason=ended.reason, detail=ended.detail, log=str(tried.timing_log))  # fmt: skip
             elif tried.name in todo and tried.name not in self._race.ms:
                 tried.ended = late
 
@@ -226,7 +236,7 @@ class _Tuner:
         return Member.verified(
             name,
             tried.folder / VERIFY,
-            _timing_log(tried),
+            tried.timing_log,
             self._job.preload,
             sandboxed=self._job.sandbox is not None,
         )
@@ -249,13 +259,9 @@ class _Tuner:
     def _compile_job(self, tried: Tried) -> Job:
         artifacts = [tried.module, tried.folder / REPORT]
         fields = {**tried.way.target, "program": tried.way.program}
-        request = self._request("scripts.stages.compile_iree", fields)
+        request = StageRequest("scripts.stages.compile_iree", self._verifies.python, fields)
         # Started by itself: forked from a process that belongs to this one, it would need one of its own.
         return self._step(tried, tried.folder, request, artifacts, preload=False, owner=os.getpid())
-
-    def _request(self, module: str, fields: dict[str, Any]) -> StageRequest:
-        """A request to another stage in the environment of the job."""
-        return StageRequest(module, self._verifies.python, fields)
 
     def _verify_job(self, tried: Tried) -> Job:
         folder = tried.folder / VERIFY
@@ -297,6 +303,106 @@ class _Tuner:
         return Outcome(outcome.SKIPPED, self._job.stage, self._job.cell, reason, detail, log=str(self._job.log_path))  # fmt: skip
 
 
-def _timing_log(tried: Tried) -> Path:
-    """What the process of a candidate has printed while it was timed."""
-    return tried.folder / "time.txt"
+@dataclass
+class Tried(TriedWay[Candidate]):
+    """A candidate with its files in `folder`. `step`: the last one that was tried. `same_as`: the candidate before it
+    with the same module."""
+
+    folder: Path = Path()
+    step: str = "compile"
+    same_as: str = ""
+    timing: Timing | None = None
+
+    @property
+    def module(self) -> Path:
+        return self.folder / MODULE
+
+    @property
+    def timing_log(self) -> Path:
+        """What its process has printed while it was timed."""
+        return self.folder / "time.txt"
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is ok, and no candidate before it has the same module."""
+        return self.is_ok and not self.same_as
+
+    def line(self) -> Line:
+        """What the report says about it."""
+        ended, way = self.ended, self.way
+        assert ended is not None
+        report = self.folder / REPORT
+        return Line(
+            way.name, way.frontend, way.opt_level, way.flags, way.configured,
+            ended.status, self.step, ended.reason, ended.detail, ended.log, self.same_as, self.timing,
+            atomic.read_json(report) if report.is_file() and report.stat().st_size else {},
+        )  # fmt: skip
+
+    def said(self) -> str:
+        time = f": {self.timing.ms:.4g} ms" if self.timing else ""
+        same = f", the module of {self.same_as}" if self.same_as else ""
+        return f"{super().said()}{same}{time}"
+
+
+def why_not(search: Search, candidate: Candidate, program: bytes) -> str:
+    """Why a candidate does not apply to a program; "" if it does."""
+
+    def has(name: str) -> bool:
+        return any(re.search(text.encode(), program) for text in search.properties[name])
+
+    for name in candidate.needs:
+        if not has(name):
+            return f"the program has no {name}"
+    for name in candidate.avoid:
+        if has(name):
+            return f"the program has {name}"
+    return ""
+
+
+def why_none(tried: Collection[Tried]) -> Diagnosis:
+    """Why no candidate has passed: the first configured one, or else the first one that was tried."""
+    ends = [(candidate, candidate.ended) for candidate in tried if candidate.ended]
+    failed = [pair for pair in ends if pair[1].status != outcome.SKIPPED]
+    if not failed:
+        detail = ends[0][1].detail if ends else "there is none"
+        return Diagnosis("error", NO_CANDIDATE, f"no candidate could be tried: {detail}")
+    first, ended = min(failed, key=lambda pair: not pair[0].way.configured)
+    if ended.status == outcome.UNAVAILABLE:
+        return Diagnosis(ended.status, ended.reason, ended.detail)
+    return Diagnosis(
+        ended.status, ended.reason, f"no candidate has passed; {first.name}: {ended.detail}"
+    )
+
+
+def beside(jobs: Iterator[Job], at_once: int, owner: int) -> Iterator[Job]:
+    """Run jobs, `at_once` of them at a time, and yield each when it has ended.
+
+    Each is run by a process forked from this one, which it notices to end. Raises Interrupted if the
+    process `owner`, which requested the search, is gone.
+    """
+    context = multiprocessing.get_context("fork")
+    running: dict[Any, tuple[Any, Job]] = {}
+
+    def start() -> None:
+        while len(running) < at_once and (job := next(jobs, None)):
+            child = context.Process(target=_run_one, args=(job,), daemon=True)
+            child.start()
+            running[child.sentinel] = child, job
+
+    start()
+    while running:
+        for sentinel in wait(list(running), timeout=POLL_SECONDS):
+            child, job = running.pop(sentinel)
+            child.join()
+            yield job
+        if os.getppid() != owner:
+            raise Interrupted(f"process {owner} that asked for it is gone")
+        start()
+
+
+def _run_one(job: Job) -> None:
+    """Run a job, in a separate process. One that is told to stop leaves no outcome."""
+    try:
+        supervise.run(job)
+    except Interrupted:
+        os._exit(143)

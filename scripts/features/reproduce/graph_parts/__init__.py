@@ -1,1 +1,0 @@
-"""Parts of captured graphs as separate programs: which operator is wrong."""

@@ -1,1 +1,0 @@
-"""Reduces a program while a failure of it stays the same."""

@@ -1,1 +1,0 @@
-"""The search for the fastest of many ways to compile a model."""
