@@ -232,10 +232,9 @@ HEAD = ("model", "target", "eager", "inductor", "default", "tuned", "gain", "kep
 def page(records: Sequence[Row], reports: Reports) -> str:
     """Return the whole page as Markdown."""
     table = Table.of_records(records)
-    provenance = table.provenance
     sections = [
         Section("", HEAD, [*found_rows(records)], range(2, 7), FOUND),
-        Section("Measured with", lines=[*provenance.where, *provenance.with_what]),
+        Section("Measured with", lines=table.provenance.measured_with),
         Section("Candidates", note=CANDIDATES, parts=[_candidates(*each) for each in reports.items()]),
     ]  # fmt: skip
     return "\n".join([wording.head("Tuned models", table), as_markdown(sections)])
