@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.matrix import models
+from scripts.matrix import choices
 from tests.checkouts import ROOT, in_environment
 
 BENCHMARK = """
@@ -39,7 +39,7 @@ def run(environments):
 
 def test_the_files_of_names_are_what_the_installed_packages_list(run):
     for suite, lines in run(do="listings").items():
-        text = (ROOT / models.NAMES / f"{suite}.txt").read_text(encoding="utf-8")
+        text = (ROOT / choices.SUITE_NAMES / f"{suite}.txt").read_text(encoding="utf-8")
         assert text.splitlines()[1:] == lines, "run vmfbench suites in torch-mlir"
 
 
