@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from scripts.core.checkout import ROOT
 from scripts.core.requests import StageRequest
-from scripts.run.fingerprint import ROOT
 from scripts.supervise.diagnose import diagnose
 
 TOOLS = {

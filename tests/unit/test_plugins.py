@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from scripts.core.checkout import ROOT
 from scripts.matrix import plugins
 from scripts.run import environments
-from scripts.run.fingerprint import ROOT
 from tests import declarations
 
 FILES = {

@@ -17,7 +17,7 @@ from scripts.matrix.rows import Matrix
 from scripts.matrix.settings import ConfigError
 from scripts.run import environments
 from scripts.run.plan import Plan
-from scripts.supervise.diagnose import ENVIRONMENT_MARK
+from scripts.supervise.environment_damage import ENVIRONMENT_MARK
 from scripts.supervise.group import GroupRequest
 from tests import declarations
 from tests.declarations import CONFIG
