@@ -41,7 +41,8 @@ settings.register_profile(
 settings.register_profile("mutations", settings.get_profile("reproducible"), max_examples=2000)
 settings.load_profile("reproducible")
 os.environ.pop(checkout.ENVIRONMENTS, None)  # the environments of tests are in this checkout
-os.environ.pop("COLUMNS", None)  # a process of pytest-xdist has it, and tables would be narrower there
+# A process of pytest-xdist has it, and tables would be narrower there.
+os.environ.pop("COLUMNS", None)
 registry.load()
 
 
