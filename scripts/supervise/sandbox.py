@@ -9,6 +9,7 @@ what its user can read. A namespace costs nothing per call.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -47,7 +48,8 @@ def enter(writable: Iterable[str]) -> None:
     for folder in (*kept, *filter(os.path.exists, _OF_THE_KERNEL)):
         _mount(folder, folder, None, _BIND | _RECURSIVE)
     for path in sockets:
-        _mount("/dev/null", path, None, _BIND)
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            _mount("/dev/null", path, None, _BIND)
     if os.path.isdir(_SHARED_MEMORY):
         _mount("tmpfs", _SHARED_MEMORY, "tmpfs", 0)
     _set_read_only("/", True, _AT_RECURSIVE)

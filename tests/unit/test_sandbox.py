@@ -107,6 +107,14 @@ def test_where_the_system_permits_no_sandbox_stages_run_and_say_so(run, monkeypa
     assert "container" in finding.advice
 
 
+def test_a_socket_that_another_process_closes_meanwhile_is_no_obstacle(monkeypatch, tmp_path):
+    sandbox.unavailable.cache_clear()
+    permitted = sandbox.unavailable()
+    monkeypatch.setattr(sandbox, "_sockets", lambda: [str(tmp_path / "closed")])
+    sandbox.unavailable.cache_clear()
+    assert sandbox.unavailable() == permitted
+
+
 def test_a_system_that_refuses_namespaces_permits_no_sandbox(monkeypatch):
     def unshare(flags: int) -> int:
         return -1
