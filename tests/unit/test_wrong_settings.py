@@ -207,8 +207,11 @@ NOTHING = [
     ({"baselines": {"xla-stablehlo": {"env": "torch-xla", "default": True}}}, "baselines.xla-stablehlo.env: found 'torch-xla', which has no jax"),
     ({"frontends": {"torchmlir-torch": BERT_OPTIONS}}, "frontends.torchmlir-torch.env: found 'iree', which has no torch-mlir, torch; expected torch-mlir"),
     ({"reference": {"env": "iree"}}, "reference.env: found 'iree', which has no torch"),
+    ({"baselines": {"inductor": {"compile": {"options": {"nosuch_option": 1}}}}}, "baselines.inductor.compile.options.nosuch_option: torch._inductor.config of the environment torch-mlir has no such option"),
+    ({"baselines": {"inductor": {"compile": {"options": {"max_autotune_gem": True}}}}}, "has no such option; did you mean 'max_autotune_gemm'?"),
+    ({"baselines": {"xla": {"xla_flags": "--xla_nosuch=1", "default": True}}}, "library.so of the environment torch-xla does not know --xla_nosuch"),
     ({"baselines": {"xla": {"xla_flags": "--nosuch", "default": True}}}, "baselines.xla.xla_flags: found '--nosuch', expected flags of XLA"),
-    ({"baselines": {"xla": {"xla_flags": "nosuch", "default": True}}}, "baselines.xla.xla_flags: found 'nosuch', expected flags of XLA"),
+    ({"baselines": {"xla": {"xla_flags": "nosuch", "default": True}}}, "baselines.xla.xla_flags: found 'nosuch', expected flags such as"),
     ({"models": {"llama": {"phase": "decode", "seq_len": 128, "cache_len": 64}}}, "models.llama.cache_len: found 64, but seq_len is 128; expected a cache that holds the prompt"),
     ({"models": {"bert": {"batch_size": [1, 8], "dynamic": {"batch_size": {"values": [1, 8]}}}}}, "models.bert.batch_size: found the list [1, 8], and sizes of batch_size in dynamic; expected one of the two"),
     ({"suites": [{"timm/resnet18": {"batch_size": [1, 8], "dynamic": {"batch_size": {"values": [1, 8]}}}}]}, "suites.timm/resnet18.batch_size: found the list [1, 8]"),
@@ -233,22 +236,38 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(("config", "message"), NOTHING, ids=range(len(NOTHING)))
-def test_a_setting_that_means_nothing_is_refused(tmp_path, config, message):
+def test_a_setting_that_means_nothing_is_refused(tmp_path, installed, config, message):
     assert message in refused(config, tmp_path)
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Environments with the files of their packages that are asked."""
+    files = {
+        "torch-mlir": ("torch/_inductor/config.py", "max_autotune_gemm = False\nclass cpp:\n    threads: int = -1\nclass cuda(cpp):\n    arch = None\n"),
+        "torch-xla": ("library.so", "\0xla_dump_to\0"),
+    }  # fmt: skip
+    monkeypatch.setattr(entry_checks, "_XLA_LIBRARIES", {"torch-xla": "library.so"})
+    for env, (name, text) in files.items():
+        file = tmp_path / "envs" / env / "lib/python3.11/site-packages" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    monkeypatch.setattr(environments, "prefix", lambda env: str(tmp_path / "envs" / env))
 
 
 @pytest.mark.parametrize(
     "config",
     [
+        {"baselines": {"inductor": {"compile": {"options": {"max-autotune-gemm": True, "cpp.threads": 2, "cuda.threads": 2, "cuda.arch": "a"}}}}},
         {"baselines": {"xla": {"xla_flags": "--xla_dump_to=/tmp/a b", "default": True}}},
         {"kernels": {"select": []}, "suites": ["kernels/swiglu"]},
         {"models": {"llama": {"phase": "decode", "seq_len": 64, "cache_len": 128}}},
         {"models": {"bert": {"batch_size": 8, "dynamic": {"batch_size": {"values": [1, 8]}}}}},
         {"targets": {"llvm-cpu": {"flags": ["--iree-llvmcpu-target-cpu-features=+avx2"], "models": ["!gcn"]}}},
     ],
-    ids=range(5),
+    ids=range(6),
 )  # fmt: skip
-def test_what_is_like_it_and_means_something_is_taken(tmp_path, config):
+def test_what_is_like_it_and_means_something_is_taken(tmp_path, installed, config):
     assert refused(config, tmp_path) == ""
 
 
