@@ -29,7 +29,7 @@ include: "workflow/rules/aggregate.smk"
 include: "workflow/rules/clean.smk"
 
 
-# The rules of features: workflow/rules/<feature>.smk (scripts/features/registry.py lists the features).
+# The rules of features: workflow/rules/<feature>.smk (scripts/tools/registry.py lists the features).
 for file in registry.rule_files():
 
     include: file

@@ -42,15 +42,17 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import default_run
+from scripts.config import cell
 from scripts.core import atomic, exits, requests
 from scripts.core import commands as core_commands
 from scripts.core.machine import physical_cores
-from scripts.features.compare.comparing import MATTERS, Settings
-from scripts.features.compare.pairs import ANCHOR, TURNS
-from scripts.iree import benchmark
-from scripts.iree.backends import allocator_flags, compile_flags
-from scripts.iree.session import runtime_flags
-from scripts.matrix import cell
+from scripts.measure.timing import ratios
+from scripts.measure.timing.group_timing import latencies
+from scripts.measure.timing.ratios import Difference, Interval, decide
+from scripts.measure.timing.turns import Group, Rule, Timed, Worker
+from scripts.runtimes.iree import benchmark
+from scripts.runtimes.iree.backends import allocator_flags, compile_flags
+from scripts.runtimes.iree.session import runtime_flags
 from scripts.supervise import group, outcome
 from scripts.supervise.members import (
     BASELINE,
@@ -62,10 +64,8 @@ from scripts.supervise.members import (
     time_in_turns,
     unfit_control,
 )
-from scripts.timing import ratios
-from scripts.timing.group_timing import latencies
-from scripts.timing.ratios import Difference, Interval, decide
-from scripts.timing.turns import Group, Rule, Timed, Worker
+from scripts.tools.compare.comparing import MATTERS, Settings
+from scripts.tools.compare.pairs import ANCHOR, TURNS
 
 IREE = Path(".venvs/iree/bin")
 OPERATORS = 100

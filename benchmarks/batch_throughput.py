@@ -25,14 +25,14 @@ from pathlib import Path
 
 from benchmarks import timing
 from scripts.core import atomic
-from scripts.features.operators.batch.batch_program import Program
-from scripts.features.operators.batch.together import TOGETHER, Compilation, Tried
-from scripts.iree import tools
-from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
-from scripts.iree.compile_cache import CompileCache
+from scripts.runtimes.iree import tools
+from scripts.runtimes.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
+from scripts.runtimes.iree.compile_cache import CompileCache
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import ProblemEnd
+from scripts.tools.operators.batch.batch_program import Program
+from scripts.tools.operators.batch.together import TOGETHER, Compilation, Tried
 
 Ended = dict[str, tuple[str, str, str]]
 """Status, reason and detail by the name of a program."""

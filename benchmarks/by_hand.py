@@ -16,10 +16,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from scripts.config import cell
 from scripts.core import commands
-from scripts.iree import benchmark
-from scripts.matrix import cell
-from scripts.records.results_file import cell_of
+from scripts.results.results_file import cell_of
+from scripts.runtimes.iree import benchmark
 
 
 def main() -> None:

@@ -19,13 +19,13 @@ from torch.overrides import TorchFunctionMode
 
 from benchmarks import candidates
 from benchmarks.candidates import Arrays, Difference
-from scripts.torch_model import convert, golden, loading
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.loading import ModelFile, named_weights, with_arrays
-from scripts.torch_model.step import EvalStep
-from scripts.verify import torch_same
-from scripts.verify.verification import PASS
-from scripts.verify.verify import Expected, verify
+from scripts.frontends.torch_model import convert, golden, loading
+from scripts.frontends.torch_model.arguments import ModelChoice
+from scripts.frontends.torch_model.loading import ModelFile, named_weights, with_arrays
+from scripts.frontends.torch_model.step import EvalStep
+from scripts.measure.verify import torch_same
+from scripts.measure.verify.verification import PASS
+from scripts.measure.verify.verify import Expected, verify
 
 NUDGES = 3
 """Programs with every weight moved by a unit in the last place, up or down."""

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import synthetic, timing
-from scripts.matrix import stages
-from scripts.matrix.cell import Kind
+from scripts.config import stages
+from scripts.config.cell import Kind
 from scripts.supervise import outcome
 
 ROOT = Path(__file__).parents[1]

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.core import process
-from scripts.features.compare.comparing import Settings
-from scripts.records import markdown
-from scripts.timing import ratios
+from scripts.measure.timing import ratios
+from scripts.results import markdown
+from scripts.tools.compare.comparing import Settings
 
 COMPILER = ".venvs/iree/bin/iree-compile"
 SHORT, AGAIN, LONG = "short", "short again", "long"

@@ -21,12 +21,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from scripts.config.choices import BASES
 from scripts.core import exits
-from scripts.matrix.choices import BASES
-from scripts.records import results_file, screen
+from scripts.measure.timing import ratios
+from scripts.measure.timing.ratios import UNDECIDED, Interval
+from scripts.results import results_file, screen
 from scripts.supervise import journal, outcome
-from scripts.timing import ratios
-from scripts.timing.ratios import UNDECIDED, Interval
 
 JOURNAL = Path("results/logs/journal.jsonl")
 BESIDE = ""

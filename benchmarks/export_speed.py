@@ -17,11 +17,11 @@ from torch_mlir import fx
 
 from benchmarks import timing
 from scripts.core import tensors
-from scripts.exporters import torch_mlir as exporter
-from scripts.lowering import link
-from scripts.torch_model import convert, loading
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.loading import named_weights
+from scripts.frontends.exporters import torch_mlir as exporter
+from scripts.frontends.lowering import link
+from scripts.frontends.torch_model import convert, loading
+from scripts.frontends.torch_model.arguments import ModelChoice
+from scripts.frontends.torch_model.loading import named_weights
 
 MODELS = Path(__file__).parents[1] / "models"
 PACKAGES = ("torch", "torch-mlir", "iree-base-compiler")

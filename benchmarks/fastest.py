@@ -14,10 +14,10 @@ import math
 from collections import defaultdict
 from pathlib import Path
 
+from scripts.config.cell import EVAL, PINNED
 from scripts.core import exits
-from scripts.matrix.cell import EVAL, PINNED
-from scripts.records import markdown, results_file, speedups, wording
-from scripts.records.row import Row, Timing
+from scripts.results import markdown, results_file, speedups, wording
+from scripts.results.row import Row, Timing
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ import psutil
 import yaml
 
 from scripts.core.checkout import ROOT
-from scripts.records.columns import COLUMNS
+from scripts.results.columns import COLUMNS
 from scripts.supervise import outcome
 
 MARK = "VMFBENCH_FAULTS"  # the environment variable by which the processes of a run are found

@@ -16,7 +16,7 @@ turns, in several generations of their processes. The fastest rows are chosen by
 and compared in the others, and the other way round. So the noise that decided the choice is not in the
 ratio that counts. The figure is the result for a user who measures each path once and keeps the fastest.
 Rows that were not timed in turns with each other are chosen by their latencies and compared through their
-anchors (scripts/records/speedups.py), and a note names the entry.
+anchors (scripts/results/speedups.py), and a note names the entry.
 
 Two 99 % intervals. "These entries": the entries are fixed and only the measurements are noisy. The ratio
 of an entry has Student's t distribution over its generations, and the figure is the mean of
@@ -40,16 +40,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from scripts.config import plugins
+from scripts.config.cell import EVAL
+from scripts.config.choices import BASES
 from scripts.core import exits
-from scripts.iree.backends import BACKENDS
-from scripts.matrix import plugins
-from scripts.matrix.cell import EVAL
-from scripts.matrix.choices import BASES
-from scripts.records import remedied, speedups
-from scripts.records.results_file import BadRecords, Record, cell_of, read
-from scripts.records.speedups import Latency, machine_of
-from scripts.timing import ratios
-from scripts.timing.ratios import Difference, Interval
+from scripts.measure.timing import ratios
+from scripts.measure.timing.ratios import Difference, Interval
+from scripts.results import remedied, speedups
+from scripts.results.results_file import BadRecords, Record, cell_of, read
+from scripts.results.speedups import Latency, machine_of
+from scripts.runtimes.iree.backends import BACKENDS
 
 RESULTS = Path("results/results.jsonl")
 FAILED = 0.1

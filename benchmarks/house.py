@@ -14,17 +14,17 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.core import checkout, python_source
-from scripts.features import registry
+from scripts.tools import registry
 
 SCRIPTS = checkout.ROOT / "scripts"
 COMMON = ("__init__", "feature", "settings", "stages", "rows", "page", "plan", "columns", "verbs")
 """Base names that packages share because they have the same part in each."""
 WAY = (
-    *("scripts.matrix.settings", "scripts.matrix.expansion", "scripts.run.plan", "scripts.stages.supervise"),
+    *("scripts.config.settings", "scripts.config.expansion", "scripts.run.plan", "scripts.stages.supervise"),
     *("scripts.stages.make_env", "scripts.stages.make_reference", "scripts.stages.export_program"),
-    *("scripts.exporters.torch_mlir", "scripts.stages.compile_iree", "scripts.stages.verify_iree"),
+    *("scripts.frontends.exporters.torch_mlir", "scripts.stages.compile_iree", "scripts.stages.verify_iree"),
     *("scripts.stages.time_group", "scripts.stages.time_module", "scripts.stages.aggregate_results"),
-    "scripts.records.latency_page",
+    "scripts.results.latency_page",
 )  # fmt: skip
 """The modules that start what happens to a cell between config.yaml and latency.csv."""
 
@@ -48,7 +48,7 @@ def main() -> None:
         ),
         ("words of README.md", len((checkout.ROOT / "README.md").read_text("utf-8").split())),
         *(
-            (f"lines of features/{name}", _lines((SCRIPTS / "features" / name).rglob("*.py")))
+            (f"lines of tools/{name}", _lines((SCRIPTS / "tools" / name).rglob("*.py")))
             for name in registry.NAMES
         ),
     ):

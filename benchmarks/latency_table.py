@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scripts.core import atomic, checkout, exits
-from scripts.records import markdown
+from scripts.results import markdown
 
 PAGE = checkout.ROOT / "docs/performance.md"
 PICTURE = checkout.ROOT / "docs/images/speedups.svg"

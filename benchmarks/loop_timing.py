@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from scripts.torch_model.loading import LoadedModel
-from scripts.torch_model.step import EvalStep, TrainStep, make_cotangents, to_training
+from scripts.frontends.torch_model.loading import LoadedModel
+from scripts.frontends.torch_model.step import EvalStep, TrainStep, make_cotangents, to_training
 
 Loop = Callable[[int], None]
 LEARNING_RATE = 0.01

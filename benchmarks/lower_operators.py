@@ -13,13 +13,13 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 from scripts.core import exits, requests
 from scripts.core.requests import Folders
 from scripts.core.tensors import TensorType
-from scripts.exporters import torch_mlir as exporter
-from scripts.features.operators.batch import batch_worker
-from scripts.features.operators.batch.normalise import Normaliser
-from scripts.features.operators.calls.calling import Call, NotCallable
-from scripts.features.operators.problems.problem import Problem
-from scripts.lowering.link import Input, Lowered, link
-from scripts.lowering.stablehlo import for_iree
+from scripts.frontends.exporters import torch_mlir as exporter
+from scripts.frontends.lowering.link import Input, Lowered, link
+from scripts.frontends.lowering.stablehlo import for_iree
+from scripts.tools.operators.batch import batch_worker
+from scripts.tools.operators.batch.normalise import Normaliser
+from scripts.tools.operators.calls.calling import Call, NotCallable
+from scripts.tools.operators.problems.problem import Problem
 
 
 def lower_operators(request: batch_worker.TasksRequest, _: Folders) -> None:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks import synthetic, timing
-from scripts.matrix.rows import Matrix
+from scripts.config.rows import Matrix
 
 SNAKEMAKE = (sys.executable, "-m", "snakemake")
 TARGET = "results/latency.csv"

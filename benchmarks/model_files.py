@@ -13,10 +13,10 @@ from pathlib import Path
 import onnx
 import torch
 
-from scripts.sources.load_model import load_model
-from scripts.torch_model import convert
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.loading import FlatModel
+from scripts.frontends.sources.load_model import load_model
+from scripts.frontends.torch_model import convert
+from scripts.frontends.torch_model.arguments import ModelChoice
+from scripts.frontends.torch_model.loading import FlatModel
 
 
 def main() -> None:

@@ -34,10 +34,10 @@ from iree.compiler import ir
 from onnx import helper, numpy_helper
 from transformers import BertConfig, BertModel
 
-from scripts.sources import load_exported_program, load_mlir, load_onnx  # noqa: F401 - before the fork
-from scripts.sources.load_model import load_model
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.errors import ModelError, ModelFileError
+from scripts.frontends.sources import load_exported_program, load_mlir, load_onnx  # noqa: F401 - before the fork
+from scripts.frontends.sources.load_model import load_model
+from scripts.frontends.torch_model.arguments import ModelChoice
+from scripts.frontends.torch_model.errors import ModelError, ModelFileError
 from tests import mutations
 
 SECONDS = 60

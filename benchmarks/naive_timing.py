@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import loop_timing, timing
+from scripts.baselines.sessions.runtime import settle
 from scripts.core.machine import physical_cores
-from scripts.timing.calls import run_calls
-from scripts.torch_model import loading
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.step import EvalStep, placed
-from scripts.torch_runtime.runtime import settle
+from scripts.frontends.torch_model import loading
+from scripts.frontends.torch_model.arguments import ModelChoice
+from scripts.frontends.torch_model.step import EvalStep, placed
+from scripts.measure.timing.calls import run_calls
 
 MODELS = Path(__file__).parents[1] / "models"
 # Runtime to the packages whose versions count.

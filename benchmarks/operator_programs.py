@@ -16,11 +16,11 @@ from pathlib import Path
 
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.operators.batch.batch_stage import Host
-from scripts.features.operators.problems import sources
-from scripts.features.operators.problems.problem import Problem, Selection, select
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import ProblemEnd
+from scripts.tools.operators.batch.batch_stage import Host
+from scripts.tools.operators.problems import sources
+from scripts.tools.operators.problems.problem import Problem, Selection, select
 
 DIALECTS = ("torch", "stablehlo", "linalg-on-tensors")
 

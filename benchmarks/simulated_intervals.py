@@ -14,7 +14,7 @@ import math
 import random
 from unittest import mock
 
-from scripts.timing import ratios
+from scripts.measure.timing import ratios
 
 GENERATIONS = (3, 4, 5, 8, 12)
 MEMBERS, NOISE, NOISY = 6, 0.02, 3.0

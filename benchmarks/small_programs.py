@@ -18,8 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from scripts.exporters import torch_mlir as exporter
-from scripts.features.operators.batch.normalise import Normaliser
+from scripts.frontends.exporters import torch_mlir as exporter
+from scripts.tools.operators.batch.normalise import Normaliser
 
 aten = torch.ops.aten
 Call = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]

@@ -18,19 +18,19 @@ from pathlib import Path
 
 import yaml
 
+from scripts.config import expansion, settings, stages
+from scripts.config.rows import Matrix
 from scripts.core.tensors import Signature, TensorType
-from scripts.features.compare.history import store
-from scripts.matrix import expansion, settings, stages
-from scripts.matrix.rows import Matrix
+from scripts.measure.timing import machine_limits
+from scripts.measure.timing.calls import Run
+from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartTiming
+from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.measure.verify.verification import Verification, Verified
 from scripts.run import environments
 from scripts.supervise import outcome
 from scripts.supervise.environment_damage import ENVIRONMENT_MARK
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing import machine_limits
-from scripts.timing.calls import Run
-from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
-from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
-from scripts.verify.verification import Verification, Verified
+from scripts.tools.compare.history import store
 from tests import report_records
 
 ROOT = Path(__file__).parents[1]
@@ -51,7 +51,7 @@ def get_model(): ...
 def get_dummy_input(): ...
 """
 
-_WORKER = "import time; from scripts.timing import worker; worker.serve(worker.Program(lambda: time.sleep(1e-3)))"
+_WORKER = "import time; from scripts.measure.timing import worker; worker.serve(worker.Program(lambda: time.sleep(1e-3)))"
 """Times calls of a millisecond, in place of a module."""
 
 _INTERPRETER = """\

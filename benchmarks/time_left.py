@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.measure.timing.turns import Rule
 from scripts.run.progress import IDLE_S, JOURNAL, TIMED, TimeLeft
 from scripts.supervise import journal
 from scripts.supervise.outcome import UNAVAILABLE
-from scripts.timing.turns import Rule
 
 SHARES = (0.1, 0.25, 0.5, 0.75)
 

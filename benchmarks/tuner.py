@@ -22,11 +22,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from scripts.config.cell import Cell, Kind
+from scripts.config.stages import REPORT, STAGES
 from scripts.core import atomic, exits
-from scripts.features.variants import candidates
-from scripts.features.variants.candidates import Report
-from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.stages import REPORT, STAGES
+from scripts.tools.variants import candidates
+from scripts.tools.variants.candidates import Report
 
 ENOUGH = 0.9
 """The share of the gain that is to be reached."""

@@ -21,9 +21,9 @@ from pathlib import Path
 import torch
 
 from scripts.core import atomic
-from scripts.features.operators.calls import call_inputs, reference
-from scripts.features.operators.calls.calling import Call, NotCallable
-from scripts.features.operators.problems.problem import Problem
+from scripts.tools.operators.calls import call_inputs, reference
+from scripts.tools.operators.calls.calling import Call, NotCallable
+from scripts.tools.operators.problems.problem import Problem
 
 _LIMIT_S = 60
 """Time limit in seconds of one problem with one kind of inputs."""

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.matrix import expansion, settings
-from scripts.matrix.entries import Model
+from scripts.config import expansion, settings
+from scripts.config.entries import Model
 
 ROOT = Path(__file__).parents[1]
 PYTHON = ROOT / ".venvs/torch-mlir/bin/python"

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from scripts.core.tensors import CHANGE, GRADIENT
-from scripts.verify import scaling, torch_same
-from scripts.verify.torch_same import Tolerance
-from scripts.verify.verification import PASS
-from scripts.verify.verify import Check, Expected
+from scripts.measure.verify import scaling, torch_same
+from scripts.measure.verify.torch_same import Tolerance
+from scripts.measure.verify.verification import PASS
+from scripts.measure.verify.verify import Check, Expected
 
 
 def candidates(golden: np.ndarray, seed: int) -> Iterator[tuple[str, np.ndarray]]:

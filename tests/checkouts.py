@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from scripts.core import atomic, requests
 from scripts.core.requests import StageRequest
-from scripts.records.columns import COLUMNS
+from scripts.results.columns import COLUMNS
 from scripts.run import outputs
 from scripts.supervise import outcome
 
@@ -73,7 +73,7 @@ class Checkout:
 
     def vmfbench(self, *words: object, check: bool = True) -> str:
         """What a verb prints on stdout."""
-        done = run_module(DRIVER, "scripts.command", *words, cwd=self.path, variables=self.variables)  # fmt: skip
+        done = run_module(DRIVER, "scripts.cli", *words, cwd=self.path, variables=self.variables)  # fmt: skip
         assert done.returncode == 0 or not check, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout
 

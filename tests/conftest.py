@@ -16,7 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from benchmarks import tutorial
 from scripts.core import checkout
-from scripts.features import registry
+from scripts.tools import registry
 from tests.checkouts import (
     ENVIRONMENTS,
     LIMITS,

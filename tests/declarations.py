@@ -61,8 +61,8 @@ def write_project(folder: Path, files: Mapping[str, str]) -> Path:
         "models/b.py": MODEL,
         "elsewhere/mine.py": MODEL,
         "envs/e.yaml": "",
-        "scripts/exporters/x.py": exporter(OPTIONS={"dialect": ("torch", "linalg")}),
-        "scripts/exporters/plain.py": exporter(),
+        "scripts/frontends/exporters/x.py": exporter(OPTIONS={"dialect": ("torch", "linalg")}),
+        "scripts/frontends/exporters/plain.py": exporter(),
         "scripts/baselines/eager.py": runtime(),
     }
     for file, text in {**named, **files}.items():

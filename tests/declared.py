@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scripts.records import fields
-from scripts.records.columns import FIELDS
-from scripts.records.fields import Field
+from scripts.results import fields
+from scripts.results.columns import FIELDS
+from scripts.results.fields import Field
 
 
 def undeclared(value: Any, table: Iterable[Field] = FIELDS) -> Iterator[str]:

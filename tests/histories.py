@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.features.compare.history import store
-from scripts.records.results_file import cell_of
+from scripts.results.results_file import cell_of
+from scripts.tools.compare.history import store
 from tests import report_records
 
 CELL = "bert/torchmlir-torch/llvm-cpu"

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.features.operators.problems.problem import Facts, Problem
-from scripts.features.operators.settings import Operators
-from scripts.matrix.cell import Cell
-from scripts.matrix.entries import Baseline, Frontend, Target
-from scripts.matrix.rows import Matrix
-from scripts.matrix.stages import OUTCOMES, STAGES, Stage, status_path
+from scripts.config.cell import Cell
+from scripts.config.entries import Baseline, Frontend, Target
+from scripts.config.rows import Matrix
+from scripts.config.stages import OUTCOMES, STAGES, Stage, status_path
+from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartTiming
+from scripts.measure.verify.verification import Verification, Verified
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
-from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
-from scripts.verify.verification import Verification, Verified
+from scripts.tools.operators.problems.problem import Facts, Problem
+from scripts.tools.operators.settings import Operators
 
 ADD = Problem("aten.add.Tensor", "((T([4], f32), T([4], f32)), {})", 10, ("bert", "gpt"), calls=(6, 4))  # fmt: skip
 MM = Problem("aten.mm.default", "((T([2, 4], f32), T([4, 2], f32)), {})", 3, ("bert",), calls=(3,))

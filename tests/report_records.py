@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scripts.features.report.web.page_source import Source
-from scripts.records import latency_section
-from scripts.records.results_file import cell_of
+from scripts.results import latency_section
+from scripts.results.results_file import cell_of
+from scripts.tools.report.web.page_source import Source
 from tests.rows import RECORDS
 
 Record = dict[str, Any]

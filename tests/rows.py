@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.records import latency_section, speedups
-from scripts.records.results_table import Table
-from scripts.records.row import Column
+from scripts.results import latency_section, speedups
+from scripts.results.results_table import Table
+from scripts.results.row import Column
 
 RECORDS = Path(__file__).parent / "unit/data/results.jsonl"
 """Rows of a default run: a model that all lowering paths run, a model with two targets, a language

@@ -1,10 +1,10 @@
 """Baseline runtimes: one module each.
 
 A baseline in config.yaml names its runtime (the module's name here) and its device. A module declares, as plain literals that
-the driver reads without importing it, the fields of Runtime in scripts/matrix/plugins.py, and has
+the driver reads without importing it, the fields of Runtime in scripts/config/plugins.py, and has
 
-- ``Device(kind, threads)``: opens one, or raises NoDevice (scripts/torch_runtime/torch_device.py has PyTorch's);
-- ``open_session(work, device)``: the cell's work, ready to be called (Session in scripts/torch_runtime/runtime.py); for
+- ``Device(kind, threads)``: opens one, or raises NoDevice (scripts/baselines/sessions/torch_device.py has PyTorch's);
+- ``open_session(work, device)``: the cell's work, ready to be called (Session in scripts/baselines/sessions/runtime.py); for
   a runtime of PyTorch models a TorchSession with its own ``prepare(loaded)``, which returns the callable to measure;
 - ``eager_in_precision(work)``, where it TAKES a precision: what results in it are compared with;
 

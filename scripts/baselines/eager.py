@@ -6,9 +6,9 @@ import functools
 
 import torch
 
-from scripts.torch_model.loading import LoadedModel
-from scripts.torch_runtime.torch_device import TorchDevice as Device
-from scripts.torch_runtime.torch_session import TorchSession, eager_in_precision
+from scripts.baselines.sessions.torch_device import TorchDevice as Device
+from scripts.baselines.sessions.torch_session import TorchSession, eager_in_precision
+from scripts.frontends.torch_model.loading import LoadedModel
 
 __all__ = ["Device", "eager_in_precision", "open_session"]
 

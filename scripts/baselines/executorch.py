@@ -16,11 +16,11 @@ from executorch.exir import EdgeCompileConfig, ExecutorchProgramManager, to_edge
 from executorch.extension.pybindings import portable_lib
 from executorch.runtime import Runtime
 
+from scripts.baselines.sessions import converted
+from scripts.baselines.sessions.converted import Call, compile_seconds
+from scripts.baselines.sessions.torch_device import TorchDevice as Device
 from scripts.core import exits
-from scripts.torch_model.loading import LoadedModel
-from scripts.torch_runtime import converted
-from scripts.torch_runtime.converted import Call, compile_seconds
-from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.frontends.torch_model.loading import LoadedModel
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from scripts.torch_runtime import torch_session
-from scripts.torch_runtime.torch_device import TorchDevice as Device
-from scripts.torch_runtime.torch_session import KernelFunctions
+from scripts.baselines.sessions import torch_session
+from scripts.baselines.sessions.torch_device import TorchDevice as Device
+from scripts.baselines.sessions.torch_session import KernelFunctions
 
 __all__ = ["Device", "open_session"]
 
@@ -19,7 +19,7 @@ FORKABLE = True
 
 def functions() -> KernelFunctions:
     """The functions by the names of kernels. Raises ImportError."""
-    from scripts.torch_runtime import helion_kernels
+    from scripts.baselines.sessions import helion_kernels
 
     return helion_kernels.FUNCTIONS
 

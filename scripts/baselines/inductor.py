@@ -24,11 +24,11 @@ import torch._inductor.codecache as codecache
 import torch._inductor.cpu_vec_isa as cpu_vec_isa
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
+from scripts.baselines.sessions.runtime import CACHE, Work
+from scripts.baselines.sessions.torch_device import TorchDevice as Device
+from scripts.baselines.sessions.torch_session import TorchSession, eager_in_precision
 from scripts.core import temporary
-from scripts.torch_model.loading import LoadedModel
-from scripts.torch_runtime.runtime import CACHE, Work
-from scripts.torch_runtime.torch_device import TorchDevice as Device
-from scripts.torch_runtime.torch_session import TorchSession, eager_in_precision
+from scripts.frontends.torch_model.loading import LoadedModel
 
 __all__ = [
     "Device",

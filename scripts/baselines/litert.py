@@ -13,10 +13,10 @@ import litert_torch
 import torch
 from ai_edge_litert.interpreter import Interpreter
 
-from scripts.torch_model.loading import FlatModel, LoadedModel
-from scripts.torch_runtime import converted
-from scripts.torch_runtime.converted import Call, compile_seconds
-from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.baselines.sessions import converted
+from scripts.baselines.sessions.converted import Call, compile_seconds
+from scripts.baselines.sessions.torch_device import TorchDevice as Device
+from scripts.frontends.torch_model.loading import FlatModel, LoadedModel
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 

@@ -13,16 +13,16 @@ import onnxruntime
 import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
+from scripts.baselines.sessions import converted
+from scripts.baselines.sessions.converted import compile_seconds
+from scripts.baselines.sessions.runtime import Work
+from scripts.baselines.sessions.torch_device import TorchDevice as Device
+from scripts.baselines.sessions.torch_session import TorchSession
 from scripts.core import exits
-from scripts.sources.load_onnx import OnnxModule
-from scripts.sources.registry import source_of
-from scripts.torch_model.errors import cause
-from scripts.torch_model.loading import FlatModel, LoadedModel
-from scripts.torch_runtime import converted
-from scripts.torch_runtime.converted import compile_seconds
-from scripts.torch_runtime.runtime import Work
-from scripts.torch_runtime.torch_device import TorchDevice as Device
-from scripts.torch_runtime.torch_session import TorchSession
+from scripts.frontends.sources.load_onnx import OnnxModule
+from scripts.frontends.sources.registry import source_of
+from scripts.frontends.torch_model.errors import cause
+from scripts.frontends.torch_model.loading import FlatModel, LoadedModel
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 
-from scripts.torch_model import errors
-from scripts.torch_model.loading import LoadedModel
-from scripts.torch_runtime import converted
-from scripts.torch_runtime.converted import Call, compile_seconds
-from scripts.torch_runtime.torch_device import TorchDevice as Device
+from scripts.baselines.sessions import converted
+from scripts.baselines.sessions.converted import Call, compile_seconds
+from scripts.baselines.sessions.torch_device import TorchDevice as Device
+from scripts.frontends.torch_model import errors
+from scripts.frontends.torch_model.loading import LoadedModel
 
 __all__ = ["Device", "compile_seconds", "open_session"]
 

@@ -9,9 +9,9 @@ import functools
 
 import torch
 
-from scripts.torch_runtime import torch_session
-from scripts.torch_runtime.torch_device import TorchDevice as Device
-from scripts.torch_runtime.torch_session import EPS, KernelFunctions
+from scripts.baselines.sessions import torch_session
+from scripts.baselines.sessions.torch_device import TorchDevice as Device
+from scripts.baselines.sessions.torch_session import EPS, KernelFunctions
 
 __all__ = ["Device", "open_session"]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from scripts.baselines.sessions import runtime
+from scripts.baselines.sessions.runtime import Work
 from scripts.core import exits, tensors
 from scripts.core.machine import cpu_name
-from scripts.torch_model import footprint
-from scripts.torch_runtime import runtime
-from scripts.torch_runtime.runtime import Work
-from scripts.xla.client import Client, UnlinkError, call, unlink
+from scripts.frontends.torch_model import footprint
+from scripts.runtimes.xla.client import Client, UnlinkError, call, unlink
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)

@@ -20,7 +20,7 @@ from scripts.core import exits
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = (ROOT.parent.name, ROOT.name) == ("vmfbench", "_workflow")
-"""Whether this is the code of an installed wheel (scripts/command/launcher)."""
+"""Whether this is the code of an installed wheel (scripts/cli/launcher)."""
 ENVIRONMENTS = "VMFBENCH_ENVS"
 """Environment variable with the folder for the environments of the stages."""
 

@@ -14,15 +14,15 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from scripts.config import plugins, stages
+from scripts.config.cell import EntryName
+from scripts.config.entries import Baseline, Target
+from scripts.config.expansion import flag_lists
+from scripts.config.rows import Matrix
 from scripts.core import atomic, checkout, process
-from scripts.iree import compile_options, tools
-from scripts.iree.backends import renamed
-from scripts.matrix import plugins, stages
-from scripts.matrix.cell import EntryName
-from scripts.matrix.entries import Baseline, Target
-from scripts.matrix.expansion import flag_lists
-from scripts.matrix.rows import Matrix
 from scripts.run import environments
+from scripts.runtimes.iree import compile_options, tools
+from scripts.runtimes.iree.backends import renamed
 
 FLAGS = "flags.json"
 """The file of an environment's stage with the flags of its iree-compile, and the file of that compiler."""

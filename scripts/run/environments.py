@@ -1,7 +1,7 @@
 """The environments of the stages: the files of envs/ that pin their packages, their locks, and where they are.
 
 A lock has every package, its version and the hashes of its files. `envs/<env>.lock` is a requirements file of pip's that uv makes from `envs/<env>.yaml`
-(scripts/command/lock.py) for every system and for the pinned Python and later ones. uv installs it as it is. Under conda, Snakemake runs
+(scripts/cli/lock.py) for every system and for the pinned Python and later ones. uv installs it as it is. Under conda, Snakemake runs
 `envs/<env>.post-deploy.sh` in the environment that it made, and that script installs it with pip.
 """
 
@@ -16,10 +16,10 @@ from pathlib import Path
 
 import yaml
 
+from scripts.config import feature
+from scripts.config.cell import EntryName, Toolchain
 from scripts.core import checkout
 from scripts.core.checkout import ROOT
-from scripts.matrix import feature
-from scripts.matrix.cell import EntryName, Toolchain
 from scripts.supervise.environment_damage import ENVIRONMENT_MARK
 
 ENV_FOLDER = "envs"

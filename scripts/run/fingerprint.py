@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.config import stages
+from scripts.config.stages import Stage
 from scripts.core import atomic
-from scripts.iree.backends import BACKENDS
-from scripts.matrix import stages
-from scripts.matrix.stages import Stage
+from scripts.runtimes.iree.backends import BACKENDS
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 

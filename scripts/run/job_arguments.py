@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from scripts.config.stages import STAGES
 from scripts.core import checkout, exits, temporary
 from scripts.core.requests import Folders, StageRequest
-from scripts.matrix.stages import STAGES
 from scripts.run import fingerprint, resources
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Interrupted, Job, MoreNeeded
@@ -46,7 +46,7 @@ def in_rule(
 ) -> str:
     """The command of a rule: the supervisor runs a stage by the param `request` and the files of the rule.
 
-    `command`: the module of scripts.stages that runs the job. With `exec`, its parent is Snakemake itself (the process `owner`), so
+    `command`: the module that runs the job. With `exec`, its parent is Snakemake itself (the process `owner`), so
     it notices when Snakemake is killed. `more_attempts`: whether further attempts with larger limits may follow, as they do on a
     cluster. `retry`: of a batch of operator problems, the statuses to retry. They are no param: `due` requests the run, and they
     select problems of it.
@@ -57,7 +57,7 @@ def in_rule(
     """
     declared = STAGES[stage]
     words = [
-        f"exec {prefix()}{shlex.quote(sys.executable)} -m scripts.stages.{command}",
+        f"exec {prefix()}{shlex.quote(sys.executable)} -m {command}",
         "--stage {params.stage} --cell {params.cell:q} --status {output.status:q} --log {log:q}",
         "--timeout {resources.timeout_s} --memory {resources.memory_mb}",
         "--preload {resources.preload} --sandbox {resources.sandbox}",
@@ -85,9 +85,7 @@ def in_rule(
 
 def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     """Return the parser of such a command, a module of scripts. The values are named as the fields of Job."""
-    command_line = argparse.ArgumentParser(
-        prog=f"python -m scripts.stages.{command}", description=description
-    )
+    command_line = argparse.ArgumentParser(prog=f"python -m {command}", description=description)
 
     def option(name: str, text: str, **more: Any) -> None:
         command_line.add_argument(name, help=text, **more)

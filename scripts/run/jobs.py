@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from scripts.matrix.cell import PATTERNS, Cell, Kind, most_threads, of_wildcards
-from scripts.matrix.entries import Baseline, Target
-from scripts.matrix.stages import STAGES
+from scripts.config.cell import PATTERNS, Cell, Kind, most_threads, of_wildcards
+from scripts.config.entries import Baseline, Target
+from scripts.config.stages import STAGES
 from scripts.run import resources
 from scripts.run.plan import Plan
 
@@ -63,7 +63,7 @@ def beside_outputs(stage: str, file: str) -> str:
 
 
 class Where(Protocol):
-    """Where the jobs of a run are executed (scripts.snakemake.Patches)."""
+    """Where the jobs of a run are executed (scripts.run.snakemake.Patches)."""
 
     on_node: bool
 

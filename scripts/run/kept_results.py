@@ -9,15 +9,15 @@ from typing import Any
 
 import msgspec
 
+from scripts.config import plugins, reading
+from scripts.config.entries import Choice, Model, Target
+from scripts.config.reading import ConfigError
+from scripts.config.rows import Matrix
+from scripts.config.stages import IREE_ENV
 from scripts.core.machine import cpu_name, physical_cores
-from scripts.iree import compile_options
-from scripts.matrix import plugins, reading
-from scripts.matrix.entries import Choice, Model, Target
-from scripts.matrix.reading import ConfigError
-from scripts.matrix.rows import Matrix
-from scripts.matrix.stages import IREE_ENV
 from scripts.run import environments
 from scripts.run.environments import COMPILER
+from scripts.runtimes.iree import compile_options
 
 FOLDER = Path("results/tuned")
 

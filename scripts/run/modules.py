@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from scripts.config import compile_tables
+from scripts.config.cell import Cell, Kind
+from scripts.config.compile_tables import Attempt, NamedVariant, Variant
+from scripts.config.entries import AS_CONFIGURED, TUNED, TUNED_FRONTENDS, Target
+from scripts.config.rows import Matrix
+from scripts.config.stages import REPORT, STAGES, STATUS, Stage
 from scripts.core import atomic
-from scripts.iree import compile_options
-from scripts.matrix import compile_tables
-from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.compile_tables import Attempt, NamedVariant, Variant
-from scripts.matrix.entries import AS_CONFIGURED, TUNED, TUNED_FRONTENDS, Target
-from scripts.matrix.rows import Matrix
-from scripts.matrix.stages import REPORT, STAGES, STATUS, Stage
 from scripts.run import fingerprint
 from scripts.run.environments import COMPILER, Environments
 from scripts.run.fingerprint import Recorded
 from scripts.run.params import target_fields
+from scripts.runtimes.iree import compile_options
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 

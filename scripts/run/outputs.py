@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from scripts.config import feature, stages
 from scripts.core import atomic, commands
 from scripts.core.atomic import Digest
-from scripts.matrix import feature, stages
+from scripts.measure.verify import verification
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
-from scripts.verify import verification
 
 CSV = Path("results/latency.csv")
 JSONL = CSV.with_name("results.jsonl")
@@ -42,7 +42,7 @@ def of_features() -> list[tuple[Path, ...]]:
 
 
 def imported(results: Path = CSV.parent) -> list[str]:
-    """Return the records of rows that were measured on other machines (scripts.features.report.verbs.import_record)."""
+    """Return the records of rows that were measured on other machines (scripts.tools.report.verbs.import_record)."""
     return sorted(map(str, (results / "imported").glob("*/*.json")))
 
 
@@ -80,7 +80,7 @@ def record_path(file: Path) -> Path:
 @dataclass(frozen=True)
 class _Record:
     """What is known of the files that the aggregate wrote into a folder: the param `due` that they were written for, their
-    digests by name, and what they are made from (records/at_hand.py)."""
+    digests by name, and what they are made from (results/at_hand.py)."""
 
     due: int = 0
     files: dict[str, Digest] = field(default_factory=dict)

@@ -13,20 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from scripts.config import stages
+from scripts.config.cell import PINNED, TRAIN, Cell, Kind, thread_numbers
+from scripts.config.choices import BASES, BASES_OF, DEFAULT_MATMUL_PRECISION
+from scripts.config.entries import Baseline, Target
+from scripts.config.rows import Matrix, compact
 from scripts.core import requests
-from scripts.matrix import stages
-from scripts.matrix.cell import (
-    PINNED,
-    TRAIN,
-    Cell,
-    Kind,
-    thread_numbers,
-)
-from scripts.matrix.choices import BASES, BASES_OF, DEFAULT_MATMUL_PRECISION
-from scripts.matrix.entries import Baseline, Target
-from scripts.matrix.rows import Matrix, compact
+from scripts.measure.timing.turns import Rule
 from scripts.supervise.group import GroupRequest
-from scripts.timing.turns import Rule
 
 
 def target_fields(target: Target, opt_level: str, flags: Sequence[str]) -> dict[str, Any]:

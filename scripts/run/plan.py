@@ -17,20 +17,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from scripts.config import feature, plugins, reading, stages
+from scripts.config.cell import REFERENCES, TRAIN, Cell, EntryName, Kind, thread_numbers
+from scripts.config.entries import Baseline, Frontend, Model, Target
+from scripts.config.rows import Matrix, compact
+from scripts.config.stages import IREE_ENV, OUTCOMES, REPORT, STAGES, STATUS, Stage
 from scripts.core import checkout
-from scripts.matrix import feature, plugins, reading, stages
-from scripts.matrix.cell import REFERENCES, TRAIN, Cell, EntryName, Kind, thread_numbers
-from scripts.matrix.entries import Baseline, Frontend, Model, Target
-from scripts.matrix.rows import Matrix, compact
-from scripts.matrix.stages import IREE_ENV, OUTCOMES, REPORT, STAGES, STATUS, Stage
+from scripts.frontends.sources.registry import source_of
+from scripts.frontends.torch_model.errors import BrokenModelFile
+from scripts.measure.timing import machine_limits
 from scripts.run import environments, fingerprint, resources
 from scripts.run.modules import REMEDY, Modules
 from scripts.run.params import Groups, Requests
-from scripts.sources.registry import source_of
 from scripts.supervise import group, outcome
 from scripts.supervise.outcome import Outcome
-from scripts.timing import machine_limits
-from scripts.torch_model.errors import BrokenModelFile
 
 
 class Aggregation:
@@ -53,7 +53,7 @@ class Aggregation:
         return 0 < on_cpu < sum(1 for _ in self.matrix.rows())
 
     def machine_limits(self, devices: Iterable[str]) -> list[str]:
-        """The files with the limits of these devices (timing/machine_limits.py); none without the feature that makes
+        """The files with the limits of these devices (measure/timing/machine_limits.py); none without the feature that makes
         them."""
         stage = STAGES.get("machine_limits")
         return [stage.path(device, machine_limits.FILE) for device in devices] if stage else []
@@ -133,7 +133,7 @@ def _forkable(entry: Frontend | Baseline | None) -> bool:
 class Plan:
     """Answers the rules' questions about cells of the matrix.
 
-    Stages have the names of matrix/stages.py.
+    Stages have the names of config/stages.py.
     """
 
     def __init__(self, matrix: Matrix, retry: frozenset[str], with_conda: bool) -> None:
@@ -344,7 +344,7 @@ class Plan:
         declared, limit = STAGES[stage], self.limit(stage)
         if declared.need is None:
             raise ValueError(
-                f"stage {stage} is never submitted: matrix/stages.py has no need of it"
+                f"stage {stage} is never submitted: config/stages.py has no need of it"
             )
         if declared.is_batch:
             return resources.of_batch(declared.need, limit, attempt)

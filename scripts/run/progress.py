@@ -22,11 +22,11 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
+from scripts.config import stages
+from scripts.config.rows import Matrix
+from scripts.config.stages import STATUS, TIMING
 from scripts.core import atomic, temporary
 from scripts.core.console import Console
-from scripts.matrix import stages
-from scripts.matrix.rows import Matrix
-from scripts.matrix.stages import STATUS, TIMING
 from scripts.run import outputs
 from scripts.supervise import journal, outcome
 from scripts.supervise.outcome import Outcome
@@ -394,7 +394,7 @@ class _Job:
 
 
 class TimeLeft:
-    """How long a run still takes. `budget_s`: the budget of a group (timing/turns.py); None if it is not known. Times are those of one
+    """How long a run still takes. `budget_s`: the budget of a group (measure/timing/turns.py); None if it is not known. Times are those of one
     clock, in seconds. `python -m benchmarks.time_left` replays the journal of a run.
 
     While n jobs run, each of them is charged 1/n of the time that passes, so the charges of all jobs add up to the wall time on any

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import psutil
 
+from scripts.config import plugins
+from scripts.config.stages import Need
 from scripts.core.machine import physical_cores
-from scripts.matrix import plugins
-from scripts.matrix.stages import Need
 
 MEMORY_SHARE = 0.8
 """Share of the machine's memory for a stage without a memory limit."""

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts.config import cell, expansion, reading, settings, stages
+from scripts.config.cell import PINNED, Cell
+from scripts.config.entries import Baseline, Target
+from scripts.config.rows import Matrix
+from scripts.config.stages import STATUS, VERIFICATION
 from scripts.core import atomic, checkout, machine
-from scripts.iree import compile_cache
-from scripts.iree.backends import BACKENDS
-from scripts.matrix import cell, expansion, reading, settings, stages
-from scripts.matrix.cell import PINNED, Cell
-from scripts.matrix.entries import Baseline, Target
-from scripts.matrix.rows import Matrix
-from scripts.matrix.stages import STATUS, VERIFICATION
+from scripts.frontends.sources import registry
+from scripts.measure.verify import verification
 from scripts.run import entry_checks, kept_results, outputs
 from scripts.run.plan import Plan, parse_retry
-from scripts.sources import registry
+from scripts.runtimes.iree import compile_cache
+from scripts.runtimes.iree.backends import BACKENDS
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
-from scripts.verify import verification
 
 KNOWN = (
     *outcome.FAILED,

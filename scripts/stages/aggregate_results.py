@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from scripts.core import commands
-from scripts.features import registry
-from scripts.features.compare.history import store
-from scripts.records import row_set
+from scripts.results import row_set
+from scripts.tools import registry
+from scripts.tools.compare.history import store
 
 
 def main() -> None:

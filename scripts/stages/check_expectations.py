@@ -13,17 +13,17 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from scripts.config import cell
+from scripts.config.stages import OUTCOMES
 from scripts.core import atomic, commands, exits
-from scripts.features import registry
-from scripts.matrix import cell
-from scripts.matrix.stages import OUTCOMES
-from scripts.records import at_hand, ci_formats, expectations
-from scripts.records.ci_formats import BAD_INPUT, Case
-from scripts.records.expectations import Checked, Violation
-from scripts.records.page_sections import Section, as_markdown
-from scripts.records.results_file import BadRecords, cell_of, read
+from scripts.results import at_hand, ci_formats, expectations
+from scripts.results.ci_formats import BAD_INPUT, Case
+from scripts.results.expectations import Checked, Violation
+from scripts.results.page_sections import Section, as_markdown
+from scripts.results.results_file import BadRecords, cell_of, read
 from scripts.run import outputs
 from scripts.supervise import outcome
+from scripts.tools import registry
 
 
 def main() -> int:

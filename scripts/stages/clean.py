@@ -10,11 +10,11 @@ from typing import TextIO
 
 import psutil
 
+from scripts.config.cell import EntryName
+from scripts.config.stages import STAGES
 from scripts.core import checkout, commands, exits
-from scripts.features import registry
-from scripts.matrix.cell import EntryName
-from scripts.matrix.stages import STAGES
 from scripts.run import environments, progress
+from scripts.tools import registry
 
 FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "dumps": {

@@ -9,22 +9,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.config import plugins
+from scripts.config.choices import TESTS
 from scripts.core import atomic, commands, dimensions, exits, requests
 from scripts.core.commands import option
 from scripts.core.dimensions import Sizes
 from scripts.core.requests import Folders
 from scripts.core.tensors import Signature
-from scripts.lowering import capture, link, locations
-from scripts.matrix import plugins
-from scripts.matrix.choices import TESTS
-from scripts.sources.load_model import load_for_all_sizes, load_model
-from scripts.torch_model import errors, step
-from scripts.torch_model.arguments import ModelChoice, Optimizer
+from scripts.frontends.lowering import capture, link, locations
+from scripts.frontends.sources.load_model import load_for_all_sizes, load_model
+from scripts.frontends.torch_model import errors, step
+from scripts.frontends.torch_model.arguments import ModelChoice, Optimizer
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportRequest:
-    """`exporter`: a module of scripts/exporters. `test`: what the program computes. `dynamic`: by option, the sizes that the program
+    """`exporter`: a module of scripts/frontends/exporters. `test`: what the program computes. `dynamic`: by option, the sizes that the program
     is for (core/dimensions.py)."""
 
     model: ModelChoice
@@ -39,7 +39,7 @@ class ExportRequest:
 
 def export_program(request: ExportRequest, folders: Folders) -> None:
     """Write the program, its report, and the node and module of each line. Exits if the model cannot be exported."""
-    exporter = importlib.import_module(f"scripts.exporters.{request.exporter}")
+    exporter = importlib.import_module(f"scripts.frontends.exporters.{request.exporter}")
     commands.report_working()
     declared = plugins.exporter(request.exporter)
     signature = Signature.read(request.signature)

@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+from scripts.config.choices import RENAMED, SUITE_NAMES
 from scripts.core import checkout, exits
-from scripts.matrix.choices import RENAMED, SUITE_NAMES
 
 
 def main() -> None:

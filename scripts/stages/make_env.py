@@ -10,9 +10,9 @@ from typing import Any
 from scripts.core import atomic, commands, exits, requests
 from scripts.core.commands import option
 from scripts.core.requests import Folders
-from scripts.iree import tools
 from scripts.run import environments, installing
 from scripts.run.environments import EnvironmentFileError
+from scripts.runtimes.iree import tools
 from scripts.supervise.environment_damage import ENVIRONMENT_MARK, environment_damage
 
 
@@ -56,7 +56,7 @@ def make(args: EnvRequest) -> None:
 
 def _make_of_toolchain(args: EnvRequest) -> None:
     # Of a feature, which may have been taken out.
-    from scripts.features.toolchains import toolchain_environments as toolchains
+    from scripts.tools.toolchains import toolchain_environments as toolchains
 
     try:
         changed = requests.decode(toolchains.Definition, args.toolchain)

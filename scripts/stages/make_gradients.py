@@ -12,11 +12,11 @@ import torch
 
 from scripts.core import commands, requests, tensors
 from scripts.core.requests import Folders
-from scripts.sources.load_model import load_model
-from scripts.torch_model import convert, errors, golden, loading
-from scripts.torch_model.arguments import ModelChoice, Optimizer
-from scripts.torch_model.loading import named_weights, set_weights, with_inputs
-from scripts.torch_model.step import (
+from scripts.frontends.sources.load_model import load_model
+from scripts.frontends.torch_model import convert, errors, golden, loading
+from scripts.frontends.torch_model.arguments import ModelChoice, Optimizer
+from scripts.frontends.torch_model.loading import named_weights, set_weights, with_inputs
+from scripts.frontends.torch_model.step import (
     TrainStep,
     WholeStep,
     make_cotangents,
@@ -26,7 +26,7 @@ from scripts.torch_model.step import (
     stepped,
     to_training,
 )
-from scripts.verify import train_results
+from scripts.measure.verify import train_results
 
 
 @dataclass(frozen=True, kw_only=True)

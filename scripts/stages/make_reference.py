@@ -9,13 +9,13 @@ import torch
 
 from scripts.core import commands, extra, requests, tensors
 from scripts.core.requests import Folders
-from scripts.sources.load_model import load_model
-from scripts.sources.registry import source_of
-from scripts.torch_model import errors, golden
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.loading import store
-from scripts.torch_model.step import EvalStep
-from scripts.verify import greedy_tokens
+from scripts.frontends.sources.load_model import load_model
+from scripts.frontends.sources.registry import source_of
+from scripts.frontends.torch_model import errors, golden
+from scripts.frontends.torch_model.arguments import ModelChoice
+from scripts.frontends.torch_model.loading import store
+from scripts.frontends.torch_model.step import EvalStep
+from scripts.measure.verify import greedy_tokens
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ TIMING = "scripts.stages.time_group"
 
 
 def main() -> int:
-    parser = job_arguments.parser("supervise", __doc__)
+    parser = job_arguments.parser("scripts.stages.supervise", __doc__)
     parser.add_argument(
         "--asked", type=Path, help="status.json of a failure that the --remedies are to make good"
     )
@@ -26,8 +26,8 @@ def main() -> int:
         # They have packages that other jobs do not need.
         import msgspec
 
-        from scripts.features.variants import remedy_job
-        from scripts.matrix.compile_tables import Attempt
+        from scripts.config.compile_tables import Attempt
+        from scripts.tools.variants import remedy_job
 
         attempts = msgspec.json.decode(args.remedies, type=list[Attempt])
         return job_arguments.run(job, lambda: remedy_job.run(job, args.asked, attempts, args.pins))

@@ -5,10 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from scripts.core import requests
-from scripts.core.requests import Folders
-from scripts.timing import worker
-from scripts.torch_runtime.runtime import (
+from scripts.baselines.sessions.runtime import (
     BaselineRequest,
     compile_count,
     open_runtime,
@@ -16,16 +13,19 @@ from scripts.torch_runtime.runtime import (
     settle,
     use_cache,
 )
+from scripts.core import requests
+from scripts.core.requests import Folders
+from scripts.measure.timing import worker
 
 
 def time_baseline(request: BaselineRequest, folders: Folders) -> None:
-    """Serve requests until the coordinator ends (timing/worker.py)."""
+    """Serve requests until the coordinator ends (measure/timing/worker.py)."""
     work = request.work
     use_cache(folders.own)
     prepare_process(work)
     prepared: tuple[Any, Any, Any] | None = None
     if not work.program:
-        from scripts.torch_runtime.torch_session import prepare_fork
+        from scripts.baselines.sessions.torch_session import prepare_fork
 
         prepared = prepare_fork(work)
 

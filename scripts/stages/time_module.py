@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from scripts.iree.session import load_command
-from scripts.timing import worker
+from scripts.measure.timing import worker
+from scripts.runtimes.iree.session import load_command
 
 
 def main() -> None:

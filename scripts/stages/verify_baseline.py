@@ -10,12 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.core import commands, exits, extra, process, requests, tensors
-from scripts.core.requests import Folders
-from scripts.matrix import plugins
-from scripts.timing import calls
-from scripts.timing.calls import Run
-from scripts.torch_runtime.runtime import (
+from scripts.baselines.sessions.runtime import (
     BaselineRequest,
     Session,
     Work,
@@ -25,9 +20,14 @@ from scripts.torch_runtime.runtime import (
     prepare_process,
     use_cache,
 )
-from scripts.verify import torch_same
-from scripts.verify.verification import FILE, Verification, Verified
-from scripts.verify.verify import Expected, follow_generation, verify
+from scripts.config import plugins
+from scripts.core import commands, exits, extra, process, requests, tensors
+from scripts.core.requests import Folders
+from scripts.measure.timing import calls
+from scripts.measure.timing.calls import Run
+from scripts.measure.verify import torch_same
+from scripts.measure.verify.verification import FILE, Verification, Verified
+from scripts.measure.verify.verify import Expected, follow_generation, verify
 
 WARM_CALLS = 3
 """Calls after the first one within which a runtime stops compiling: training compiles again in the second."""

@@ -12,12 +12,12 @@ from scripts.core import atomic, commands, exits, machine, requests, tensors
 from scripts.core.commands import option
 from scripts.core.dimensions import Dimension
 from scripts.core.requests import Folders
-from scripts.iree.session import Module
-from scripts.iree.verify_module import Files, require_device, verify_module
-from scripts.torch_model import footprint
-from scripts.torch_model.errors import Fault
-from scripts.verify.verification import FILE
-from scripts.verify.verify import Check
+from scripts.frontends.torch_model import footprint
+from scripts.frontends.torch_model.errors import Fault
+from scripts.measure.verify.verification import FILE
+from scripts.measure.verify.verify import Check
+from scripts.runtimes.iree.session import Module
+from scripts.runtimes.iree.verify_module import Files, require_device, verify_module
 
 INPUTS = "inputs"
 """The folder of the inputs as raw bytes, beside the verification."""

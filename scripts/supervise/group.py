@@ -12,6 +12,15 @@ import msgspec
 
 from scripts.core import atomic, requests
 from scripts.core.machine import MachineLoad
+from scripts.measure.timing import ratios
+from scripts.measure.timing.group_timing import (
+    GroupTiming,
+    MemberTiming,
+    PartTiming,
+    latencies,
+    part_of,
+)
+from scripts.measure.timing.turns import Group, Rule
 from scripts.supervise import outcome, sandbox, supervise
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.job import Job
@@ -19,9 +28,6 @@ from scripts.supervise.members import TWIN, VERIFICATION, Member, Workers, memor
 from scripts.supervise.outcome import Damage, Outcome
 from scripts.supervise.supervise import Ran
 from scripts.supervise.watch import CappedLog, Ended, Watch
-from scripts.timing import ratios
-from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming, latencies, part_of
-from scripts.timing.turns import Group, Rule
 
 TIMED = "timed.json"
 """A copy of the artifact, which Snakemake does not delete: a job that has nothing to measure again takes it from there."""

@@ -1,4 +1,4 @@
-"""The processes of the members of a group that is timed (timing/turns.py), and their limits.
+"""The processes of the members of a group that is timed (measure/timing/turns.py), and their limits.
 
 `time_in_turns` times a few programs without a job, for commands that a person runs.
 """
@@ -19,16 +19,16 @@ from typing import Any
 
 from scripts.core import atomic, commands, process, requests, temporary
 from scripts.core.requests import StageRequest
+from scripts.measure.timing import ratios
+from scripts.measure.timing.group_timing import GroupTiming, latencies, part_of
+from scripts.measure.timing.turns import Group, MemberEnded, Rule
+from scripts.measure.timing.worker import FIRST, READY, REST, WAKE
 from scripts.supervise import outcome, sandbox
 from scripts.supervise.child import CannotFork, Child, Exit, Spawned, fork
 from scripts.supervise.diagnose import Diagnosis, diagnose
 from scripts.supervise.environment_damage import with_environment_damage
 from scripts.supervise.job import CannotStart, Job
 from scripts.supervise.watch import Watch
-from scripts.timing import ratios
-from scripts.timing.group_timing import GroupTiming, latencies, part_of
-from scripts.timing.turns import Group, MemberEnded, Rule
-from scripts.timing.worker import FIRST, READY, REST, WAKE
 
 VERIFICATION = "verification.json"
 MODULE, BASELINE = "scripts.stages.time_module", "scripts.stages.time_baseline"

@@ -1,6 +1,6 @@
 """A process that can write to a few folders only, and reach no network: for stages of model files that are not trusted.
 
-Such a file is read first, and refused if it would run code (scripts/sources/). A fault of that check, or of the native code that reads
+Such a file is read first, and refused if it would run code (scripts/frontends/sources/). A fault of that check, or of the native code that reads
 and runs the file, must not reach further than the stage. The process gets user, mount and network namespaces of its own (Linux 5.12,
 user_namespaces(7)), in which all file systems are read-only but these folders, and gives up the capabilities that it has there.
 Other processes' sockets in the file system are hidden: one of a session or of a container service runs commands. It can read

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import torch
 
 from scripts.baselines import inductor
-from scripts.torch_runtime.torch_session import renew_thread_pool
+from scripts.baselines.sessions.torch_session import renew_thread_pool
 
 FORKS = 16
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.features.operators.batch.normalise import NormaliseError, Normaliser
-from scripts.iree.session import Module, Session, device_info
+from scripts.runtimes.iree.session import Module, Session, device_info
+from scripts.tools.operators.batch.normalise import NormaliseError, Normaliser
 
 
 def normalise(case: list[tuple[str, str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Compare random outputs by torch's own `same` and by scripts.verify.torch_same; print a tally as JSON.
+"""Compare random outputs by torch's own `same` and by scripts.measure.verify.torch_same; print a tally as JSON.
 
 Run it with a Python that has torch. `--case N` compares one case and shows it.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import torch._dynamo.utils as dynamo
 
-from scripts.verify import torch_same
+from scripts.measure.verify import torch_same
 
 try:
     from ml_dtypes import bfloat16

@@ -15,8 +15,8 @@ import torch
 from torch.nn import functional
 
 from models.parts import int4
-from scripts.lowering import fx_rewrites
-from scripts.matrix import plugins
+from scripts.config import plugins
+from scripts.frontends.lowering import fx_rewrites
 
 FLOATS = (torch.float32, torch.float64, torch.float16)
 INTEGERS = (torch.int64, torch.int32)
@@ -48,7 +48,7 @@ def judge(path: str, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) 
     want = module(*[tensor.clone() for tensor in inputs])
     program = torch.export.export(module.eval(), inputs, strict=False)
     if path == "xla":
-        from scripts.exporters import torch_xla
+        from scripts.frontends.exporters import torch_xla
 
         program = program.run_decompositions(dict(torch_xla.DECOMPOSITIONS))
     elif path == "speed":

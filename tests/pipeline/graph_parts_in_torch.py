@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import torch
 
-from scripts.exporters import torch_mlir
-from scripts.features.reproduce import wrong_operator
-from scripts.features.reproduce.wrong_operator import Lowering, Program
-from scripts.torch_model.loading import LoadedModel
+from scripts.frontends.exporters import torch_mlir
+from scripts.frontends.torch_model.loading import LoadedModel
+from scripts.tools.reproduce import wrong_operator
+from scripts.tools.reproduce.wrong_operator import Lowering, Program
 
 OPTIONS = {"dialect": "stablehlo", "rewrites": "none"}
 

@@ -18,10 +18,10 @@ os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
 import torch
 from torch.nn import functional
 
-from scripts.features.kernels import kernels
-from scripts.torch_model import convert, loading
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_runtime import torch_session
+from scripts.baselines.sessions import torch_session
+from scripts.frontends.torch_model import convert, loading
+from scripts.frontends.torch_model.arguments import ModelChoice
+from scripts.tools.kernels import kernels
 
 ROOT = Path(__file__).parents[2]
 EPS = 1e-5

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import torch
 from torch import fx
 
-from scripts.lowering.fx_rewrites.operators import KnownValues
+from scripts.frontends.lowering.fx_rewrites.operators import KnownValues
 
 DEPTH = 5000
 """More than Python has stack frames; each node has two ways to the one before it."""

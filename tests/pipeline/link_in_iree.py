@@ -1,4 +1,4 @@
-"""Link the lowered programs given as JSON with scripts.lowering.link; print the texts of the linked ones, or the errors, as JSON.
+"""Link the lowered programs given as JSON with scripts.frontends.lowering.link; print the texts of the linked ones, or the errors, as JSON.
 
 Run with the Python of an environment that has IREE's compiler; used by test_link.py.
 """
@@ -9,7 +9,7 @@ import json
 import sys
 
 from scripts.core.tensors import TensorType
-from scripts.lowering.link import Input, LinkError, Lowered, Parameter, link_located
+from scripts.frontends.lowering.link import Input, LinkError, Lowered, Parameter, link_located
 
 
 def main() -> None:

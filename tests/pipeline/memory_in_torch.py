@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from scripts.core import exits
-from scripts.torch_model import convert, footprint, golden, loading
-from scripts.torch_model.arguments import ModelChoice
+from scripts.frontends.torch_model import convert, footprint, golden, loading
+from scripts.frontends.torch_model.arguments import ModelChoice
 
 FILES = {
     "gpt2": ("models/gpt2.py", {"size": "tiny", "seq_len": 8}),

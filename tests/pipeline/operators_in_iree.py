@@ -14,8 +14,8 @@ from iree import runtime
 from iree.compiler import tools
 
 from scripts.core import tensors
-from scripts.verify import torch_same
-from scripts.verify.torch_same import Tolerance
+from scripts.measure.verify import torch_same
+from scripts.measure.verify.torch_same import Tolerance
 
 
 def main() -> None:

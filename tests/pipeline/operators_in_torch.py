@@ -13,14 +13,14 @@ from pathlib import Path
 import torch
 
 from scripts.core import tensors
-from scripts.features.operators.calls import call_inputs, reference
-from scripts.features.operators.calls.calling import Call, NotCallable, tensors_in
-from scripts.features.operators.problems.problem import Problem
-from scripts.lowering import capture, link
-from scripts.stages.trace_operators import Trace
-from scripts.torch_model import convert
-from scripts.verify import verify
-from scripts.verify.verify import Expected
+from scripts.frontends.lowering import capture, link
+from scripts.frontends.torch_model import convert
+from scripts.measure.verify import verify
+from scripts.measure.verify.verify import Expected
+from scripts.tools.operators.calls import call_inputs, reference
+from scripts.tools.operators.calls.calling import Call, NotCallable, tensors_in
+from scripts.tools.operators.problems.problem import Problem
+from scripts.tools.operators.trace_operators import Trace
 
 
 def problem(op: str, args: str) -> dict:
@@ -96,7 +96,7 @@ def programs(asked: list, exporters: list, folder: Path) -> list:
         tensors.save_npz(folder / f"{number}.inputs.npz", stored)
         tensors.save_npz(folder / f"{number}.golden.npz", reference.arrays(observed))
         for name, exporter, options in exporters:
-            module = importlib.import_module(f"scripts.exporters.{exporter}")
+            module = importlib.import_module(f"scripts.frontends.exporters.{exporter}")
             try:
                 lowered, _ = module.export(call.as_model(), options)
             except capture.UnsupportedProgram as error:

@@ -16,8 +16,8 @@ from torchao.quantization.utils import per_token_dynamic_quant
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from models.parts import quantized
-from scripts.torch_model import golden
-from scripts.verify import scaling, torch_same
+from scripts.frontends.torch_model import golden
+from scripts.measure.verify import scaling, torch_same
 
 IDS = torch.arange(48).reshape(2, 24) * 7 % 256
 

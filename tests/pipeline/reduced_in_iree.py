@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.features.reproduce.mismatch import Comparison
-from scripts.features.reproduce.reduced_program import NotReducible, Program
-from scripts.iree import backends
-from scripts.iree.tools import Compiled, Compiler
-from scripts.stages import reduce_program
+from scripts.runtimes.iree import backends
+from scripts.runtimes.iree.tools import Compiled, Compiler
+from scripts.tools.reproduce import reduce_program
+from scripts.tools.reproduce.mismatch import Comparison
+from scripts.tools.reproduce.reduced_program import NotReducible, Program
 
 STABLEHLO = """
 util.global private @w = #flow.parameter.named<"model"::"w"> : tensor<4xf32>

@@ -1,4 +1,4 @@
-"""Compile StableHLO after scripts.lowering.stablehlo.for_iree, run it, print results: a line of JSON for each line.
+"""Compile StableHLO after scripts.frontends.lowering.stablehlo.for_iree, run it, print results: a line of JSON for each line.
 
 Run with the Python of the iree environment; used by test_rewrites.py.
 """
@@ -13,8 +13,8 @@ from iree import runtime
 from iree.compiler import tools
 
 from scripts.core.tensors import TensorType
-from scripts.lowering import stablehlo
-from scripts.lowering.link import Parameter
+from scripts.frontends.lowering import stablehlo
+from scripts.frontends.lowering.link import Parameter
 
 
 def main() -> None:

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from scripts.lowering import capture, locations
-from scripts.sources.load_model import load_model
-from scripts.torch_model import loading
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.loading import LoadedModel
+from scripts.frontends.lowering import capture, locations
+from scripts.frontends.sources.load_model import load_model
+from scripts.frontends.torch_model import loading
+from scripts.frontends.torch_model.arguments import ModelChoice
+from scripts.frontends.torch_model.loading import LoadedModel
 
 
 class Tied(nn.Module):
@@ -101,7 +101,7 @@ def _make_folders(folder: Path) -> None:
 def _modules(loaded: LoadedModel, profiled: bool) -> dict[str, Any]:
     """The module of each node of the captured graph, the classes of modules, and the modules that have a time in profiles: by eager,
     and for the file by inductor too."""
-    from scripts.features.profile import by_module, inductor_by_module
+    from scripts.tools.profile import by_module, inductor_by_module
 
     program = capture.functional(capture.capture(loaded), {})
     origins = locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX)

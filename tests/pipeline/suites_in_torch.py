@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from models.suites import _untrained as untrained
+from scripts.frontends.torch_model import convert, errors, loading
+from scripts.frontends.torch_model.arguments import ModelChoice
 from scripts.stages import list_suites
-from scripts.torch_model import convert, errors, loading
-from scripts.torch_model.arguments import ModelChoice
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ PYTHON = """\
 #!/bin/bash
 mkdir -p "$3/bin"
 printf '#!/bin/bash\\n' > "$3/bin/pip"
-printf '#!/bin/bash\\nPYTHONPATH=%s exec {python} -P -m scripts.command "$@"\\n' "$ACTION" > "$3/bin/vmfbench"
+printf '#!/bin/bash\\nPYTHONPATH=%s exec {python} -P -m scripts.cli "$@"\\n' "$ACTION" > "$3/bin/vmfbench"
 chmod +x "$3/bin/pip" "$3/bin/vmfbench"
 """
 """Makes the driver's environment of the one that runs the tests."""

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from scripts.core import process
-from scripts.features.operators.batch.batch_program import Program
-from scripts.features.operators.batch.together import Compilation
-from scripts.iree.backends import BACKENDS, compile_flags, unused_plugins
-from scripts.iree.compile_cache import CompileCache
-from scripts.iree.tools import program
+from scripts.runtimes.iree.backends import BACKENDS, compile_flags, unused_plugins
+from scripts.runtimes.iree.compile_cache import CompileCache
+from scripts.runtimes.iree.tools import program
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import ProblemEnd
+from scripts.tools.operators.batch.batch_program import Program
+from scripts.tools.operators.batch.together import Compilation
 from tests.checkouts import end_forks, in_environment
 
 TIMES = """\

@@ -1,4 +1,4 @@
-"""scripts.verify.torch_same gives the verdicts of torch's own `same`, except where it is intentionally stricter."""
+"""scripts.measure.verify.torch_same gives the verdicts of torch's own `same`, except where it is intentionally stricter."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from scripts.matrix import plugins
+from scripts.config import plugins
 from tests.checkouts import EAGER, in_environment, keep_models, run_module, shipped
 
 ENVIRONMENT = {"stablehlo": "torch-mlir", "xla": "torch-xla", "speed": "torch-mlir"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import exits
-from scripts.features.kernels import kernels
+from scripts.tools.kernels import kernels
 from tests.checkouts import in_environment
 
 ROOT = Path(__file__).parents[2]

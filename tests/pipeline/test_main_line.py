@@ -17,8 +17,8 @@ import zstandard
 
 from scripts.core import requests
 from scripts.core.tensors import Signature
-from scripts.records.columns import COLUMNS
-from scripts.timing.machine_limits import MachineLimits
+from scripts.measure.timing.machine_limits import MachineLimits
+from scripts.results.columns import COLUMNS
 from tests.checkouts import QUICK, TINY_BERT, WITH_INTERVALS, is_compared, keep_models, shipped
 from tests.declared import undeclared
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from scripts.features.compare import formats, pairs
-from scripts.features.compare.comparing import Settings, compare
-from scripts.features.report.web import page as web_page
-from scripts.features.report.web.page_source import Source
-from scripts.matrix.stages import status_path
-from scripts.records import speedups, wording
-from scripts.records.results_file import cell_of
-from scripts.records.results_table import Table
+from scripts.config.stages import status_path
+from scripts.results import speedups, wording
+from scripts.results.results_file import cell_of
+from scripts.results.results_table import Table
 from scripts.supervise import outcome
 from scripts.supervise.outcome import MemorySeries, Outcome, Usage
+from scripts.tools.compare import formats, pairs
+from scripts.tools.compare.comparing import Settings, compare
+from scripts.tools.report.web import page as web_page
+from scripts.tools.report.web.page_source import Source
 from tests import histories, report_records
 from tests.checkouts import ROOT, Checkout
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import code_changes, pairs, remeasuring
-from scripts.features.compare.code_changes import CHANGED, CodeChange
-from scripts.features.compare.remeasuring import NotMeasured
-from scripts.matrix import stages
-from scripts.matrix.cell import Kind
-from scripts.records.results_file import cell_of
+from scripts.config import stages
+from scripts.config.cell import Kind
+from scripts.results.results_file import cell_of
+from scripts.tools.compare import code_changes, pairs, remeasuring
+from scripts.tools.compare.code_changes import CHANGED, CodeChange
+from scripts.tools.compare.remeasuring import NotMeasured
 from tests.checkouts import run_stage
 from tests.report_records import records
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from scripts.sources.exported_program import SOURCE
+from scripts.frontends.sources.exported_program import SOURCE
 from tests.checkouts import ROOT, in_environment
 from tests.pipeline.test_user_models import TORCH, XLA
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.matrix import choices
+from scripts.config import choices
 from tests.checkouts import ROOT, in_environment
 
 BENCHMARK = """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from scripts.torch_model.loading import LoadedModel
+from scripts.frontends.torch_model.loading import LoadedModel
 
 SECONDS = 1.0
 """The CPU time of all threads together, after which the loop ends."""

@@ -14,11 +14,11 @@ from torch import fx, nn
 from torch.export.graph_signature import InputKind
 
 from scripts.core.tensors import CHANGE, OPTIMIZER, Signature
-from scripts.lowering import capture
-from scripts.torch_model import convert, loading
-from scripts.torch_model.arguments import Optimizer
-from scripts.torch_model.loading import named_weights
-from scripts.torch_model.step import (
+from scripts.frontends.lowering import capture
+from scripts.frontends.torch_model import convert, loading
+from scripts.frontends.torch_model.arguments import Optimizer
+from scripts.frontends.torch_model.loading import named_weights
+from scripts.frontends.torch_model.step import (
     TrainStep,
     WholeStep,
     for_capture,

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from scripts.core import tensors
-from scripts.lowering import capture, link
-from scripts.sources.load_model import load_model
-from scripts.torch_model import convert, errors, golden, source
-from scripts.torch_model.arguments import ModelChoice
-from scripts.torch_model.loading import named_weights
-from scripts.torch_model.step import EvalStep
-from scripts.verify import verify
+from scripts.frontends.lowering import capture, link
+from scripts.frontends.sources.load_model import load_model
+from scripts.frontends.torch_model import convert, errors, golden, source
+from scripts.frontends.torch_model.arguments import ModelChoice
+from scripts.frontends.torch_model.loading import named_weights
+from scripts.frontends.torch_model.step import EvalStep
+from scripts.measure.verify import verify
 
 
 def main() -> None:
@@ -72,14 +72,16 @@ def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
 def _lowered(case: dict[str, Any], exporter: str, options: dict[str, str]) -> link.Lowered:
     """Load a new model for each lowering path, because each may change it."""
     fresh = load_model(ModelChoice(case["name"], Path(case["file"]), case["options"]))
-    return importlib.import_module(f"scripts.exporters.{exporter}").export(fresh, options)[0]
+    return importlib.import_module(f"scripts.frontends.exporters.{exporter}").export(
+        fresh, options
+    )[0]
 
 
 def _run(program: bytes, weights: Path, inputs: list, work: Path) -> list[np.ndarray]:
     """Outputs of the program on llvm-cpu."""
     from iree.compiler import tools
 
-    from scripts.iree.session import Module, Session
+    from scripts.runtimes.iree.session import Module, Session
 
     compiled = work / "module.vmfb"
     compiled.write_bytes(

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
+from scripts.config import stages
+from scripts.config.cell import Cell, Kind
+from scripts.config.entries import Baseline, Frontend, Model, Target
+from scripts.config.rows import Matrix
+from scripts.config.stages import STATUS, Stage, status_path
 from scripts.core import checkout, process
 from scripts.core.tensors import Signature
-from scripts.matrix import stages
-from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.entries import Baseline, Frontend, Model, Target
-from scripts.matrix.rows import Matrix
-from scripts.matrix.stages import STATUS, Stage, status_path
+from scripts.measure.timing.calls import Run
+from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartTiming
+from scripts.measure.verify.verification import Verification, Verified
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.calls import Run
-from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
-from scripts.verify.verification import Verification, Verified
 
 StageCell = tuple[str, str]
 

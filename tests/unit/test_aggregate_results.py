@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from scripts.config.entries import Baseline
+from scripts.config.stages import STAGES
 from scripts.core import atomic
-from scripts.matrix.entries import Baseline
-from scripts.matrix.stages import STAGES
-from scripts.records import latency_page, record, results_file, row_set
-from scripts.records.columns import COLUMNS
+from scripts.results import latency_page, record, results_file, row_set
+from scripts.results.columns import COLUMNS
 from scripts.run import fingerprint
 from scripts.run import outputs as run_outputs
 from scripts.stages import aggregate_results

@@ -11,8 +11,8 @@ from snakemake.persistence import PersistenceBase
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
-from scripts.snakemake import executors
-from scripts.snakemake.apply import Patches
+from scripts.run.snakemake import executors
+from scripts.run.snakemake.apply import Patches
 
 
 @pytest.fixture(autouse=True)

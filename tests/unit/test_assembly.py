@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from scripts.features.profile import assembly
+from scripts.tools.profile import assembly
 
 CPU = """\
 	.file	"program_linked"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
-from scripts.features.compare.verbs import compare, history
-from scripts.records import at_hand
-from scripts.records.results_file import BadRecords, Record
+from scripts.frontends.sources import source
+from scripts.results import at_hand
+from scripts.results.results_file import BadRecords, Record
 from scripts.run import environments, outputs
 from scripts.run.plan import Aggregation
-from scripts.sources import source
 from scripts.stages import check_expectations
+from scripts.tools.compare.verbs import compare, history
 
 RESULTS = Path("results")
 MODEL = "import beside\ndef get_model(): return {}\ndef get_dummy_input(batch_size=1): pass\n"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.baselines.sessions import runtime
 from scripts.core import exits, requests
-from scripts.timing.calls import Counters, run_calls
-from scripts.torch_model.arguments import Optimizer
-from scripts.torch_runtime import runtime
+from scripts.frontends.torch_model.arguments import Optimizer
+from scripts.measure.timing.calls import Counters, run_calls
 
 REQUIRED = {
     "name": "m",

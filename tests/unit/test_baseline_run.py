@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare.history import store
-from scripts.features.compare.verbs import compare, history
-from scripts.records.results_file import BadRecords
+from scripts.results.results_file import BadRecords
+from scripts.tools.compare.history import store
+from scripts.tools.compare.verbs import compare, history
 from tests.report_records import records
 
 RESULTS = Path("results")

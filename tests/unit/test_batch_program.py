@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.batch.batch_program import Program, blamed, combine
+from scripts.tools.operators.batch.batch_program import Program, blamed, combine
 
 ADD = """\
 func.func @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {

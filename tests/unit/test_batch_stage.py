@@ -13,22 +13,22 @@ import pytest
 
 from scripts.core import process
 from scripts.core.requests import StageRequest
-from scripts.features.operators.batch import batch_stage, batch_worker
-from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
 from scripts.stages import check_expectations
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import Outcome, ProblemEnd
+from scripts.tools.operators.batch import batch_stage, batch_worker
+from scripts.tools.operators.problems.problem import Problem
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
 import ctypes, os, signal, subprocess, time
 from pathlib import Path
 
-from scripts.features.operators.batch import batch_worker as worker
+from scripts.tools.operators.batch import batch_worker as worker
 from scripts.core import exits, requests
-from scripts.features.operators.problems.problem import Problem
+from scripts.tools.operators.problems.problem import Problem
 
 if os.environ.get("BROKEN"):
     raise ImportError("no such package")

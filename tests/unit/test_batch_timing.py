@@ -12,23 +12,23 @@ import pytest
 
 from scripts.core import process
 from scripts.core.requests import StageRequest
-from scripts.features.operators.batch import timing
-from scripts.features.operators.batch.batch_stage import Batch
-from scripts.features.operators.problems.problem import Problem
 from scripts.run import fingerprint
 from scripts.supervise import outcome, supervise
 from scripts.supervise.group import GroupRequest
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
+from scripts.tools.operators.batch import timing
+from scripts.tools.operators.batch.batch_stage import Batch
+from scripts.tools.operators.problems.problem import Problem
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
 import ctypes, os, time
 from dataclasses import dataclass
 
-from scripts.features.operators.batch import batch_worker as worker
+from scripts.tools.operators.batch import batch_worker as worker
 from scripts.core import requests
-from scripts.timing.worker import Program
+from scripts.measure.timing.worker import Program
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.batch import together
-from scripts.features.operators.batch.batch_program import Program
-from scripts.features.operators.batch.together import Compilation
-from scripts.iree.compile_cache import CompileCache
-from scripts.matrix.stages import status_path
-from scripts.stages import supervise_batch
+from scripts.config.stages import status_path
+from scripts.runtimes.iree.compile_cache import CompileCache
 from scripts.supervise import outcome
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
+from scripts.tools.operators import supervise_batch
+from scripts.tools.operators.batch import together
+from scripts.tools.operators.batch.batch_program import Program
+from scripts.tools.operators.batch.together import Compilation
 
 # A program is `func.func @main() {`, a line `return "<fate>"` (with its name, so that programs
 # differ), `}`. The substitute does what each fate says, and writes the functions' names as its
@@ -364,7 +364,7 @@ def test_without_an_environment_a_batch_is_skipped_and_does_not_end_the_run(tmp_
         "memory": 100,
         "upstream": env,
         "artifact": artifact,
-        "run": "scripts.stages.compile_operators",
+        "run": "scripts.tools.operators.compile_operators",
         "python": "python",
         "request": '{"backend": "llvm-cpu", "compiler_python": ".venvs/iree/bin/python", "problems": "problems.jsonl", "before": []}',
         "version": 1,

@@ -13,11 +13,11 @@ import pytest
 from packaging.version import Version
 
 from scripts.core.requests import StageRequest
-from scripts.features.compare import bisection
-from scripts.features.compare.bisection import Candidate, NoCandidates, Side, Trial
-from scripts.features.compare.verbs import bisect
+from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.supervise.outcome import Outcome
-from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
+from scripts.tools.compare import bisection
+from scripts.tools.compare.bisection import Candidate, NoCandidates, Side, Trial
+from scripts.tools.compare.verbs import bisect
 from tests.unit import test_bundle
 
 CELL = "conv/mlir/llvm-cpu"
@@ -38,10 +38,10 @@ if sys.argv[2] == "scripts.stages.verify_iree":
         sys.exit(4)
     found = {{"flags": [f"--ms={{does.get('ms', 1.0)}}"], "threads": 1}}
     (out / "verification.json").write_text(json.dumps(found))
-elif sys.argv[2] == "scripts.stages.profile_iree":
+elif sys.argv[2] == "scripts.tools.profile.profile_iree":
     dispatches = [{{"function": "d0", "ms": does.get("ms", 1.0), "nodes": [["n", "aten.mm", "fc"]]}}]
     (out / "profile.json").write_text(json.dumps({{"dispatches": dispatches}}))
-elif sys.argv[2] == "scripts.stages.profile_compile":
+elif sys.argv[2] == "scripts.tools.profile.profile_compile":
     own = does["cpu_s"]
     passes = [{{"name": "Unroll", "s": own - 2}}, {{"name": "CSE", "s": 1.5}}]
     program = {{"status": does.get("profile", "ok"), "detail": "it hangs"}}

@@ -15,14 +15,15 @@ import zstandard
 
 from scripts.core import atomic, private, tensors
 from scripts.core.tensors import Signature, TensorType
-from scripts.features.compare.history import store
-from scripts.features.reproduce import bundle as command
-from scripts.features.reproduce import bundling, issue, mismatch
-from scripts.features.reproduce import case as cases
-from scripts.iree import shell
-from scripts.records import results_file
-from scripts.stages import aggregate_results, measure_elsewhere, write_report
+from scripts.results import results_file
+from scripts.runtimes.iree import shell
+from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
+from scripts.tools.compare.history import store
+from scripts.tools.report import write_report
+from scripts.tools.reproduce import bundle as command
+from scripts.tools.reproduce import bundling, issue, measure_elsewhere, mismatch
+from scripts.tools.reproduce import case as cases
 
 CELL = "conv/mlir/llvm-cpu"
 FOLDER = Path("results/bundles/conv__mlir__llvm-cpu")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from scripts.config import cell
+from scripts.config.cell import Cell, EntryName, Kind, of_axes
+from scripts.config.choices import TESTS
 from scripts.core import commands
-from scripts.matrix import cell
-from scripts.matrix.cell import Cell, EntryName, Kind, of_axes
-from scripts.matrix.choices import TESTS
 
 # What the configuration's schema and the suites let a name be.
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]*", fullmatch=True)

@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from scripts.config.entries import Baseline
+from scripts.config.sections import AtMost
 from scripts.core import atomic
-from scripts.matrix.entries import Baseline
-from scripts.matrix.sections import AtMost
-from scripts.records import ci_formats, expectations, record
-from scripts.records.columns import COLUMNS
-from scripts.records.results_file import cell_of
+from scripts.results import ci_formats, expectations, record
+from scripts.results.columns import COLUMNS
+from scripts.results.results_file import cell_of
 from scripts.stages import check_expectations
 
 CPU, VULKAN, EAGER = "conv/mlir/llvm-cpu", "conv/mlir/vulkan", "conv/eager/eval"

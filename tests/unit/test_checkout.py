@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.command import run
+from scripts.cli import run
 from scripts.core import checkout
 from scripts.core.requests import Folders
 from scripts.run import environments, installing
@@ -124,7 +124,7 @@ def vmfbench(elsewhere, tmp_path_factory):
     site = tmp_path_factory.mktemp("site")
     code = site / "vmfbench/_workflow"
     code.mkdir(parents=True)
-    shutil.copyfile(ROOT / "scripts/command/launcher/__init__.py", code.parent / "__init__.py")
+    shutil.copyfile(ROOT / "scripts/cli/launcher/__init__.py", code.parent / "__init__.py")
     for name in ("Snakefile", "config.yaml", "envs", "models", "scripts", "workflow"):
         (code / name).symlink_to(ROOT / name)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.compare import code_changes, formats, pairs
-from scripts.features.compare.code_changes import CHANGED, GONE, NEW, REARRANGED
-from scripts.features.compare.comparing import Settings, compare
-from scripts.records.results_file import cell_of
+from scripts.results.results_file import cell_of
+from scripts.tools.compare import code_changes, formats, pairs
+from scripts.tools.compare.code_changes import CHANGED, GONE, NEW, REARRANGED
+from scripts.tools.compare.comparing import Settings, compare
 from tests.report_records import records
 
 BERT = "bert/torchmlir-torch/llvm-cpu"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts.command import docs
+from scripts.cli import docs
 from scripts.core.tensors import Signature
-from scripts.records import fields, latency_page, record, row_set
-from scripts.records.columns import COLUMNS, FIELDS
-from scripts.records.fields import INTEGER, NUMBER, TEXT, Field
+from scripts.measure.timing.calls import Run
+from scripts.measure.verify.verification import Verification, Verified
+from scripts.results import fields, latency_page, record, row_set
+from scripts.results.columns import COLUMNS, FIELDS
+from scripts.results.fields import INTEGER, NUMBER, TEXT, Field
 from scripts.supervise.outcome import Outcome
-from scripts.timing.calls import Run
-from scripts.verify.verification import Verification, Verified
 from tests.declared import undeclared
 
 PAGE = Path(__file__).parents[2] / "docs" / "columns.md"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.command import verbs
+from scripts.cli import verbs
 from scripts.core import commands
 from scripts.core.commands import UNREAD
 from tests.checkouts import DRIVER, ROOT, run_module
@@ -42,13 +42,13 @@ def command(body: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("verb", verbs.VERBS, ids=lambda verb: verb.name)
 def test_every_verb_says_what_it_does_and_takes_help(verb):
-    done = run_module(DRIVER, "scripts.command", verb.name, "--help")
+    done = run_module(DRIVER, "scripts.cli", verb.name, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"usage: vmfbench {verb.name} ")
 
 
 def test_a_word_that_is_no_verb_is_wrong_use_and_names_the_nearest():
-    command = [sys.executable, "-m", "scripts.command", "biscet"]
+    command = [sys.executable, "-m", "scripts.cli", "biscet"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     said = "vmfbench: no verb 'biscet'; did you mean bisect? `vmfbench --help` lists them.\n"
     assert (done.returncode, done.stderr) == (2, said)
@@ -58,7 +58,7 @@ def test_a_word_that_is_no_verb_is_wrong_use_and_names_the_nearest():
     "words", [["--help"], ["failed", "--results", "/nowhere"]], ids=lambda words: words[0]
 )
 def test_a_command_whose_output_is_not_read_ends_without_a_traceback(words):
-    done = unread("-m", "scripts.command", *words)
+    done = unread("-m", "scripts.cli", *words)
     assert (done.returncode, done.stderr) == (UNREAD, "")
 
 

@@ -1,4 +1,4 @@
-"""scripts.features.compare.verbs.compare: what has changed between two runs, and what is not compared."""
+"""scripts.tools.compare.verbs.compare: what has changed between two runs, and what is not compared."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import TypeAdapter
 
+from scripts.config import sections
 from scripts.core.requests import StageRequest
-from scripts.features.compare import formats, pairs, remeasuring
-from scripts.features.compare.code_changes import CodeChange, DispatchChange
-from scripts.features.compare.comparing import SAME_PROGRAM, Settings, compare
-from scripts.features.compare.verbs import compare as command
-from scripts.features.reproduce.case import Recorded
-from scripts.matrix import sections
-from scripts.records import speedups
-from scripts.records.results_file import cell_of
-from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
-from scripts.timing.ratios import ALIKE, FASTER, SLOWER, UNDECIDED
-from scripts.timing.turns import Rule
+from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartTiming
+from scripts.measure.timing.ratios import ALIKE, FASTER, SLOWER, UNDECIDED
+from scripts.measure.timing.turns import Rule
+from scripts.results import speedups
+from scripts.results.results_file import cell_of
+from scripts.tools.compare import formats, pairs, remeasuring
+from scripts.tools.compare.code_changes import CodeChange, DispatchChange
+from scripts.tools.compare.comparing import SAME_PROGRAM, Settings, compare
+from scripts.tools.compare.verbs import compare as command
+from scripts.tools.reproduce.case import Recorded
 from tests.report_records import records, remedied
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from scripts.timing import ratios
-from scripts.timing.ratios import ALIKE, FASTER, SLOWER, UNDECIDED, Difference
+from scripts.measure.timing import ratios
+from scripts.measure.timing.ratios import ALIKE, FASTER, SLOWER, UNDECIDED, Difference
 
 DIFFERENCES = st.builds(
     Difference,

@@ -7,17 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from scripts.baselines.sessions.runtime import Work
+from scripts.config import choices, expansion, settings
+from scripts.config.cell import of_axes
+from scripts.config.entries import Baseline
 from scripts.core import requests
-from scripts.matrix import choices, expansion, settings
-from scripts.matrix.cell import of_axes
-from scripts.matrix.entries import Baseline
-from scripts.records import record, results_file
-from scripts.records.results_table import Table
-from scripts.records.row import Column
+from scripts.measure.timing.calls import Counters
+from scripts.results import record, results_file
+from scripts.results.results_table import Table
+from scripts.results.row import Column
 from scripts.run.params import Requests
 from scripts.stages import verify_baseline
-from scripts.timing.calls import Counters
-from scripts.torch_runtime.runtime import Work
 from tests.rows import record as row
 from tests.rows import steady
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.config.stages import STAGES
 from scripts.core.process import Limits, run_tool
-from scripts.features.profile import compile_page, compile_profile, profile_files, why
-from scripts.matrix.stages import STAGES
+from scripts.tools.profile import compile_page, compile_profile, profile_files, why
 
 CELL = "tiny/mlir/vulkan"
 FOLDER = "results/compile_time/tiny/iree/mlir/vulkan"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.matrix import expansion, sections, settings, stages
-from scripts.matrix.cell import Kind, of_axes
+from scripts.config import expansion, sections, settings, stages
+from scripts.config.cell import Kind, of_axes
+from scripts.measure.timing.turns import Rule
 from scripts.run.plan import Plan
-from scripts.timing.turns import Rule
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.core import exits
+from scripts.frontends.torch_model.errors import Fault
 from scripts.supervise import diagnose as diagnose_module
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import DETAIL_CHARS, diagnose
-from scripts.torch_model.errors import Fault
 
 # (status, reason, quoted line) of an iree-compile, torch or uv that exits with 1.
 TOOLS = [
@@ -330,7 +330,7 @@ def test_no_detail_has_an_address_of_memory(said, expected):
 
 CAPTURED = """\
 Traceback (most recent call last):
-  File "/w/scripts/lowering/capture.py", line 53, in capture
+  File "/w/scripts/frontends/lowering/capture.py", line 53, in capture
     program = torch.export.export(
   File "/e/lib/python3.11/site-packages/torch/export/__init__.py", line 311, in export
     raise e

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from scripts.features.reproduce import dispatch_tests, mismatch
-from scripts.features.reproduce.case import NoCase
-from scripts.features.reproduce.dispatch_tests import Side
-from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
-from scripts.timing.ratios import SLOWER
+from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartTiming
+from scripts.measure.timing.ratios import SLOWER
+from scripts.tools.reproduce import dispatch_tests, mismatch
+from scripts.tools.reproduce.case import NoCase
+from scripts.tools.reproduce.dispatch_tests import Side
 
 LATER = 1e12
 

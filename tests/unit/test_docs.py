@@ -18,9 +18,9 @@ import yaml
 from snakemake.cli import get_argument_parser, parse_config
 
 from benchmarks import latency_table
-from scripts.command import run, verbs
+from scripts.cli import run, verbs
+from scripts.config import expansion, reading, settings
 from scripts.core import python_source
-from scripts.matrix import expansion, reading, settings
 from tests import programs
 
 ROOT = Path(__file__).parents[2]
@@ -235,9 +235,9 @@ def is_project(module: str) -> bool:
 def code_of(module: str) -> str:
     """Return the source of a command and of all project modules that it imports."""
     modules = [module]
-    if module == "scripts.command.export":  # finds the formats by the names of their files
-        modules.append("scripts.features.operators.report.backendbench")
-        modules += [f"scripts.features.report.formats.{file.stem}" for file in ROOT.glob("scripts/features/report/formats/*.py")]  # fmt: skip
+    if module == "scripts.cli.export":  # finds the formats by the names of their files
+        modules.append("scripts.tools.operators.report.backendbench")
+        modules += [f"scripts.tools.report.formats.{file.stem}" for file in ROOT.glob("scripts/tools/report/formats/*.py")]  # fmt: skip
     files = python_source.closure(modules, ROOT, is_project)
     return "".join(file.read_text(encoding="utf-8") for file in files)
 

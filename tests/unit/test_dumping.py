@@ -3,7 +3,7 @@
 import pytest
 
 from scripts.core import exits
-from scripts.features.profile.dumping import clear, listing
+from scripts.tools.profile.dumping import clear, listing
 
 
 @pytest.fixture

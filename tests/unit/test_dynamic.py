@@ -8,14 +8,14 @@ import json
 
 import pytest
 
+from scripts.config import entries, expansion
+from scripts.config.cell import Cell, Kind
+from scripts.config.compile_tables import Remedy
+from scripts.config.entries import Baseline, Frontend, Model
+from scripts.config.reading import ConfigError
+from scripts.config.rows import Matrix
 from scripts.core.dimensions import Sizes
-from scripts.matrix import entries, expansion
-from scripts.matrix.cell import Cell, Kind
-from scripts.matrix.compile_tables import Remedy
-from scripts.matrix.entries import Baseline, Frontend, Model
-from scripts.matrix.reading import ConfigError
-from scripts.matrix.rows import Matrix
-from scripts.records import record
+from scripts.results import record
 from scripts.run import params
 from scripts.run.plan import Plan
 from tests import declarations
@@ -119,7 +119,7 @@ def test_the_sizes_of_dimensions_that_a_file_declares_are_dims():
 
 
 def test_only_exporters_that_declare_it_have_frontends_for_all_sizes(tmp_path):
-    folder = tmp_path / "scripts/exporters"
+    folder = tmp_path / "scripts/frontends/exporters"
     folder.mkdir(parents=True)
     (folder / "sizes.py").write_text(declarations.exporter(DYNAMIC=True))
     (folder / "plain.py").write_text(declarations.exporter())
@@ -205,7 +205,7 @@ def root(tmp_path):
     runtime = declarations.runtime(TAKES=("precision", "compile"))
     files = {
         "models/a.py": MODEL,
-        "scripts/exporters/x.py": exporter,
+        "scripts/frontends/exporters/x.py": exporter,
         "scripts/baselines/eager.py": runtime,
     }
     return declarations.write_project(tmp_path, files)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.measure.timing.turns import MemberEnded
 from scripts.supervise import outcome, supervise
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.environment_damage import (
@@ -16,7 +17,6 @@ from scripts.supervise.environment_damage import (
     with_environment_damage,
 )
 from scripts.supervise.members import Member, Process
-from scripts.timing.turns import MemberEnded
 from tests.unit.conftest import job_in
 
 PYTHON = Path(".venvs/iree/bin/python")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from benchmarks import synthetic
-from scripts.command import lock as lock_envs
+from scripts.cli import lock as lock_envs
 from scripts.run import environments
 from scripts.run.installing import what_to_install
 from tests.checkouts import Checkout
@@ -273,11 +273,11 @@ def test_what_runs_in_the_environment_of_reports_needs_no_package_of_the_driver_
         "import sys; sys.modules.update(dict.fromkeys(['uv', 'snakemake']))\n"
         "from scripts.stages import aggregate_results, check_expectations\n"
         "from scripts.stages import report_coverage, write_report\n"
-        "from scripts.features import registry\n"
+        "from scripts.tools import registry\n"
         "registry.load()\n"
-        "from scripts.records import row_set\n"
+        "from scripts.results import row_set\n"
         "row_set.loaded()\n"
-        "from scripts.features.report.web import page\n"
+        "from scripts.tools.report.web import page\n"
         "page.views()"
     )
     done = subprocess.run(

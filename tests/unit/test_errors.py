@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.torch_model import errors
+from scripts.frontends.torch_model import errors
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-from scripts.snakemake import executors
-from scripts.snakemake.executors import NOTES, Notes
+from scripts.run.snakemake import executors
+from scripts.run.snakemake.executors import NOTES, Notes
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from scripts.matrix import expansion
-from scripts.matrix.cell import of_axes
-from scripts.matrix.entries import Baseline, Model
-from scripts.matrix.rows import Matrix
-from scripts.matrix.settings import ConfigError
+from scripts.config import expansion
+from scripts.config.cell import of_axes
+from scripts.config.entries import Baseline, Model
+from scripts.config.rows import Matrix
+from scripts.config.settings import ConfigError
 from scripts.run import plan as plan_module
 from scripts.run.plan import Plan
 from tests import declarations
@@ -30,8 +30,12 @@ RUNTIMES = {
 @pytest.fixture
 def root(tmp_path):
     """A folder of a Snakefile with what CONFIG names."""
-    files = {"models/a.py": MODEL, "models/_shared.py": MODEL, "scripts/exporters/x.py": EXPORTER}
-    files["scripts/exporters/__init__.py"] = ""
+    files = {
+        "models/a.py": MODEL,
+        "models/_shared.py": MODEL,
+        "scripts/frontends/exporters/x.py": EXPORTER,
+    }
+    files["scripts/frontends/exporters/__init__.py"] = ""
     for name, changes in RUNTIMES.items():
         files[f"scripts/baselines/{name}.py"] = declarations.runtime(**changes)
     return declarations.write_project(tmp_path, files)

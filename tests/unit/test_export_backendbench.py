@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.command import export as export_records
-from scripts.features.operators.report import columns, problem_record
-from scripts.records import row_set
+from scripts.cli import export as export_records
+from scripts.results import row_set
+from scripts.tools.operators.report import columns, problem_record
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from scripts.command import export as export_records
+from scripts.cli import export as export_records
 
 ENDED = 1_800_000_000.5
 

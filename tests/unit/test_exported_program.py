@@ -13,9 +13,15 @@ import zipfile
 import pytest
 
 from scripts.core.dimensions import Sizes
-from scripts.sources import exported_program
-from scripts.sources.exported_program import SOURCE, check, read, refuse_code, require_whole
-from scripts.torch_model.errors import BrokenModelFile, ModelFileError
+from scripts.frontends.sources import exported_program
+from scripts.frontends.sources.exported_program import (
+    SOURCE,
+    check,
+    read,
+    refuse_code,
+    require_whole,
+)
+from scripts.frontends.torch_model.errors import BrokenModelFile, ModelFileError
 from tests import programs
 
 TRUST = r"; set `trust: true` in the model's entry if you trust the file"

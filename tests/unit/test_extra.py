@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.core import extra
-from scripts.records.columns import COLUMNS
+from scripts.results.columns import COLUMNS
 
 
 @pytest.mark.parametrize("error", [AssertionError("not\n  float64"), KeyError("x"), MemoryError()])

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from scripts.config.stages import status_path
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.operators.settings import Operators
-from scripts.features.report.verbs import failed
-from scripts.matrix.stages import status_path
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
+from scripts.tools.operators.settings import Operators
+from scripts.tools.report.verbs import failed
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(r
     atomic.write_json("results/logs/matrix.json", results.matrix.to_json())
     own = "results/operator_export/0/mlir"
     asked = f"{own}/tasks/x/request.json"
-    command = f"python -m scripts.stages.export_operators --request {asked}"
+    command = f"python -m scripts.tools.operators.export_operators --request {asked}"
     ended = [
         Outcome("ok", "operator_export", "0/mlir: a"),
         Outcome("error", "operator_export", "0/mlir: b", "why", "what", command=command),
@@ -239,5 +239,5 @@ def test_a_problem_of_a_batch_is_listed_with_a_command_that_reads_its_own_task(r
     folder = "results/repeat/operator_export/0/mlir/tasks/x"
     assert (
         f"mkdir -p {folder} && cp {asked} {folder} && "
-        f"python -m scripts.stages.export_operators --request {folder}/request.json"
+        f"python -m scripts.tools.operators.export_operators --request {folder}/request.json"
     ) in said

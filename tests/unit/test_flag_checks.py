@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.matrix.entries import StepOverride, TargetOverride
+from scripts.config.entries import StepOverride, TargetOverride
 from scripts.run import entry_checks
 
 COMPILER = """\

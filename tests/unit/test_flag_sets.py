@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.variants import document
-from scripts.matrix import compile_tables, expansion, settings
-from scripts.matrix.settings import ConfigError
+from scripts.config import compile_tables, expansion, settings
+from scripts.config.settings import ConfigError
+from scripts.tools.variants import document
 
 ROOT = Path(__file__).parents[2]
 TILED = "--iree-dispatch-creation-data-tiling"

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from scripts.core import exits
+from scripts.frontends.torch_model import footprint
+from scripts.frontends.torch_model.footprint import Weights, count, limit_bytes, require, shortage
 from scripts.supervise.diagnose import diagnose
-from scripts.torch_model import footprint
-from scripts.torch_model.footprint import Weights, count, limit_bytes, require, shortage
 
 F32 = Weights(3_212_749_952, 12_850_999_808, 12_850_999_808, "f32")
 BF16 = Weights(3_212_749_952, 12_850_999_808, 6_425_499_904, "bf16")

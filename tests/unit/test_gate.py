@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scripts.features.operators.report.columns import COLUMNS as OPERATOR_COLUMNS
-from scripts.matrix.settings import ConfigError
-from scripts.matrix.stages import status_path
-from scripts.records import fields, record
-from scripts.records.columns import FIELDS
+from scripts.config.settings import ConfigError
+from scripts.config.stages import status_path
+from scripts.results import fields, record
+from scripts.results.columns import FIELDS
 from scripts.run import outputs, starting
+from scripts.run.snakemake.apply import stop_after
+from scripts.run.snakemake.terminal import Jobs
 from scripts.run.starting import Gate
-from scripts.snakemake.apply import stop_after
-from scripts.snakemake.terminal import Jobs
+from scripts.tools.operators.report.columns import COLUMNS as OPERATOR_COLUMNS
 
 LAST = "conv/mlir/llvm-cpu"
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.core.tensors import TensorType
-from scripts.verify import greedy_tokens
-from scripts.verify.greedy_tokens import Generation
+from scripts.measure.verify import greedy_tokens
+from scripts.measure.verify.greedy_tokens import Generation
 
 VOCABULARY = 11
 INPUTS = [

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
+from scripts.measure.timing.group_timing import GroupTiming, latencies, part_of
+from scripts.measure.timing.turns import Generation, MemberEnded, Rule, Timed
 from scripts.supervise import group, members, outcome, supervise
 from scripts.supervise.members import Member, parts, timing_command
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.group_timing import GroupTiming, latencies, part_of
-from scripts.timing.turns import Generation, MemberEnded, Rule, Timed
 from tests.unit.conftest import ended as ending
 from tests.unit.conftest import job_in
 
@@ -149,7 +149,7 @@ def test_the_worker_of_a_row_loads_what_was_verified():
 
 WORKER = """
 import json, sys, time
-from scripts.timing import worker
+from scripts.measure.timing import worker
 request = json.load(open(sys.argv[2]))
 seconds = float(open(request["fields"]["ms"]).read())
 if seconds < 0:

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
-from scripts.features.compare import page_views
-from scripts.features.compare.history import store
-from scripts.features.compare.verbs import history
-from scripts.features.report.web.page_source import Source
-from scripts.records import at_hand
-from scripts.records.results_file import cell_of
+from scripts.results import at_hand
+from scripts.results.results_file import cell_of
 from scripts.stages import aggregate_results
+from scripts.tools.compare import page_views
+from scripts.tools.compare.history import store
+from scripts.tools.compare.verbs import history
+from scripts.tools.report.web.page_source import Source
 from tests import histories
 from tests.histories import CELL
 from tests.unit.conftest import STARTED

@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from scripts.command import export
+from scripts.cli import export
+from scripts.config.stages import status_path
 from scripts.core import atomic, commands, console
-from scripts.features.compare.history import store
-from scripts.features.compare.verbs import compare, history
-from scripts.features.report.verbs import failed, import_record, merge
-from scripts.features.report.web import page_source
-from scripts.matrix.stages import status_path
-from scripts.records import imported
-from scripts.stages import aggregate_results, measure_elsewhere, write_report
+from scripts.results import imported
+from scripts.stages import aggregate_results
 from scripts.supervise import outcome
+from scripts.tools.compare.history import store
+from scripts.tools.compare.verbs import compare, history
+from scripts.tools.report import write_report
+from scripts.tools.report.verbs import failed, import_record, merge
+from scripts.tools.report.web import page_source
+from scripts.tools.reproduce import measure_elsewhere
 
 ATTACK = "\x1b]0;title\x07\x1b[2J\u202e</script><script>alert(1)</script>[/x]![a](javascript:b)"
 """A text that would change a terminal's title, clear it and turn text around, run a script in a page, and be markup."""
@@ -325,7 +327,7 @@ def test_a_console_obeys_its_own_colours_only(tmp_path):
     ],
 )
 def test_a_bad_bundle_is_not_measured(tmp_path, monkeypatch, run, values, message):
-    command = tmp_path / "bundle/scripts/stages/measure_elsewhere.py"
+    command = tmp_path / "bundle/scripts/tools/reproduce/measure_elsewhere.py"
     command.parent.mkdir(parents=True)
     monkeypatch.setattr(measure_elsewhere, "__file__", str(command))
     (tmp_path / "secret").write_text("x")

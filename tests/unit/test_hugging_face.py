@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from scripts.sources.hugging_face import SOURCE, check, elements, weight_files
-from scripts.sources.registry import model_file, model_name, source_of
-from scripts.torch_model.errors import BrokenModelFile, ModelFileError
+from scripts.frontends.sources.hugging_face import SOURCE, check, elements, weight_files
+from scripts.frontends.sources.registry import model_file, model_name, source_of
+from scripts.frontends.torch_model.errors import BrokenModelFile, ModelFileError
 from tests import programs
 
 

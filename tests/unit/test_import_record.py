@@ -13,11 +13,11 @@ import pytest
 
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.report.verbs import import_record
-from scripts.features.reproduce import bundle as bundles
-from scripts.records import results_file
+from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartTiming
+from scripts.results import results_file
 from scripts.stages import aggregate_results
-from scripts.timing.group_timing import GroupTiming, MemberTiming, PartTiming
+from scripts.tools.report.verbs import import_record
+from scripts.tools.reproduce import bundle as bundles
 
 CELL = "conv/mlir/llvm-cpu"
 NAMED = "conv/mlir/llvm-cpu@laptop"
@@ -169,7 +169,7 @@ print("verified with", fields["threads"])
 """
 MODULE = """
 import sys
-from scripts.timing import worker
+from scripts.measure.timing import worker
 assert sys.argv[1:] == ["--module=module.vmfb", "--x"]
 worker.serve(worker.Program(lambda: sum(range(20_000))))
 """
@@ -207,14 +207,20 @@ def bundle(results, aggregate, tmp_path) -> Path:
 
 
 def measure(folder: Path, *words: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "scripts.stages.measure_elsewhere", "--name", "my laptop"]
+    command = [
+        sys.executable,
+        "-m",
+        "scripts.tools.reproduce.measure_elsewhere",
+        "--name",
+        "my laptop",
+    ]
     options = ["--budget", "0.6", "--threads", "3", *words]
     return subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True)
 
 
 def test_a_bundle_measures_with_its_own_files_alone(bundle, imports, aggregate):
-    assert (bundle / "scripts/verify/torch_same.py").is_file()
-    assert not (bundle / "scripts/records").exists()
+    assert (bundle / "scripts/measure/verify/torch_same.py").is_file()
+    assert not (bundle / "scripts/results").exists()
     done = measure(bundle, "--budget", "3")  # enough for an interval on a busy machine
     assert done.returncode == 0, done.stderr
     assert "verified with 3" in done.stdout

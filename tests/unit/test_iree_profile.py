@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.features.profile import iree_profile as profile
-from scripts.features.profile.iree_profile import Event
-from scripts.lowering.locations import lines_of
+from scripts.frontends.lowering.locations import lines_of
+from scripts.tools.profile import iree_profile as profile
+from scripts.tools.profile.iree_profile import Event
 
 DATA = Path(__file__).parent / "data"
 ADD = "main$async_dispatch_1_elementwise_151296_f32"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scripts.matrix.cell import of_axes
+from scripts.config.cell import of_axes
 from scripts.run import resources
 from scripts.run.jobs import BUILDING, Jobs
 from scripts.run.plan import Plan

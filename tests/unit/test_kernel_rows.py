@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from scripts.config import stages
+from scripts.config.entries import Model
 from scripts.core import atomic
 from scripts.core.tensors import Signature, TensorType
-from scripts.features.kernels import kernels, page, rows
-from scripts.features.kernels.page import Kernels, Screen
-from scripts.features.kernels.rows import COLUMNS, ROW_SET
-from scripts.matrix import stages
-from scripts.matrix.entries import Model
-from scripts.records import speedups
+from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.results import speedups
 from scripts.run import outputs
 from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
-from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.tools.kernels import kernels, page, rows
+from scripts.tools.kernels.page import Kernels, Screen
+from scripts.tools.kernels.rows import COLUMNS, ROW_SET
 
 CSV, _, JSONL = outputs.files_of("kernels")
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.kernels import kernel_matrix, kernels
-from scripts.features.kernels.kernels import KernelError
-from scripts.matrix import expansion, settings
-from scripts.matrix.rows import Matrix
+from scripts.config import expansion, settings
+from scripts.config.rows import Matrix
 from scripts.run.plan import Plan
+from scripts.tools.kernels import kernel_matrix, kernels
+from scripts.tools.kernels.kernels import KernelError
 
 ROOT = Path(__file__).parents[2]
 GENAI_LAYERS = [

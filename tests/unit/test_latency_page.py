@@ -3,9 +3,9 @@
 import random
 from pathlib import Path
 
-from scripts.records import latency_page, speedups
-from scripts.records.results_table import Table
-from scripts.records.row import Column
+from scripts.results import latency_page, speedups
+from scripts.results.results_table import Table
+from scripts.results.row import Column
 from tests.rows import RECORDS, real, record, steady
 
 PAGE = RECORDS.with_name("latency.md")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scripts.timing import worker
-from scripts.timing.worker import LEAST_BYTES, LEAST_SLICES, Held
+from scripts.measure.timing import worker
+from scripts.measure.timing.worker import LEAST_BYTES, LEAST_SLICES, Held
 
 MIB = 2**20
 

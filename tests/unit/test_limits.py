@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
-from scripts.records import record, speedups
+from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.results import record, speedups
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 from tests.rows import latency, steady
 
 WORK = {

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from benchmarks import candidates
 from scripts.core.tensors import TensorType
-from scripts.verify import local_errors
-from scripts.verify.torch_same import FAIL, PASS, TOLERANCES, Tolerance, compare
-from scripts.verify.verify import Expected, verify
+from scripts.measure.verify import local_errors
+from scripts.measure.verify.torch_same import FAIL, PASS, TOLERANCES, Tolerance, compare
+from scripts.measure.verify.verify import Expected, verify
 
 WRONG = [
     "one element × 1.01",

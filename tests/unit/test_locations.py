@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.lowering import locations, onnx_causes, stablehlo
-from scripts.lowering.locations import Locations, Origin
+from scripts.frontends.lowering import locations, onnx_causes, stablehlo
+from scripts.frontends.lowering.locations import Locations, Origin
 
 
 def node(name: str, stack: list[tuple[str, str]], op: str = "call_function") -> SimpleNamespace:
@@ -16,7 +16,7 @@ def node(name: str, stack: list[tuple[str, str]], op: str = "call_function") -> 
     return SimpleNamespace(op=op, name=name, target=f"aten.{name}.default", meta=meta)
 
 
-FLAT = ("", "scripts.torch_model.loading.FlatModel")
+FLAT = ("", "scripts.frontends.torch_model.loading.FlatModel")
 MODEL = ("model", "torchvision.models.vision_transformer.VisionTransformer")
 NODES = [
     node("x", [], op="placeholder"),

@@ -8,10 +8,10 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from scripts.features.limits import samples as limit_samples
-from scripts.iree.session import Module
-from scripts.timing import machine_limits
-from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.measure.timing import machine_limits
+from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.runtimes.iree.session import Module
+from scripts.tools.limits import samples as limit_samples
 
 TRIADS = (
     Sample(TRIAD, "torch", "f32", 3 * 10**9, (0.2, 0.1, 0.11)),

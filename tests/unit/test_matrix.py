@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scripts.matrix.entries import (
+from scripts.config.entries import (
     Baseline,
     Frontend,
     Model,
@@ -13,7 +13,7 @@ from scripts.matrix.entries import (
     Target,
     TargetOverride,
 )
-from scripts.matrix.rows import Matrix, compact
+from scripts.config.rows import Matrix, compact
 
 CPU = Target("cpu", "llvm-cpu", "host", "O3", ("--a",), "local-task")
 FULL = Matrix(

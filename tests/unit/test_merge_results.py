@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scripts.core import atomic
-from scripts.features.report.verbs import merge as merge_results
 from scripts.stages import aggregate_results
+from scripts.tools.report.verbs import merge as merge_results
 
 CONV, TINY = "conv", "tiny"
 

@@ -19,12 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from scripts.matrix import expansion, settings
-from scripts.matrix.cell import Cell, Kind
+from scripts.config import expansion, settings
+from scripts.config.cell import Cell, Kind
+from scripts.frontends.sources.registry import source_of
+from scripts.frontends.sources.source import UNREADABLE, given_arrays
+from scripts.frontends.torch_model.errors import BrokenModelFile, ModelError, ModelFileError
 from scripts.run.plan import Plan
-from scripts.sources.registry import source_of
-from scripts.sources.source import UNREADABLE, given_arrays
-from scripts.torch_model.errors import BrokenModelFile, ModelError, ModelFileError
 from tests import mutations, programs
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +128,7 @@ SOURCES = {
 
 
 def read_by_driver(path: Path) -> None:
-    """Call all that a run's start calls for a model's file: scripts/matrix/models.py, scripts/run/plan.py."""
+    """Call all that a run's start calls for a model's file: scripts/config/models.py, scripts/run/plan.py."""
     source = source_of(path)
     source.check(path, {})
     source.facts(path, {})

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.features.operators.problems import sources
-from scripts.features.operators.problems.sources import SourceError
-from scripts.features.operators.report import backendbench
-from scripts.matrix import reading
-from scripts.matrix.reading import ConfigError
-from scripts.matrix.torchbench import TorchbenchFile
-from scripts.records import expectations, imported, results_file
-from scripts.records.results_file import BadRecords
+from scripts.config import reading
+from scripts.config.reading import ConfigError
+from scripts.config.torchbench import TorchbenchFile
+from scripts.results import expectations, imported, results_file
+from scripts.results.results_file import BadRecords
 from scripts.run import kept_results
 from scripts.supervise import outcome
+from scripts.tools.operators.problems import sources
+from scripts.tools.operators.problems.sources import SourceError
+from scripts.tools.operators.report import backendbench
 from tests import mutations
 from tests.unit.test_operator_sources import EXCLUDED, ROW, TRACE
 from tests.unit.test_torchbench import FILE

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import candidates
-from scripts.verify import noise
-from scripts.verify.torch_same import Tolerance, compare
+from scripts.measure.verify import noise
+from scripts.measure.verify.torch_same import Tolerance, compare
 
 NOISE = 0.05
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.command import lock as lock_envs
+from scripts.cli import lock as lock_envs
 from scripts.core.requests import StageRequest
 from scripts.run import environments, installing
 from tests.unit.test_bisect import wheel

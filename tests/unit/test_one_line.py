@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.iree import backends
-from scripts.matrix import expansion, settings
-from scripts.matrix.settings import ConfigError
+from scripts.config import expansion, settings
+from scripts.config.settings import ConfigError
 from scripts.run import starting
 from scripts.run.plan import Plan
+from scripts.runtimes.iree import backends
 from tests import programs
 from tests.checkouts import ROOT
 

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts.core.dimensions import Sizes
-from scripts.sources import onnx_graph, registry
-from scripts.torch_model.errors import BrokenModelFile, ModelFileError
+from scripts.frontends.sources import onnx_graph, registry
+from scripts.frontends.torch_model.errors import BrokenModelFile, ModelFileError
 
 FLOAT = TensorProto.FLOAT
 

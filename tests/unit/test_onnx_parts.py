@@ -6,8 +6,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from scripts.lowering import onnx_parts
-from scripts.lowering.onnx_parts import Graph
+from scripts.frontends.lowering import onnx_parts
+from scripts.frontends.lowering.onnx_parts import Graph
 
 FLOAT = TensorProto.FLOAT
 KIND = helper.make_tensor_type_proto(FLOAT, [4])

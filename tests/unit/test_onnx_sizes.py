@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from scripts.sources import onnx_graph
+from scripts.frontends.sources import onnx_graph
 
 SHAPE = numpy_helper.from_array(np.array([48, -1], np.int64), "shape")
 WEIGHT = numpy_helper.from_array(np.zeros((20, 6), np.float32), "w")

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.config import expansion, settings
+from scripts.config.cell import Kind, of_axes
+from scripts.config.rows import Matrix
+from scripts.config.settings import ConfigError
 from scripts.core.checkout import ROOT
-from scripts.features.operators.problems.problem import Selection
-from scripts.features.operators.settings import OPERATOR_RULE, Operators
-from scripts.matrix import expansion, settings
-from scripts.matrix.cell import Kind, of_axes
-from scripts.matrix.rows import Matrix
-from scripts.matrix.settings import ConfigError
 from scripts.run.plan import Plan
+from scripts.tools.operators.problems.problem import Selection
+from scripts.tools.operators.settings import OPERATOR_RULE, Operators
 
 SHIPPED = ROOT / "config.yaml"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.operators.report import faults
-from scripts.features.operators.report.faults import FAULTS, RULES
 from scripts.supervise.outcome import Outcome
+from scripts.tools.operators.report import faults
+from scripts.tools.operators.report.faults import FAULTS, RULES
 
 REAL = [
     ("problem", "operator_reference", "unsupported", "unsupported", "random: aten.bernoulli_.float draws random numbers", ""),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scripts.features.operators.report import analysis, page, problem_record
-from scripts.features.operators.report.analysis import Table, rates
+from scripts.tools.operators.report import analysis, page, problem_record
+from scripts.tools.operators.report.analysis import Table, rates
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
 from tests.unit.conftest import MATRIX
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.features.operators.problems import argument_values
-from scripts.features.operators.problems.argument_values import (
+from scripts.tools.operators.problems import argument_values
+from scripts.tools.operators.problems.argument_values import (
     ArgumentsError,
     Device,
     Name,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from scripts.features.operators.report import problem_record
-from scripts.features.operators.report.columns import COLUMNS, FIELDS, FORM
-from scripts.matrix.stages import status_path
-from scripts.records import fields
+from scripts.config.stages import status_path
+from scripts.results import fields
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
+from scripts.tools.operators.report import problem_record
+from scripts.tools.operators.report.columns import COLUMNS, FIELDS, FORM
 from tests.declared import undeclared
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, PROBLEMS, Tree
 from tests.unit.conftest import MATRIX

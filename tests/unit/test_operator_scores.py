@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from scripts.core.tensors import TensorType
-from scripts.features.operators.problems import scores
-from scripts.features.operators.problems.scores import Result
-from scripts.verify.verify import Expected
+from scripts.measure.verify.verify import Expected
+from scripts.tools.operators.problems import scores
+from scripts.tools.operators.problems.scores import Result
 
 SUITE = [
     Result("aten.add.Tensor", True, 2.0),

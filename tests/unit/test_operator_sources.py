@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.features.operators.problems import sources
-from scripts.features.operators.problems.problem import (
+from scripts.tools.operators.problems import sources
+from scripts.tools.operators.problems.problem import (
     Facts,
     Problem,
     Selection,
@@ -17,7 +17,7 @@ from scripts.features.operators.problems.problem import (
     read_problems,
     select,
 )
-from scripts.features.operators.problems.sources import SourceError
+from scripts.tools.operators.problems.sources import SourceError
 
 ADD = "((T([2, 3], f16), T([2, 3], f16)), {})"
 BIG_ADD = "((T([20, 30], f16), T([20, 30], f16)), {})"

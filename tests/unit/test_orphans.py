@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.snakemake import executors
+from scripts.run.snakemake import executors
 
 SETTINGS = SimpleNamespace(status_cmd="./status", cancel_cmd="./cancel now")
 

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.command import export as export_records
+from scripts.cli import export as export_records
 from scripts.core import atomic
-from scripts.features.report.verbs import failed
-from scripts.records import results_file
+from scripts.results import results_file
 from scripts.run import outputs
-from scripts.stages import aggregate_results, check_expectations, report_coverage
+from scripts.stages import aggregate_results, check_expectations
+from scripts.tools.report import report_coverage
+from scripts.tools.report.verbs import failed
 
 CSV, _, JSONL = outputs.FILES
 

@@ -5,8 +5,8 @@ import copy
 import pytest
 import yaml
 
-from scripts.matrix import expansion, settings
-from scripts.matrix.settings import ConfigError
+from scripts.config import expansion, settings
+from scripts.config.settings import ConfigError
 from tests.checkouts import ROOT
 
 BASE = yaml.safe_load("""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.reproduce import case as cases
-from scripts.matrix.cell import Cell, Kind
-from scripts.records import record
-from scripts.records.results_file import Record
+from scripts.config.cell import Cell, Kind
+from scripts.results import record
+from scripts.results.results_file import Record
+from scripts.tools.reproduce import case as cases
 
 RIGHT, WRONG, NONE = ({"code": code, "detail": detail} for code, detail in (("PASS", ""), ("FAIL", "2 of 4"), ("", "torch.aten.mm is no operation of StableHLO")))  # fmt: skip
 

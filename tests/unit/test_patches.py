@@ -16,8 +16,8 @@ from snakemake.workflow import Workflow
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.registry.plugin import Plugin
 
-from scripts.matrix.cell import of_axes
-from scripts.snakemake import apply
+from scripts.config.cell import of_axes
+from scripts.run.snakemake import apply
 
 ROOT = Path(__file__).parents[2]
 READ_BY_RULES = {"basedir", "cores", "config_settings", "deployment_settings", "rundir"}

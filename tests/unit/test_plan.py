@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from scripts.baselines.sessions.runtime import BaselineRequest
+from scripts.config.cell import Cell, of_axes
+from scripts.config.entries import Baseline, Override, TargetOverride
+from scripts.config.settings import ConfigError
+from scripts.config.stages import STAGES, status_path
 from scripts.core import checkout, requests
-from scripts.matrix.cell import Cell, of_axes
-from scripts.matrix.entries import Baseline, Override, TargetOverride
-from scripts.matrix.settings import ConfigError
-from scripts.matrix.stages import STAGES, status_path
+from scripts.frontends.torch_model.arguments import Optimizer
+from scripts.measure.timing.turns import Rule
 from scripts.run import fingerprint
 from scripts.run.plan import Plan, parse_retry
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.turns import Rule
-from scripts.torch_model.arguments import Optimizer
-from scripts.torch_runtime.runtime import BaselineRequest
 
 
 @pytest.mark.parametrize(

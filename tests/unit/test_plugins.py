@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from scripts.config import plugins
 from scripts.core.checkout import ROOT
-from scripts.matrix import plugins
 from scripts.run import environments
 from tests import declarations
 

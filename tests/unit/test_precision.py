@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.matrix import choices
-from scripts.verify import torch_same
+from scripts.config import choices
+from scripts.measure.verify import torch_same
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from scripts.timing import ratios
-from scripts.timing.ratios import ALIKE, FASTER, SLOWER, UNDECIDED, Difference, Interval
+from scripts.measure.timing import ratios
+from scripts.measure.timing.ratios import ALIKE, FASTER, SLOWER, UNDECIDED, Difference, Interval
 
 latencies = st.floats(1e-3, 1e4)
 several = st.lists(latencies, min_size=3, max_size=12)

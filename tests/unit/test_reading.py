@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from scripts.matrix import reading
-from scripts.matrix.reading import ConfigError
+from scripts.config import reading
+from scripts.config.reading import ConfigError
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from scripts.config.cell import Toolchain
+from scripts.config.entries import Baseline, Override, TargetOverride, by_toolchain
 from scripts.core import atomic
-from scripts.matrix.cell import Toolchain
-from scripts.matrix.entries import Baseline, Override, TargetOverride, by_toolchain
-from scripts.records import fields, record, results_file
-from scripts.records.columns import FIELDS
+from scripts.measure.timing.calls import Run
+from scripts.results import fields, record, results_file
+from scripts.results.columns import FIELDS
 from scripts.run import environments
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.calls import Run
 
 
 def valid(one: dict) -> bool:

@@ -10,27 +10,27 @@ from pathlib import Path
 
 import pytest
 
+from scripts.config import compile_tables, expansion, settings
+from scripts.config.cell import Kind, of_axes
+from scripts.config.compile_tables import Hang, Remedy, Variant
+from scripts.config.entries import Frontend
+from scripts.config.rows import Matrix
+from scripts.config.settings import ConfigError
+from scripts.config.stages import STAGES, status_path
 from scripts.core import atomic
-from scripts.features.report.verbs import failed
-from scripts.features.variants import document
-from scripts.features.variants import remedy_job as trying
-from scripts.matrix import compile_tables, expansion, settings
-from scripts.matrix.cell import Kind, of_axes
-from scripts.matrix.compile_tables import Hang, Remedy, Variant
-from scripts.matrix.entries import Frontend
-from scripts.matrix.rows import Matrix
-from scripts.matrix.settings import ConfigError
-from scripts.matrix.stages import STAGES, status_path
-from scripts.records import coverage, expectations, fields, record, screen
-from scripts.records.columns import FIELDS
-from scripts.records.results_file import Record
-from scripts.records.results_table import Table
-from scripts.records.wording import absent
+from scripts.results import coverage, expectations, fields, record, screen
+from scripts.results.columns import FIELDS
+from scripts.results.results_file import Record
+from scripts.results.results_table import Table
+from scripts.results.wording import absent
 from scripts.run import environments
 from scripts.run.plan import Plan
 from scripts.run.starting import Gate
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
+from scripts.tools.report.verbs import failed
+from scripts.tools.variants import document
+from scripts.tools.variants import remedy_job as trying
 
 ROOT = Path(__file__).parents[2]
 CELL = "conv/mlir/vulkan"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from scripts.config.compile_tables import Attempt
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.variants import remedy_job as remedies
-from scripts.matrix.compile_tables import Attempt
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
+from scripts.tools.variants import remedy_job as remedies
 
 CELL = "m/f/t"
 COMPILER = """

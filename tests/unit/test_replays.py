@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from scripts.core.requests import StageRequest
-from scripts.features.compare import formats, remeasuring
-from scripts.features.compare.code_changes import CHANGED, CodeChange, DispatchChange
-from scripts.features.compare.pairs import Pair
-from scripts.features.compare.remeasuring import NotMeasured
-from scripts.features.reproduce.case import Recorded
-from scripts.records.results_file import cell_of
+from scripts.results.results_file import cell_of
+from scripts.tools.compare import formats, remeasuring
+from scripts.tools.compare.code_changes import CHANGED, CodeChange, DispatchChange
+from scripts.tools.compare.pairs import Pair
+from scripts.tools.compare.remeasuring import NotMeasured
+from scripts.tools.reproduce.case import Recorded
 from tests.report_records import records
 
 BERT = "bert/torchmlir-torch/llvm-cpu"

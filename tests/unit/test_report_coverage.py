@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.matrix.choices import BASES
-from scripts.matrix.entries import Frontend, Override
-from scripts.records import coverage, markdown, record
-from scripts.records.coverage import ENDINGS, STAGES
-from scripts.records.results_file import BadRecords, Record
-from scripts.stages import report_coverage
+from scripts.config.choices import BASES
+from scripts.config.entries import Frontend, Override
+from scripts.results import coverage, markdown, record
+from scripts.results.coverage import ENDINGS, STAGES
+from scripts.results.results_file import BadRecords, Record
 from scripts.supervise import outcome
+from scripts.tools.report import report_coverage
 
 CELL = "conv/mlir/vulkan"
 OF_STAGE = {
@@ -380,9 +380,7 @@ def test_one_page_of_several_runs_says_how_it_was_made(results, report, ended, c
     a, b = write("a/r.jsonl", rows[:2]), write("b/r.jsonl", rows[2:])
     report("--results", a, b, "--out-md", "docs/c.md", "--out-csv", "c.csv")
     assert capsys.readouterr().out.splitlines()[-1] == "3 verified, 1 failed at compile"
-    command = (
-        "python -m scripts.stages.report_coverage --results a/r.jsonl b/r.jsonl --out-md docs/c.md"
-    )
+    command = "python -m scripts.tools.report.report_coverage --results a/r.jsonl b/r.jsonl --out-md docs/c.md"
     found = Path("docs/c.md").read_text()
     assert found.startswith(f"# Coverage\n\nMade by `{command}`.\n\n## By suite\n")
     assert pd.read_csv("c.csv")["verified"].tolist() == [True, False, True, True]

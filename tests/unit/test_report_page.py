@@ -10,32 +10,32 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features import registry
-from scripts.features.compare import formats, page_views, pairs
-from scripts.features.compare.comparing import Settings, compare
-from scripts.features.kernels import page as kernels_page
-from scripts.features.operators.report import page as operators_page
-from scripts.features.operators.report import problem_record as operator_record
-from scripts.features.profile import page as profile_view
-from scripts.features.report.web import details, page, page_source, row_views
-from scripts.features.report.web.page import packed, policy_hash
-from scripts.features.report.web.page_source import Source
-from scripts.matrix.stages import status_path
-from scripts.records import row_set, speedups
-from scripts.records.clusters import clusters
-from scripts.records.results_file import cell_of
-from scripts.records.row import COMPILED, FAILED, NO_DEVICE, OTHER_PATH, VERIFIED
-from scripts.stages import write_report
+from scripts.config.stages import status_path
+from scripts.measure.timing import ratios
+from scripts.results import row_set, speedups
+from scripts.results.clusters import clusters
+from scripts.results.results_file import cell_of
+from scripts.results.row import COMPILED, FAILED, NO_DEVICE, OTHER_PATH, VERIFIED
 from scripts.supervise import outcome
 from scripts.supervise.outcome import MemorySeries, Outcome, Usage
-from scripts.timing import ratios
+from scripts.tools import registry
+from scripts.tools.compare import formats, page_views, pairs
+from scripts.tools.compare.comparing import Settings, compare
+from scripts.tools.kernels import page as kernels_page
+from scripts.tools.operators.report import page as operators_page
+from scripts.tools.operators.report import problem_record as operator_record
+from scripts.tools.profile import page as profile_view
+from scripts.tools.report import write_report
+from scripts.tools.report.web import details, page, page_source, row_views
+from scripts.tools.report.web.page import packed, policy_hash
+from scripts.tools.report.web.page_source import Source
 from tests import report_records
 from tests.operator_results import MM, OPERATORS, Tree
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE, unpacked
 from tests.unit.conftest import MATRIX
 
 ROOT = Path(__file__).parents[2]
-WEB = ROOT / "scripts/features/report/web"
+WEB = ROOT / "scripts/tools/report/web"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.matrix.stages import STAGES as DECLARED
+from scripts.config.stages import STAGES as DECLARED
 from scripts.run import resources
 
 STAGES = sorted(name for name, stage in DECLARED.items() if stage.need)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.records import speedups
-from scripts.records.results_table import Table
-from scripts.records.row import Column
-from scripts.timing import ratios
+from scripts.measure.timing import ratios
+from scripts.results import speedups
+from scripts.results.results_table import Table
+from scripts.results.row import Column
 from tests.rows import real, record, steady, unsteady
 
 TORCH, HLO = Column("torch", "cpu"), Column("hlo", "cpu")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.features.reproduce import shrinking
 from scripts.supervise.diagnose import Diagnosis, failure_signature, readable_detail
+from scripts.tools.reproduce import shrinking
 
 SHARED = "function 'main_dispatch_4_conv_56x56x64x3x3x64_f32' uses 81920 bytes of shared memory; exceeded the limit of 65536 bytes [program.mlir:227: %8 = stablehlo.convolution(%7)]"
 

@@ -85,11 +85,11 @@ def assert_decodes(words: list[str]) -> None:
             fields[words[at + 1]] = words[at + 2 : end]
         elif word == "--field":
             fields[words[at + 1]] = json.loads(words[at + 2])
-    name = words[words.index("--run") + 1].rpartition(".")[2]
-    if name in WITHOUT_TORCH:
-        source = (ROOT / f"scripts/stages/{name}.py").read_text()
+    name = words[words.index("--run") + 1]
+    if name.rpartition(".")[2] in WITHOUT_TORCH:
+        source = (ROOT / f"{name.replace('.', '/')}.py").read_text()
         kind = re.search(r"requests\.run\((\w+), ", source)[1]
-        module = importlib.import_module(f"scripts.stages.{name}")
+        module = importlib.import_module(name)
         assert requests.decode(getattr(module, kind), fields)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scripts.core import atomic
-from scripts.records import record
+from scripts.results import record
 from scripts.stages import aggregate_results
 
 DATA = Path(__file__).parent / "data/rows"

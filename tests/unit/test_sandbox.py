@@ -15,7 +15,7 @@ import tempfile
 
 import pytest
 
-from scripts.command import doctor
+from scripts.cli import doctor
 from scripts.core import process, temporary
 from scripts.supervise import fork_server, sandbox, supervise
 from tests.unit.conftest import job_in

@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from scripts.features.report.web import row_views
-from scripts.features.report.web.row_views import ScalingPoint
-from scripts.matrix.cell import Cell, Kind
-from scripts.records.results_table import ModelRows, Table
-from scripts.records.row import Column, Row, Timing
-from scripts.records.speedups import Conditions
+from scripts.config.cell import Cell, Kind
+from scripts.measure.timing import ratios
+from scripts.results.results_table import ModelRows, Table
+from scripts.results.row import Column, Row, Timing
+from scripts.results.speedups import Conditions
 from scripts.supervise.outcome import Outcome
-from scripts.timing import ratios
+from scripts.tools.report.web import row_views
+from scripts.tools.report.web.row_views import ScalingPoint
 from tests import report_records
 from tests.rows import latency, steady
 

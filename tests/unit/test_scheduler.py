@@ -9,7 +9,7 @@ import pytest
 from snakemake.scheduling.job_scheduler import JobRateLimiter, JobScheduler
 from snakemake.settings.types import MaxJobsPerTimespan
 
-from scripts.snakemake import apply as patches
+from scripts.run.snakemake import apply as patches
 
 TIMESPAN = 0.1
 

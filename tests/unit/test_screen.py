@@ -6,10 +6,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from scripts.records import screen, wording
-from scripts.records.results_table import Table
-from scripts.records.row import Column
-from scripts.records.screen import Screen
+from scripts.results import screen, wording
+from scripts.results.results_table import Table
+from scripts.results.row import Column
+from scripts.results.screen import Screen
 from tests.rows import real, record, steady
 
 EAGER, TORCH, HLO = Column("eager"), Column("torch", "cpu"), Column("stable-hlo", "cpu")

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from scripts.features.operators.problems.problem import read_problems
-from scripts.features.operators.settings import Operators
-from scripts.stages import select_operators
+from scripts.tools.operators import select_operators
+from scripts.tools.operators.problems.problem import read_problems
+from scripts.tools.operators.settings import Operators
 
 TRACE = """\
 Operator: aten.add.Tensor

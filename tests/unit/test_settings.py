@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from snakemake.cli import parse_config
 
-from scripts.matrix import expansion, reading, sections, settings
-from scripts.matrix.settings import ConfigError
+from scripts.config import expansion, reading, sections, settings
+from scripts.config.settings import ConfigError
+from scripts.measure.verify.torch_same import Tolerance
 from scripts.run.params import RULE_KEYS
-from scripts.verify.torch_same import Tolerance
 
 GOOD = yaml.safe_load("""
 models: {bert: {seq_len: 8}, resnet: {size: 18}}

@@ -10,10 +10,10 @@ import pytest
 import zstandard
 
 from scripts.core import commands
-from scripts.features.compare.history import store
-from scripts.features.compare.history.store import Machine
-from scripts.features.compare.verbs import site as verb
-from scripts.records.results_file import cell_of
+from scripts.results.results_file import cell_of
+from scripts.tools.compare.history import store
+from scripts.tools.compare.history.store import Machine
+from scripts.tools.compare.verbs import site as verb
 from tests import histories, report_records
 from tests.histories import CELL
 from tests.report_records import HOSTILE, HOSTILE_LOG, unpacked

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from scripts.core.python_source import literal
-from scripts.torch_model.source import (
+from scripts.frontends.torch_model.source import (
     BrokenModelFile,
     Function,
     ModelFileError,

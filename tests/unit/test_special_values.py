@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from scripts.verify import verify
+from scripts.measure.verify import verify
 
 NAN, INF = np.nan, np.inf
 F32 = np.float32

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from scripts.baselines.sessions import runtime
+from scripts.baselines.sessions.runtime import Work
+from scripts.config import expansion, plugins, settings
+from scripts.config.cell import of_axes
+from scripts.config.entries import Baseline
 from scripts.core import exits, requests
-from scripts.matrix import expansion, plugins, settings
-from scripts.matrix.cell import of_axes
-from scripts.matrix.entries import Baseline
-from scripts.records import fields, record, results_file
-from scripts.records.columns import FIELDS
+from scripts.results import fields, record, results_file
+from scripts.results.columns import FIELDS
 from scripts.run.params import Requests
-from scripts.torch_runtime import runtime
-from scripts.torch_runtime.runtime import Work
 
 ROOT = Path(__file__).parents[2]
 NAME = "project-before-aggregation"

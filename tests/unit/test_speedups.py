@@ -2,10 +2,10 @@
 
 import pytest
 
-from scripts.records import columns, fields, row_set, speedups
-from scripts.records.columns import COLUMNS, FIELDS
-from scripts.records.fields import OBJECT, Field
-from scripts.records.row import Column
+from scripts.results import columns, fields, row_set, speedups
+from scripts.results.columns import COLUMNS, FIELDS
+from scripts.results.fields import OBJECT, Field
+from scripts.results.row import Column
 from tests.declared import undeclared
 from tests.rows import record, steady
 

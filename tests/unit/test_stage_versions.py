@@ -1,6 +1,6 @@
 """Whoever changes the code of a stage says whether failures may end otherwise now.
 
-If they may, raise `version` of the stage (scripts/matrix/stages.py, or stages.py of its feature): the next run of a user repeats its
+If they may, raise `version` of the stage (scripts/config/stages.py, or stages.py of its feature): the next run of a user repeats its
 failures. `VMFBENCH_UPDATE=1 python -m pytest tests/unit/test_stage_versions.py` accepts the code as it is now. Comments,
 docstrings and the form of a file do not count.
 """
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from scripts.config.stages import STAGES
 from scripts.core import python_source
-from scripts.matrix.stages import STAGES
 from tests.checkouts import ROOT
 
 DATA = Path(__file__).parent / "data/stage_code.json"
-FOLDERS = {"{exporter}": "exporters", "{runtime}": "baselines"}
+FOLDERS = {"{exporter}": "frontends.exporters", "{runtime}": "baselines"}
 """The folders of the modules that an entry of the configuration names."""
 
 

@@ -7,16 +7,16 @@ import time
 
 import pytest
 
+from scripts.config import sections, settings, stages
+from scripts.config.cell import Kind, of_axes
+from scripts.config.stages import STAGES, Need, Stage
 from scripts.core import atomic
-from scripts.features.report.verbs import failed
-from scripts.matrix import sections, settings, stages
-from scripts.matrix.cell import Kind, of_axes
-from scripts.matrix.stages import STAGES, Need, Stage
-from scripts.records import screen
+from scripts.results import screen
 from scripts.run import fingerprint
 from scripts.run.plan import Plan
 from scripts.supervise import journal, outcome
 from scripts.supervise.outcome import Outcome, Usage
+from scripts.tools.report.verbs import failed
 
 CELL = of_axes(model="conv", frontend="mlir", target="vulkan")
 
@@ -27,7 +27,7 @@ def polish(monkeypatch):
     made_up = Stage(
         "polish",
         Kind.IREE,
-        ("scripts.features.report.verbs.failed",),
+        ("scripts.tools.report.verbs.failed",),
         env="iree",
         after="compile",
         need=Need(1000, 60, 0),

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.snakemake import apply
+from scripts.run.snakemake import apply
 
 
 @pytest.fixture

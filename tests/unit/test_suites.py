@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.config import expansion, models, settings
+from scripts.config.models import Entry, SuiteError
 from scripts.core import checkout
-from scripts.matrix import expansion, models, settings
-from scripts.matrix.models import Entry, SuiteError
 from tests import declarations
 from tests.declarations import CONFIG, MODEL
 

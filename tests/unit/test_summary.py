@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.records import fields, record, row_set, screen
-from scripts.records.columns import COLUMNS, FIELDS
+from scripts.results import fields, record, row_set, screen
+from scripts.results.columns import COLUMNS, FIELDS
 from scripts.run import outputs
 from scripts.supervise import journal
 

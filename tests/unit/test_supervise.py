@@ -149,7 +149,7 @@ def test_a_stage_that_fails_of_itself_fails_whatever_more_is_to_be_had(run):
 
 def test_a_stage_is_told_what_it_may_hold_and_one_that_needs_more_meets_that_limit(run):
     code = (
-        "from scripts.torch_model import footprint as f; "
+        "from scripts.frontends.torch_model import footprint as f; "
         "f.require(f.Weights(10**9, 4 * 10**9, 4 * 10**9, 'f32'), 'export torch_xla', 2.4)"
     )
     result, artifact, _ = run(code, memory_mb=6000)

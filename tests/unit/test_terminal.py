@@ -6,7 +6,7 @@ import logging
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from scripts.snakemake.terminal import Jobs, protect
+from scripts.run.snakemake.terminal import Jobs, protect
 
 
 class Shown:

@@ -11,29 +11,23 @@ from typing import Any
 
 import pytest
 
-from scripts.features.kernels import kernel_matrix
-from scripts.features.profile import profile_files
-from scripts.features.report.verbs import failed
-from scripts.features.report.web.page_source import of_row
-from scripts.features.reproduce import case
-from scripts.matrix import expansion, plugins, settings, stages, torchbench
-from scripts.matrix.cell import (
-    Cell,
-    Kind,
-    most_threads,
-    of_axes,
-    thread_numbers,
-)
-from scripts.matrix.entries import Model, Override, by_threads
-from scripts.matrix.feature import Draft
-from scripts.matrix.rows import Matrix
-from scripts.matrix.settings import ConfigError
-from scripts.matrix.stages import VERIFICATION
-from scripts.matrix.torchbench import TorchbenchFile
-from scripts.records import expectations, record, speedups
-from scripts.records.results_file import cell_of
+from scripts.config import expansion, plugins, settings, stages, torchbench
+from scripts.config.cell import Cell, Kind, most_threads, of_axes, thread_numbers
+from scripts.config.entries import Model, Override, by_threads
+from scripts.config.feature import Draft
+from scripts.config.rows import Matrix
+from scripts.config.settings import ConfigError
+from scripts.config.stages import VERIFICATION
+from scripts.config.torchbench import TorchbenchFile
+from scripts.results import expectations, record, speedups
+from scripts.results.results_file import cell_of
 from scripts.run import entry_checks
 from scripts.run.plan import Plan
+from scripts.tools.kernels import kernel_matrix
+from scripts.tools.profile import profile_files
+from scripts.tools.report.verbs import failed
+from scripts.tools.report.web.page_source import of_row
+from scripts.tools.reproduce import case
 from tests import declarations
 from tests.declarations import CONFIG
 from tests.unit.conftest import MATRIX, ResultsTree

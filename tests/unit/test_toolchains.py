@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scripts.config import expansion, settings, stages
+from scripts.config.cell import Kind, of_axes
+from scripts.config.rows import Matrix
+from scripts.config.settings import ConfigError
 from scripts.core import checkout, requests
-from scripts.features.toolchains import toolchain_environments as driver
-from scripts.features.toolchains.toolchain_environments import Definition, Environments
-from scripts.matrix import expansion, settings, stages
-from scripts.matrix.cell import Kind, of_axes
-from scripts.matrix.rows import Matrix
-from scripts.matrix.settings import ConfigError
 from scripts.run import environments
 from scripts.run.plan import Plan
 from scripts.supervise.environment_damage import ENVIRONMENT_MARK
 from scripts.supervise.group import GroupRequest
+from scripts.tools.toolchains import toolchain_environments as driver
+from scripts.tools.toolchains.toolchain_environments import Definition, Environments
 from tests import declarations
 from tests.declarations import CONFIG
 

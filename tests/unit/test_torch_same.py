@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from scripts.verify import scaling
-from scripts.verify.torch_same import FAIL, PASS, Tolerance, compare, rmse
+from scripts.measure.verify import scaling
+from scripts.measure.verify.torch_same import FAIL, PASS, Tolerance, compare, rmse
 
 TOLERANCE = Tolerance(1e-3)
 EXACT = Tolerance(0.0)

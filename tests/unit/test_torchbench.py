@@ -5,8 +5,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.matrix.settings import ConfigError
-from scripts.matrix.torchbench import GROUPS, LISTS, SIZES, TorchbenchFile
+from scripts.config.settings import ConfigError
+from scripts.config.torchbench import GROUPS, LISTS, SIZES, TorchbenchFile
 
 FILE = """
 batch_size:

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scripts.config.cell import PINNED, Kind, Toolchain
+from scripts.config.compile_tables import Remedy
+from scripts.config.entries import Frontend, by_toolchain, variants_of_frontends
 from scripts.core import tensors
 from scripts.core.tensors import CHANGE, GRADIENT, LOSS, Signature, TensorType
-from scripts.features.report.web.page_source import of_row
-from scripts.matrix.cell import PINNED, Kind, Toolchain
-from scripts.matrix.compile_tables import Remedy
-from scripts.matrix.entries import Frontend, by_toolchain, variants_of_frontends
-from scripts.verify import scaling, train_results, verify
-from scripts.verify.verification import Verification
+from scripts.measure.verify import scaling, train_results, verify
+from scripts.measure.verify.verification import Verification
+from scripts.tools.report.web.page_source import of_row
 from tests.unit.conftest import MATRIX
 
 MLIR = Frontend("mlir", "torch_mlir", "torch-mlir", {"dialect": "torch"})

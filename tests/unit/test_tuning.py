@@ -10,23 +10,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from scripts.config import compile_tables, expansion, settings
+from scripts.config.cell import Cell, Kind, of_axes
+from scripts.config.compile_tables import Variant
+from scripts.config.rows import Matrix
+from scripts.config.settings import ConfigError
+from scripts.config.stages import STAGES
 from scripts.core import atomic
-from scripts.features.variants import tuned_matrix, tuned_row_set
-from scripts.features.variants.candidates import Line, Report, Search, Timing
-from scripts.features.variants.tuned_matrix import Tuning
-from scripts.iree import compile_options
-from scripts.matrix import compile_tables, expansion, settings
-from scripts.matrix.cell import Cell, Kind, of_axes
-from scripts.matrix.compile_tables import Variant
-from scripts.matrix.rows import Matrix
-from scripts.matrix.settings import ConfigError
-from scripts.matrix.stages import STAGES
 from scripts.run import entry_checks, kept_results, outputs
 from scripts.run.kept_results import Result
 from scripts.run.plan import Plan
+from scripts.runtimes.iree import compile_options
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
+from scripts.tools.variants import tuned_matrix, tuned_row_set
+from scripts.tools.variants.candidates import Line, Report, Search, Timing
+from scripts.tools.variants.tuned_matrix import Tuning
 
 ROOT = Path(__file__).parents[2]
 TUNED = of_axes(model="conv", frontend="tuned", target="llvm-cpu")

@@ -1,4 +1,4 @@
-"""features/variants/race.py: modules that are timed in turns, while slow ones leave."""
+"""tools/variants/race.py: modules that are timed in turns, while slow ones leave."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from scripts.features.variants import race
-from scripts.features.variants.race import Race
+from scripts.measure.timing import turns
+from scripts.measure.timing.turns import MemberEnded
+from scripts.measure.timing.worker import SLICE
 from scripts.supervise import members
-from scripts.timing import turns
-from scripts.timing.turns import MemberEnded
-from scripts.timing.worker import SLICE
+from scripts.tools.variants import race
+from scripts.tools.variants.race import Race
 
 NOISE = random.Random(0)
 

@@ -1,4 +1,4 @@
-"""features/variants/tune_work.py: the search for the fastest candidate, with a compiler and a module that are stubs."""
+"""tools/variants/tune_work.py: the search for the fastest candidate, with a compiler and a module that are stubs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from scripts.config import compile_tables
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
-from scripts.features.variants import candidates, race, tune_work
-from scripts.features.variants.candidates import Candidate, Report, Search
-from scripts.matrix import compile_tables
+from scripts.measure.timing import turns
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing import turns
+from scripts.tools.variants import candidates, race, tune_work
+from scripts.tools.variants.candidates import Candidate, Report, Search
 
 CELL = "m/t"
 PYTHON = f"""#!{sys.executable}

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from scripts.measure.timing import group_timing as timing_group
+from scripts.measure.timing import ratios, turns
+from scripts.measure.timing.turns import Group, MemberEnded, Rule
+from scripts.measure.timing.worker import CHECK, SLICE
 from scripts.supervise.members import TWIN, Member, time_in_turns
-from scripts.timing import group_timing as timing_group
-from scripts.timing import ratios, turns
-from scripts.timing.turns import Group, MemberEnded, Rule
-from scripts.timing.worker import CHECK, SLICE
 
 Call = Callable[[int], float]
 """Seconds of a call of a process, by how many it has made before."""

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.command import doctor, run, verbs
+from scripts.cli import doctor, run, verbs
 from scripts.core import checkout
-from scripts.features import registry
 from scripts.run import environments
+from scripts.tools import registry
 
 GB = 10**9
 
@@ -193,7 +193,7 @@ def test_the_default_run_needs_a_compiler_for_inductor(machine, lacking, monkeyp
 
 
 def test_the_registry_lists_all_features_and_the_files_of_their_rules():
-    folders = checkout.ROOT.glob("scripts/features/*/__init__.py")
+    folders = checkout.ROOT.glob("scripts/tools/*/__init__.py")
     assert {file.parent.name for file in folders} == set(registry.NAMES)
     snakefile = (checkout.ROOT / "Snakefile").read_text(encoding="utf-8")
     rules = {f"workflow/rules/{file.name}" for file in checkout.ROOT.glob("workflow/rules/*.smk")}

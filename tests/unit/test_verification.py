@@ -2,8 +2,8 @@
 
 import json
 
-from scripts.timing.calls import Run
-from scripts.verify.verification import Verification, Verified
+from scripts.measure.timing.calls import Run
+from scripts.measure.verify.verification import Verification, Verified
 
 
 def written(tmp_path, code: str = "PASS", **more) -> dict:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from scripts.core.tensors import TensorType
-from scripts.verify import torch_same
-from scripts.verify.verify import Expected, verify
+from scripts.measure.verify import torch_same
+from scripts.measure.verify.verify import Expected, verify
 
 RNG = np.random.default_rng(0)
 GOLDEN = [RNG.standard_normal((4, 8)).astype(np.float32), np.arange(3)]

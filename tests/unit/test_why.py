@@ -1,4 +1,4 @@
-"""scripts.features.profile.why: which modules a dispatch belongs to, which modules are shown as one, and what is said about them."""
+"""scripts.tools.profile.why: which modules a dispatch belongs to, which modules are shown as one, and what is said about them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.features.profile import rounds
-from scripts.features.profile import why as verb
-from scripts.features.profile.account import patterns, shares
-from scripts.matrix.stages import status_path
+from scripts.config.stages import status_path
+from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
+from scripts.tools.profile import rounds
+from scripts.tools.profile import why as verb
+from scripts.tools.profile.account import patterns, shares
 
 CELL = "tiny/mlir/llvm-cpu"
 

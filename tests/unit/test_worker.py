@@ -15,15 +15,15 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from scripts.measure.timing import worker
+from scripts.measure.timing.turns import Group, MemberEnded, Rule
+from scripts.measure.timing.worker import CHECK, LOAD, SLICE
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.members import Member, Process, Workers
-from scripts.timing import worker
-from scripts.timing.turns import Group, MemberEnded, Rule
-from scripts.timing.worker import CHECK, LOAD, SLICE
 
 WORKER = """
 import os, sys, time
-from scripts.timing import worker
+from scripts.measure.timing import worker
 
 calls = 0
 
@@ -332,7 +332,7 @@ def test_a_limit_or_a_stop_ends_the_turns_and_all_processes(started, workers, wh
 
 GENERATIONS = """
 import os, signal, threading, time
-from scripts.timing import worker
+from scripts.measure.timing import worker
 
 parent = os.getpid()
 {start}

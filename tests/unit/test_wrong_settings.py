@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.command import run
+from scripts.cli import run
+from scripts.config import sections
+from scripts.config.settings import ConfigError, read
 from scripts.core import machine
-from scripts.matrix import sections
-from scripts.matrix.settings import ConfigError, read
 from scripts.run import entry_checks, environments, starting
 from tests.checkouts import ROOT, Checkout
 

@@ -11,12 +11,12 @@ from snakemake.exceptions import WorkflowError
 # Snakemake has put the folder of the Snakefile on sys.path.
 from scripts.core import checkout
 from scripts.core.console import Console
-from scripts.features import registry
-from scripts.matrix import cell, settings
+from scripts.tools import registry
+from scripts.config import cell, settings
 from scripts.run import environments, job_arguments, jobs, outputs, progress, starting
 from scripts.run.jobs import artifact, beside_outputs, of_cell
-from scripts.snakemake import terminal
-from scripts.snakemake.apply import Patches
+from scripts.run.snakemake import terminal
+from scripts.run.snakemake.apply import Patches
 
 IS_MODULE = not any(
     os.path.samefile(workflow.basedir, folder)
@@ -85,9 +85,9 @@ DRIVER = shlex.quote(sys.executable)
 supervised = functools.partial(
     job_arguments.in_rule, owner=os.getpid(), more_attempts=patches.may_submit
 )
-requested = functools.partial(supervised, "supervise")
-tuned_by = functools.partial(supervised, "tune_iree")
-of_batch = functools.partial(supervised, "supervise_batch", retry=PLAN.retry)
+requested = functools.partial(supervised, "scripts.stages.supervise")
+tuned_by = functools.partial(supervised, "scripts.tools.variants.tune_iree")
+of_batch = functools.partial(supervised, "scripts.tools.operators.supervise_batch", retry=PLAN.retry)
 
 
 def aggregated(*options):
@@ -123,7 +123,7 @@ def start_run():
 
 def show_cpu():
     """Print the table of the CPU, while the run goes on."""
-    from scripts.records import screen
+    from scripts.results import screen
 
     watched.aside()
     screen.show_cpu()
@@ -134,7 +134,7 @@ def end_run():
     watched.end()
     if run_log.started:
         # Import here, because `snakemake -n` and jobs on nodes do not need these modules.
-        from scripts.records import screen
+        from scripts.results import screen
 
         screen.show(progress.JOURNAL, run_log.now(), run_log.before)
     patches.end()

@@ -64,7 +64,7 @@ rule select_operators:
         source=PLAN["operators"].source(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.stages.select_operators --source {params.source:q}"
+        "{params.python} -m scripts.tools.operators.select_operators --source {params.source:q}"
         " --traces {input.traces:q} --out results/operators 2>&1 | tee {log:q}"
 
 

@@ -28,11 +28,11 @@ rule report_coverage:
         python=PLAN.report_python(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.stages.report_coverage --results {input:q}"
+        "{params.python} -m scripts.tools.report.report_coverage --results {input:q}"
         " --out-md {output.md:q} --out-csv {output.csv:q} > {log:q} 2>&1"
 
 
-from scripts.features.report import page_inputs
+from scripts.tools.report import page_inputs
 
 
 rule report:
@@ -63,5 +63,5 @@ rule write_report:
         code=lambda w: page_inputs.code(),
     shell:
         f"{PREFIX}"
-        "{params.python} -m scripts.stages.write_report --results {input:q} --out {output:q}"
+        "{params.python} -m scripts.tools.report.write_report --results {input:q} --out {output:q}"
         " 2>&1 | tee {log:q}"

@@ -1,0 +1,1 @@
+"""From a model file to a program: load, capture, lower, export."""

@@ -1,0 +1,78 @@
+"""Rewrites of exported graphs: those that a lowering path needs, and those that make programs faster.
+
+Each is exact: the rewritten graph computes the same values as the original, up to the order of a sum
+where its docstring says so. An exporter declares which rewrites its programs need (REWRITES), because a
+frontend, or IREE behind it, does not accept the graph without them. Rewrites for speed (SPEED) are
+applied by every exporter, and by baselines with `rewrites: speed`. An export names the rewrites that
+changed its graph. With `rewrites: needed` no graph is rewritten for speed, and `rewrites: none` leaves
+every graph as PyTorch captured it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from torch.export import ExportedProgram
+
+from scripts.frontends.lowering.fx_rewrites import (
+    edit,
+    masks,
+    operators,
+    products,
+    scatters,
+    windows,
+)
+
+REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
+    "fold-constant-nonzero": operators.fold_constant_nonzero,
+    "scan-of-booleans-in-int64": operators.scan_of_booleans_in_int64,
+    "index-from-the-front": operators.index_from_the_front,
+    "scatter-mean-as-sum": scatters.mean_as_sum,
+    "scatter-without-self": scatters.without_self,
+    "scatter-sum-as-add": scatters.sum_as_add,
+    "scatter-add-by-rows": scatters.add_by_rows,
+    "gather-by-rows": scatters.gather_by_rows,
+    "project-before-aggregation": products.project_before_aggregation,
+    "scatter-reduce-by-columns": scatters.reduce_by_columns,
+    "mask-index-at-full-length": masks.at_full_length,
+    "attention-of-masked-rows": masks.masked_rows_as_zeros,
+    "scatter-reduce-as-comparison": scatters.reduce_as_comparison,
+    "scatter-from-memory": scatters.from_memory,
+    "embedding-bag-as-sum": operators.embedding_bag_as_sum,
+    "max-pool-with-end-padding": windows.ceil_mode_as_padding,
+    "max-pool-indices-by-offsets": windows.indices_by_offsets,
+    "max-pool-gradient-by-offsets": windows.gradient_by_offsets,
+    "grouped-convolution-gradients-by-offsets": windows.grouped_gradients_by_offsets,
+    "weight-gradients-by-offsets": windows.weight_gradients_by_offsets,
+    "slice-scatter-as-concatenation": operators.slice_scatter_as_concatenation,
+    "empty-as-zeros": operators.empty_as_zeros,
+    "batch-norm-by-deviations": operators.batch_norm_by_deviations,
+    "unpack-without-interleaving": products.unpack_without_interleaving,
+    "loops-with-open-condition": operators.open_first_condition,
+    "loops-carry-all": operators.carry_all_of_loops,
+    "patches-as-product": windows.patches_as_product,
+}
+"""All rewrites by name, in the order of application; each may rely on the ones before it. A rewrite
+changes a program in place and returns whether it did."""
+
+SPEED = (
+    "project-before-aggregation",
+    "weight-gradients-by-offsets",
+    "unpack-without-interleaving",
+    "patches-as-product",
+)
+"""The names of those that make programs faster and that no lowering path needs."""
+
+
+def apply(program: ExportedProgram, wanted: Collection[str]) -> tuple[str, ...]:
+    """Rewrite a functional program in place; return the names of the rewrites that changed it, in order.
+
+    `wanted`: names of REWRITES. A program that none of them changes is not touched. Raises ValueError for
+    another name.
+    """
+    if unknown := sorted(set(wanted) - REWRITES.keys()):
+        raise ValueError(f"rewrite {unknown[0]!r}; one of {', '.join(REWRITES)}")
+    names = tuple(name for name, rewrite in REWRITES.items() if name in wanted and rewrite(program))
+    if names:
+        edit.finish(program)
+    return names

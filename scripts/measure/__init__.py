@@ -1,0 +1,1 @@
+"""How results are compared and timed."""

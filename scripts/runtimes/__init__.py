@@ -1,0 +1,1 @@
+"""IREE's compiler and runtime, and XLA's CPU client."""

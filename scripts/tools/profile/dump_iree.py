@@ -1,0 +1,55 @@
+"""Write what iree-compile does with a program: the IR after each phase and the dispatch graph.
+
+The files are 0/phases/*.mlir and 0/dispatch-graph.dot (Graphviz). The
+compiler gets the flags of the target. The module that it makes is discarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scripts.config.choices import IREE_DUMPS
+from scripts.core import atomic, commands, process, requests
+from scripts.core.requests import Folders
+from scripts.runtimes.iree.compile_options import CompileRequest
+from scripts.runtimes.iree.tools import tool
+from scripts.tools.profile import dumping
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleDumpRequest(CompileRequest):
+    """`kinds`: of dumps, such as `iree_phases`."""
+
+    kinds: Sequence[str] = IREE_DUMPS
+
+
+def dump_iree(args: ModuleDumpRequest, folders: Folders) -> None:
+    """Write the dumps, and the list of them."""
+    commands.report_working()
+    dumping.clear(folders.own)
+    folder = folders.own / "0"
+    folder.mkdir(parents=True)
+    wanted = []
+    if "iree_phases" in args.kinds:
+        wanted.append(f"--dump-compilation-phases-to={folder / 'phases'}")
+    if "iree_graph" in args.kinds:
+        wanted += [
+            "--iree-flow-dump-dispatch-graph",
+            f"--iree-flow-dump-dispatch-graph-output-file={folder / 'dispatch-graph.dot'}",
+        ]
+    process.require_tool(
+        [
+            tool("iree-compile"),
+            *args.compiler_flags(),
+            *wanted,
+            str(args.program),
+            "-o",
+            "/dev/null",
+        ]
+    )
+    atomic.write_json(folders.results / dumping.LISTING, dumping.listing(folders.own))
+
+
+if __name__ == "__main__":
+    requests.run(ModuleDumpRequest, dump_iree)

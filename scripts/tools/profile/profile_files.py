@@ -1,0 +1,109 @@
+"""Reads what `snakemake profile` wrote about a cell, and the profiles of eager and inductor beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripts.config import stages
+from scripts.config.cell import PINNED, TRAIN, Cell, EntryName, Kind
+from scripts.config.choices import MODULE_PROFILES
+from scripts.config.stages import STATUS, TIMING
+from scripts.core import atomic, checkout
+from scripts.measure.timing import machine_limits, ratios
+from scripts.measure.timing.machine_limits import MachineLimits
+from scripts.supervise import outcome
+
+PROFILE, IREE = "profile.json", "iree"
+
+
+class NoProfile(Exception):
+    """There is no profile of a cell; says why, and how to make one."""
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """The profiles of a cell and of the same model in PyTorch with as many threads, by runtime. `limits`: those of
+    the machine; None if they were not measured with as many threads. `values_ms`: by runtime, the latencies of the rows in the
+    generations of the cell's group; none of a row that was not timed with it."""
+
+    cell: Cell
+    iree: Mapping[str, Any]
+    torch: Mapping[str, Mapping[str, Any]]
+    limits: MachineLimits | None
+    values_ms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def row_ms(self, runtime: str) -> float | None:
+        """The latency of a row, milliseconds; None if it was not timed."""
+        values = self.values_ms.get(runtime)
+        return math.exp(ratios.log_mean(values)) if values else None
+
+
+def read(results: Path, name: str) -> Profiles:
+    """The profiles of an IREE cell, by its name. Raises NoProfile, and ValueError for other names and for damaged
+    files."""
+    cell = Cell.parse(name, Kind.IREE)
+    root = results.parent
+    stage = stages.STAGES["profile_iree"]
+    iree = read_json(root / stage.path(cell.to(Kind.IREE_DUMP), PROFILE))
+    if not iree:
+        raise NoProfile(why_none(root, cell, cell.to(Kind.IREE_DUMP), "profile_iree", "profile"))
+    below = root / stages.STAGES["profile_baseline"].path(cell.model)
+    torch: dict[str, dict[str, Any]] = {}
+    rows = {IREE: str(cell)}
+    # Baselines are profiled in eval.
+    of_test = below.glob(f"*/{cell.test}/{PROFILE}")
+    for path in sorted(of_test):
+        profile = read_json(path)
+        if profile.get("runtime") in MODULE_PROFILES and profile["threads"] == iree["threads"]:
+            torch.setdefault(profile["runtime"], profile)
+            rows.setdefault(
+                profile["runtime"], f"{cell.model}/{path.parent.parent.name}/{cell.test}"
+            )
+    cpu = str(EntryName("cpu", threads=cell.threads))
+    limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
+    return Profiles(
+        cell,
+        iree,
+        torch,
+        limits if limits and limits.threads == iree["threads"] else None,
+        _timed(root, cell, rows),
+    )
+
+
+def _timed(root: Path, cell: Cell, rows: Mapping[str, str]) -> dict[str, tuple[float, ...]]:
+    """The latencies of rows, by the timing of the group of a cell. `rows`: their names by runtime."""
+    below = root / stages.STAGES["time"].path(cell.model)
+    for path in sorted(below.glob(f"*/{cell.test}/{TIMING}")):
+        members = read_json(path).get("members", {})
+        if str(cell) in members:
+            of_part = members[str(cell)].get("part", 0)
+            return {
+                runtime: tuple(members[name]["values_ms"])
+                for runtime, name in rows.items()
+                if name in members and members[name].get("part", 0) == of_part
+            }
+    return {}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON of a file; {} if it does not exist or is the empty file of a failed stage."""
+    if not path.is_file() or not path.stat().st_size:
+        return {}
+    return atomic.read_json(path)
+
+
+def why_none(root: Path, cell: Cell, dump: Cell, stage: str, target: str) -> str:
+    """Why a cell has no profile: the outcome of its stage, or that it never ran. `dump`: the cell of the stage; `target`: of Snakemake."""
+    status = root / stages.STAGES[stage].path(dump, STATUS)
+    if status.is_file():
+        ended = outcome.read_or_damaged(status)
+        return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
+    frontend, device = cell.names["frontend"].entry, cell.names["target"].entry
+    chosen = f"models={cell.model} frontends={frontend} targets={device}"
+    chosen += f" tests={TRAIN}" if cell.test == TRAIN else ""
+    chosen += f" toolchains={cell.toolchain}" if cell.toolchain != PINNED else ""
+    return f"{cell} has no profile; make it: {checkout.run_command(target, chosen)}"

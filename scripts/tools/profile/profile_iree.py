@@ -1,0 +1,81 @@
+"""Write how the time of a module's call is divided among its dispatches, and what they compute.
+
+Each dispatch has its time, its workgroups ("tiles"), the operators of the captured graph that it computes, and the
+nn.Modules that they come from. The program is compiled again up to the stream phase, with the flags of the target, to
+find out which operations a dispatch computes. No row of the results has these times.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.core import atomic, checkout, commands, exits, requests
+from scripts.core.requests import Folders
+from scripts.frontends.lowering.locations import Locations
+from scripts.runtimes.iree.compile_options import CompileRequest
+from scripts.tools.profile import iree_profile as profile
+from scripts.tools.profile import rounds, sites
+from scripts.tools.profile.iree_profile import CalledModule
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleProfileRequest(CompileRequest):
+    """`locations`: locations.json of the program's export."""
+
+    called: CalledModule
+    locations: Path
+
+
+def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
+    """Write the profile. Exits if the device is absent."""
+    commands.report_working()
+    called = args.called
+    called.require_device()
+    located = _locations(args.locations)
+    with tempfile.TemporaryDirectory(dir=folders.results, prefix="profile-") as folder:
+        scratch = Path(folder).absolute()
+        dispatch_sites = sites.sites(args.program, args.compiler_flags(), scratch / "phases")
+        events, measured = rounds.profiled(
+            lambda: profile.plain_ms(called, scratch), lambda: profile.run(called, scratch)
+        )
+    dispatches, calls = profile.per_call(events, [site.function for site in dispatch_sites])
+    atomic.write_json(
+        folders.results / "profile.json",
+        {
+            "runtime": "iree",
+            "threads": called.threads,
+            "calls": calls,
+            **measured,
+            "kinds": dict(located.modules),
+            "dispatches": described(dispatch_sites, dispatches, located),
+        },
+    )
+
+
+def _locations(path: Path) -> Locations:
+    """The locations of the program. Exits if there are none, as in results from before they were written."""
+    if not path.exists():
+        exits.fail(
+            f"{path} does not exist: the program was exported by an older version; export it again "
+            f"({checkout.run_command('profile', options='--forcerun export_program')})"
+        )
+    return Locations.from_json(atomic.read_json(path))
+
+
+def described(
+    dispatch_sites: Sequence[sites.Site], dispatches: Sequence[profile.Dispatch], located: Locations
+) -> list[dict[str, Any]]:
+    """Each dispatch of the program with its time and the nodes that it computes (name, operator, module), that of its
+    root first."""
+    return [
+        asdict(timed) | {"nodes": sites.nodes(site, located)}
+        for site, timed in zip(dispatch_sites, dispatches, strict=True)
+    ]
+
+
+if __name__ == "__main__":
+    requests.run(ModuleProfileRequest, profile_iree)

@@ -1,0 +1,66 @@
+"""Print where the time of a CPU cell goes: by nn.Module beside eager and inductor, and by dispatch; and what to look
+at first.
+
+It reads what the target `profile` wrote. The column "limit ms" needs the limits of the machine
+(results/machine_limits/cpu/limits.json). With --compile, it prints where the time of iree-compile goes, for any target: by phase,
+by pass and by executable, and which executable hangs. The target `compile_time` writes that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from scripts.config import stages
+from scripts.config.cell import Cell, Kind
+from scripts.config.stages import STATUS
+from scripts.core import exits
+from scripts.results import at_hand
+from scripts.results.results_file import BadRecords, read
+from scripts.run import outputs
+from scripts.tools.profile import compile_page, profile_files
+from scripts.tools.profile.account import account
+from scripts.tools.profile.page import page, worth_looking_at
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cell", help="such as vit/torchmlir-torch/llvm-cpu")
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument(
+        "--compile", action="store_true", help="the time of iree-compile instead of that of a call"
+    )
+    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
+    args = parser.parse_args()
+    try:
+        _check(args.results, args.cell)
+        if args.compile:
+            times = compile_page.read(args.results, args.cell)
+            data = {"cell": str(times.cell), **times.data}
+            print(json.dumps(data, indent=2) if args.json else compile_page.page(times))
+            return
+        profiles = profile_files.read(args.results, args.cell)
+    except (profile_files.NoProfile, BadRecords, ValueError) as error:
+        exits.fail(str(error))
+    accounted = account(profiles)
+    if args.json:
+        first = worth_looking_at(accounted, profiles.iree["threads"])
+        print(
+            json.dumps({"cell": str(profiles.cell), **asdict(accounted), "first": first}, indent=2)
+        )
+    else:
+        print(page(profiles, accounted))
+
+
+def _check(results: Path, name: str) -> None:
+    """Raise BadRecords if a profile may be of other files than those at hand: if those of the rows are, and nothing of the cell was
+    made again since."""
+    rows = results / outputs.JSONL.name
+    if not rows.is_file():
+        return
+    cell = Cell.parse(name, Kind.IREE)
+    statuses = [results.parent / stage.path(place, STATUS) for stage, place in stages.of_row(cell)]
+    if all(path.stat().st_mtime <= rows.stat().st_mtime for path in statuses if path.is_file()):
+        at_hand.check(results, [record.data for record in read(rows) if record["cell"] == name])
