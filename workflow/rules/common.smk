@@ -87,7 +87,9 @@ supervised = functools.partial(
 )
 requested = functools.partial(supervised, "scripts.stages.supervise")
 tuned_by = functools.partial(supervised, "scripts.tools.variants.tune_iree")
-of_batch = functools.partial(supervised, "scripts.tools.operators.supervise_batch", retry=PLAN.retry)
+of_batch = functools.partial(
+    supervised, "scripts.tools.operators.supervise_batch", retry=PLAN.retry
+)
 
 
 def aggregated(*options):
