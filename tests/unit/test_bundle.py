@@ -347,7 +347,7 @@ def test_what_is_written_for_others_has_nothing_that_identifies_or_opens(
 
 
 def test_a_record_of_another_machine_has_nothing_that_identifies_it(tmp_path, planted, monkeypatch):
-    monkeypatch.setattr(measure_elsewhere, "__file__", str(tmp_path / "a/b/c.py"))
+    monkeypatch.setattr(measure_elsewhere, "__file__", str(tmp_path / "a/b/c/d.py"))
     bundle = {"files": {}, "request": {"device": "local-task"}, "row": {}, "fingerprint": ""}
     atomic.write_json(tmp_path / "measure.json", bundle)
     ended = {"returncode": 1, "verified": None, "log": SAID}

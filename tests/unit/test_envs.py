@@ -272,7 +272,7 @@ def test_what_runs_in_the_environment_of_reports_needs_no_package_of_the_driver_
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['uv', 'snakemake']))\n"
         "from scripts.stages import aggregate_results, check_expectations\n"
-        "from scripts.stages import report_coverage, write_report\n"
+        "from scripts.tools.report import report_coverage, write_report\n"
         "from scripts.tools import registry\n"
         "registry.load()\n"
         "from scripts.results import row_set\n"
