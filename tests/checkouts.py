@@ -147,7 +147,13 @@ def in_environment(python: Path, module: str, *arguments: object, case: object =
 def request_stage(python: Path, stage: str, out: Path, /, fork: bool = True, **fields: object) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """Run a stage with an environment's Python and these fields of a request. Its results go to `out`."""
     folder = out / f"request-{stage}"
-    request = StageRequest(f"scripts.stages.{stage}", str(python), requests.plain(fields))
+    [file] = [
+        path
+        for place in ("scripts/stages", "scripts/tools/*")
+        for path in ROOT.glob(f"{place}/{stage}.py")
+    ]
+    module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+    request = StageRequest(module, str(python), requests.plain(fields))
     request.write(folder)
     words = ("--request", folder / requests.FILE, "--out", out)
     return run_module(python, request.module, *words, fork=fork)
