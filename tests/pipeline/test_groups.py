@@ -269,3 +269,11 @@ def test_a_coordinator_that_is_killed_leaves_nothing_running_and_no_timing(ran, 
     assert snakemake.wait(timeout=300) != 0
     assert_nothing_runs_in(ran.path)
     assert_only_the_group_is_repeated(ran, line)
+
+
+def test_a_run_that_is_killed_leaves_nothing_running_and_repeats_the_group(ran, run):
+    snakemake, line = run(4)
+    snakemake.kill()
+    snakemake.wait()
+    assert_nothing_runs_in(ran.path)
+    assert_only_the_group_is_repeated(ran, line)

@@ -210,13 +210,13 @@ def _without_quotes(program: ExportedProgram) -> dict[str, str]:
     (`torch.fx.graph._format_target`): a parameter `it"s` causes a SyntaxError.
     """
     signature, states = program.graph_signature, (program.state_dict, program.constants)
-    taken = {name for state in states for name in state}
+    state_names = {name for state in states for name in state}
     renamed: dict[str, str] = {}
-    for old in [name for name in taken if _NOT_QUOTED.search(name)]:
+    for old in [name for name in state_names if _NOT_QUOTED.search(name)]:
         new = _NOT_QUOTED.sub("_", old)
-        while new in taken:
+        while new in state_names:
             new += "_"
-        taken.add(new)
+        state_names.add(new)
         renamed[new] = old
         for spec in (*signature.input_specs, *signature.output_specs):
             spec.target = new if spec.target == old else spec.target
@@ -433,11 +433,11 @@ class _Update(torch.nn.Module):
     ) -> tuple[torch.Tensor, ...]:
         weight = weight.clone()
         weight.grad = gradient
-        made = make_optimizer(self.optimizer, [weight])
+        stepper = make_optimizer(self.optimizer, [weight])
         held = {state_key(slot, ""): value for slot, value in zip(self.slots, state, strict=True)}
-        set_state(made, weight, "", self.slots, held)
-        made.step()
-        return (weight, *(made.state[weight][slot] for slot in self.slots))
+        set_state(stepper, weight, "", self.slots, held)
+        stepper.step()
+        return (weight, *(stepper.state[weight][slot] for slot in self.slots))
 
 
 def _update_graph(update: _Update, shape: torch.Size, dtype: torch.dtype) -> fx.Graph:

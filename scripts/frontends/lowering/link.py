@@ -136,8 +136,8 @@ def _written(module: Any, ir_format: str) -> bytes:
 
 def create(ir: Any, name: str, kind: Any, *operands: Any, **attributes: Any) -> Any:
     """The result of a new operation at the current insertion point."""
-    made = ir.Operation.create(name, results=[kind], operands=operands, attributes=attributes)
-    return made.result
+    operation = ir.Operation.create(name, results=[kind], operands=operands, attributes=attributes)
+    return operation.result
 
 
 class _Linker:

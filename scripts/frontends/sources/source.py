@@ -170,13 +170,13 @@ def require_types(
     path: Path, arrays: Mapping[str, np.ndarray], kinds: Sequence[TensorType], by_name: bool = False
 ) -> None:
     """Raise ModelError unless the arrays of a file have the types of the inputs, in the same order or `by_name`."""
-    found = {name: f"{array.dtype}{[*array.shape]}" for name, array in arrays.items()}
+    array_types = {name: f"{array.dtype}{[*array.shape]}" for name, array in arrays.items()}
     expected = {k.name: f"{tensors.DTYPES[k.dtype][1]}{[*k.shape]}" for k in kinds}
-    if by_name and found != expected:
-        raise ModelError(f"{path}: found {found}, expected {expected}", Fault.INPUTS)
-    if not by_name and [*found.values()] != [*expected.values()]:
+    if by_name and array_types != expected:
+        raise ModelError(f"{path}: found {array_types}, expected {expected}", Fault.INPUTS)
+    if not by_name and [*array_types.values()] != [*expected.values()]:
         raise ModelError(
-            f"{path}: found {[*found.values()]}, expected {[*expected.values()]}, in this order",
+            f"{path}: found {[*array_types.values()]}, expected {[*expected.values()]}, in this order",
             Fault.INPUTS,
         )
 

@@ -217,13 +217,13 @@ def state_slots(optimizer: Optimizer) -> tuple[str, ...]:
     `step`, `exp_avg` and `exp_avg_sq` for Adam."""
     weight = torch.zeros(1)
     weight.grad = torch.ones(1)
-    made = make_optimizer(optimizer, [weight])
-    made.step()
-    return tuple(n for n, value in made.state[weight].items() if isinstance(value, torch.Tensor))
+    stepper = make_optimizer(optimizer, [weight])
+    stepper.step()
+    return tuple(n for n, value in stepper.state[weight].items() if isinstance(value, torch.Tensor))
 
 
 def set_state(
-    made: torch.optim.Optimizer,
+    stepper: torch.optim.Optimizer,
     weight: torch.Tensor,
     name: str,
     slots: Sequence[str],
@@ -233,7 +233,7 @@ def set_state(
     they have its shape. Nothing, if `state` has none."""
     given = {slot: state[state_key(slot, name)] for slot in slots if state_key(slot, name) in state}
     if given:
-        made.state[weight] = {
+        stepper.state[weight] = {
             slot: (value.to(weight.dtype) if value.shape == weight.shape else value).clone()
             for slot, value in given.items()
         }
@@ -250,15 +250,15 @@ def stepped(
     copies = {name: weights[name].detach().clone() for name in gradients}
     for name, copy in copies.items():
         copy.grad = gradients[name].detach()
-    made = make_optimizer(optimizer, copies.values())
+    stepper = make_optimizer(optimizer, copies.values())
     slots = state_slots(optimizer)
     for name, copy in copies.items():
-        set_state(made, copy, name, slots, state)
-    made.step()
+        set_state(stepper, copy, name, slots, state)
+    stepper.step()
     return copies | {
         state_key(slot, name): value
         for name, copy in copies.items()
-        for slot, value in made.state[copy].items()
+        for slot, value in stepper.state[copy].items()
         if isinstance(value, torch.Tensor)
     }
 

@@ -1,1 +1,1 @@
-"""Every use of Snakemake's internals. The rules make one `Patches` (apply.py)."""
+"""Patches of Snakemake, and what follows its events. The rules make one `Patches` (apply.py)."""

@@ -313,8 +313,8 @@ def iree_samples(compiled: Sequence[Program], kind: str, threads: int) -> Iterat
             continue
         before[program.dtype] = program.size, min(seconds)
         if program.size != PROBES.get(kind):
-            each = tuple(s / CHAIN for s in seconds)
-            yield Sample(PRODUCT, "iree", program.dtype, program.size, each)
+            per_product = tuple(s / CHAIN for s in seconds)
+            yield Sample(PRODUCT, "iree", program.dtype, program.size, per_product)
 
 
 def _inputs(program: Program) -> list[np.ndarray]:

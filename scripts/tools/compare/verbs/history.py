@@ -72,15 +72,14 @@ def main() -> None:
     shown = values[args.value]
     ended = [step for of_cell in outcomes for step in of_cell.steps]
     if args.json:
-        passes = [
-            {"cell": name, "run": entry.id, **msgspec.to_builtins(compilation)}
-            for name, of_cell in compilations.items()
-            for entry, compilation in of_cell
-        ]
         whole = {
-            "series": [each.to_json() for each in shown],
+            "series": [line.to_json() for line in shown],
             "outcomes": [*map(_ended, ended)],
-            "passes": passes,
+            "passes": [
+                {"cell": name, "run": entry.id, **msgspec.to_builtins(compilation)}
+                for name, of_cell in compilations.items()
+                for entry, compilation in of_cell
+            ],
         }
         print(json.dumps(whole, indent=2, allow_nan=False))
         return
@@ -89,7 +88,7 @@ def main() -> None:
         series.table_of_endings(ended),
     ]
     if args.cell:
-        sections = [series.table_of_points(each, args.value) for each in shown] + sections
+        sections = [series.table_of_points(line, args.value) for line in shown] + sections
     else:
         sections.insert(0, series.table_of_runs([run.entry for run in kept]))
     sections += [series.table_of_passes(name, of_cell) for name, of_cell in compilations.items()]
