@@ -50,9 +50,9 @@ from scripts.measure.timing import ratios
 from scripts.measure.timing.group_timing import latencies
 from scripts.measure.timing.ratios import Difference, Interval, decide
 from scripts.measure.timing.turns import Group, Rule, Timed, Worker
-from scripts.runtimes.iree import benchmark
-from scripts.runtimes.iree.backends import allocator_flags, compile_flags
-from scripts.runtimes.iree.session import runtime_flags
+from scripts.iree import benchmark
+from scripts.iree.backends import allocator_flags, compile_flags
+from scripts.iree.session import runtime_flags
 from scripts.supervise import group, outcome
 from scripts.supervise.members import (
     BASELINE,

@@ -25,9 +25,9 @@ from pathlib import Path
 
 from benchmarks import timing
 from scripts.core import atomic
-from scripts.runtimes.iree import tools
-from scripts.runtimes.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
-from scripts.runtimes.iree.compile_cache import CompileCache
+from scripts.iree import tools
+from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags
+from scripts.iree.compile_cache import CompileCache
 from scripts.supervise.diagnose import diagnose
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import ProblemEnd

@@ -19,7 +19,7 @@ from pathlib import Path
 from scripts.config import cell
 from scripts.core import commands
 from scripts.results.results_file import cell_of
-from scripts.runtimes.iree import benchmark
+from scripts.iree import benchmark
 
 
 def main() -> None:

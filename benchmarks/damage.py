@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.faults import Place
 from scripts.run import fingerprint, outputs
-from scripts.runtimes.iree.compile_cache import CachedCompilation, CompileCache
+from scripts.iree.compile_cache import CachedCompilation, CompileCache
 from scripts.stages.check_expectations import changed_files
 from scripts.supervise import group, journal, outcome
 

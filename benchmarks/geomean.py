@@ -49,7 +49,7 @@ from scripts.measure.timing.ratios import Difference, Interval
 from scripts.results import remedied, speedups
 from scripts.results.results_file import BadRecords, Record, cell_of, read
 from scripts.results.speedups import Latency, machine_of
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree.backends import BACKENDS
 
 RESULTS = Path("results/results.jsonl")
 FAILED = 0.1

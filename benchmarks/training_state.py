@@ -27,9 +27,9 @@ import numpy as np
 from scripts.core import tensors
 from scripts.core.tensors import Signature
 from scripts.measure.verify.train_results import LOSSES
-from scripts.runtimes.iree import backends
-from scripts.runtimes.iree.session import Module, Session
-from scripts.runtimes.iree.tools import tool
+from scripts.iree import backends
+from scripts.iree.session import Module, Session
+from scripts.iree.tools import tool
 
 VARIANTS = ("all", "returned", "stored")
 DEVICE = "local-task"

@@ -17,7 +17,7 @@ from scripts.baselines.sessions.runtime import Work
 from scripts.core import exits, tensors
 from scripts.core.machine import cpu_name
 from scripts.frontends.torch_model import footprint
-from scripts.runtimes.xla.client import Client, UnlinkError, call, unlink
+from scripts.frontends.xla_client import Client, UnlinkError, call, unlink
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)

@@ -19,8 +19,8 @@ import psutil
 
 from scripts.core import checkout, machine, process
 from scripts.run import environments, installing
-from scripts.runtimes.iree import compile_cache, tools
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree import compile_cache, tools
+from scripts.iree.backends import BACKENDS
 from scripts.supervise import sandbox
 
 OLDEST_PYTHON = (3, 11)

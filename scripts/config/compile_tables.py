@@ -17,7 +17,7 @@ from scripts.config import reading
 from scripts.config.cell import EntryName
 from scripts.config.reading import ConfigError
 from scripts.core import checkout
-from scripts.runtimes.iree.backends import BACKENDS, OPT_LEVELS
+from scripts.iree.backends import BACKENDS, OPT_LEVELS
 
 Backend = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(BACKENDS)})$")]
 OptLevel = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(OPT_LEVELS)})$")]

@@ -23,7 +23,7 @@ from scripts.config.stages import IREE_ENV
 from scripts.core.dimensions import Sizes
 from scripts.frontends.sources.registry import source_of
 from scripts.frontends.sources.source import ModelKind
-from scripts.runtimes.iree.backends import BACKENDS, runs_on_cpu
+from scripts.iree.backends import BACKENDS, runs_on_cpu
 
 NODE = "cpu"
 """The kind of cluster node of an entry that names none."""

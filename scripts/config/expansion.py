@@ -44,7 +44,7 @@ from scripts.config.rows import Matrix
 from scripts.frontends.sources.source import MODEL_KINDS
 from scripts.frontends.torch_model.arguments import Optimizer
 from scripts.frontends.torch_model.errors import BrokenModelFile, ModelFileError
-from scripts.runtimes.iree.backends import BACKENDS, driver_of, flag_problem
+from scripts.iree.backends import BACKENDS, driver_of, flag_problem
 
 
 def expand(config: Mapping[str, Any], selections: Mapping[str, str], root: Path) -> Matrix:

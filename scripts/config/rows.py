@@ -19,7 +19,7 @@ from scripts.config.cell import PINNED, Cell, EntryName, Kind, Toolchain, pinned
 from scripts.config.compile_tables import Attempt
 from scripts.config.entries import NODE, Baseline, Frontend, Model, Override, Target, is_for_sizes
 from scripts.config.stages import Stage
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree.backends import BACKENDS
 
 
 @dataclass(frozen=True)

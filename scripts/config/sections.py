@@ -32,7 +32,7 @@ from scripts.config.models import PHASES
 from scripts.config.reading import ConfigError
 from scripts.core import checkout, python_source
 from scripts.frontends.sources.source import MODEL_KINDS
-from scripts.runtimes.iree.backends import BACKENDS, OPT_LEVELS
+from scripts.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.supervise import outcome
 
 

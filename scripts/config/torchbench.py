@@ -27,7 +27,7 @@ from scripts.config.reading import ConfigError
 from scripts.config.rows import Matrix, baseline_cell, iree_cell
 from scripts.frontends.torch_model import source
 from scripts.measure.verify import torch_same
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree.backends import BACKENDS
 
 LISTS = (
     "skip.all",

@@ -10,7 +10,7 @@ from typing import Any
 
 from scripts.config import stages
 from scripts.results.row import Row
-from scripts.runtimes.iree.backends import compile_flags, renamed
+from scripts.iree.backends import compile_flags, renamed
 from scripts.supervise.diagnose import failure_signature
 from scripts.supervise.outcome import Outcome
 

@@ -19,7 +19,7 @@ from scripts.measure.timing.ratios import VERDICTS
 from scripts.measure.verify import verification
 from scripts.results import remedied
 from scripts.results.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
-from scripts.runtimes.iree.backends import BACKENDS, OPT_LEVELS
+from scripts.iree.backends import BACKENDS, OPT_LEVELS
 from scripts.supervise import outcome
 
 COLUMN = "speedup_vs_"

@@ -30,7 +30,7 @@ from scripts.results.fields import names
 from scripts.results.results_file import cell_of
 from scripts.run import environments, fingerprint, outputs
 from scripts.run.environments import COMPILER
-from scripts.runtimes.iree import tools
+from scripts.iree import tools
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 

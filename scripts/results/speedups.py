@@ -16,7 +16,7 @@ from scripts.measure.timing.machine_limits import COMPUTE, MEMORY, MachineLimits
 from scripts.measure.timing.ratios import Difference, Interval
 from scripts.results import stage_files
 from scripts.results.columns import COLUMN
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree.backends import BACKENDS
 
 Record = dict[str, Any]
 Latency = Mapping[str, Any]

@@ -22,7 +22,7 @@ from pathlib import Path
 from scripts.config import stages
 from scripts.config.stages import Stage
 from scripts.core import atomic
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree.backends import BACKENDS
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 

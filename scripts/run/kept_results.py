@@ -17,7 +17,7 @@ from scripts.config.stages import IREE_ENV
 from scripts.core.machine import cpu_name, physical_cores
 from scripts.run import environments
 from scripts.run.environments import COMPILER
-from scripts.runtimes.iree import compile_options
+from scripts.iree import compile_options
 
 FOLDER = Path("results/tuned")
 

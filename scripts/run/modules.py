@@ -20,7 +20,7 @@ from scripts.run import fingerprint
 from scripts.run.environments import COMPILER, Environments
 from scripts.run.fingerprint import Recorded
 from scripts.run.params import target_fields
-from scripts.runtimes.iree import compile_options
+from scripts.iree import compile_options
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 

@@ -21,8 +21,8 @@ from scripts.frontends.sources import registry
 from scripts.measure.verify import verification
 from scripts.run import entry_checks, kept_results, outputs
 from scripts.run.plan import Plan, parse_retry
-from scripts.runtimes.iree import compile_cache
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree import compile_cache
+from scripts.iree.backends import BACKENDS
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 

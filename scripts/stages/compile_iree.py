@@ -8,10 +8,10 @@ from pathlib import Path
 from scripts.core import atomic, commands, exits, process, requests
 from scripts.core.requests import Folders
 from scripts.frontends.lowering import onnx_causes
-from scripts.runtimes.iree import compile_cache
-from scripts.runtimes.iree.compile_cache import CachedCompilation, CompileCache
-from scripts.runtimes.iree.compile_options import CompileRequest
-from scripts.runtimes.iree.tools import identity, parse_problem, tool
+from scripts.iree import compile_cache
+from scripts.iree.compile_cache import CachedCompilation, CompileCache
+from scripts.iree.compile_options import CompileRequest
+from scripts.iree.tools import identity, parse_problem, tool
 
 MODULE, REPORT = "module.vmfb", "report.json"
 

@@ -12,7 +12,7 @@ from scripts.core.commands import option
 from scripts.core.requests import Folders
 from scripts.run import environments, installing
 from scripts.run.environments import EnvironmentFileError
-from scripts.runtimes.iree import tools
+from scripts.iree import tools
 from scripts.supervise.environment_damage import ENVIRONMENT_MARK, environment_damage
 
 

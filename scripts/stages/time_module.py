@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from scripts.measure.timing import worker
-from scripts.runtimes.iree.session import load_command
+from scripts.iree.session import load_command
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ from scripts.frontends.torch_model import footprint
 from scripts.frontends.torch_model.errors import Fault
 from scripts.measure.verify.verification import FILE
 from scripts.measure.verify.verify import Check
-from scripts.runtimes.iree.session import Module
-from scripts.runtimes.iree.verify_module import Files, require_device, verify_module
+from scripts.iree.session import Module
+from scripts.iree.verify_module import Files, require_device, verify_module
 
 INPUTS = "inputs"
 """The folder of the inputs as raw bytes, beside the verification."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.runtimes.iree.session import Module, Session, device_info
+from scripts.iree.session import Module, Session, device_info
 from scripts.tools.operators.batch.normalise import NormaliseError, Normaliser
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.core.dimensions import Dimension
-from scripts.runtimes.iree.session import Module, Session
+from scripts.iree.session import Module, Session
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scripts.runtimes.iree import backends
-from scripts.runtimes.iree.tools import Compiled, Compiler
+from scripts.iree import backends
+from scripts.iree.tools import Compiled, Compiler
 from scripts.tools.reproduce import reduce_program
 from scripts.tools.reproduce.mismatch import Comparison
 from scripts.tools.reproduce.reduced_program import NotReducible, Program

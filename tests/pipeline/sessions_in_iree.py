@@ -14,9 +14,9 @@ import numpy as np
 import psutil
 
 from scripts.core import tensors
-from scripts.runtimes.iree.backends import compile_flags
-from scripts.runtimes.iree.session import Module, Session
-from scripts.runtimes.iree.tools import tool
+from scripts.iree.backends import compile_flags
+from scripts.iree.session import Module, Session
+from scripts.iree.tools import tool
 
 MB = 32
 SESSIONS = 8

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from scripts.core import process
-from scripts.runtimes.iree.backends import BACKENDS, compile_flags, unused_plugins
-from scripts.runtimes.iree.compile_cache import CompileCache
-from scripts.runtimes.iree.tools import program
+from scripts.iree.backends import BACKENDS, compile_flags, unused_plugins
+from scripts.iree.compile_cache import CompileCache
+from scripts.iree.tools import program
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import ProblemEnd
 from scripts.tools.operators.batch.batch_program import Program

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scripts.runtimes.iree import backends
+from scripts.iree import backends
 from tests.checkouts import in_environment, run_stage
 
 FAILING = """

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scripts.runtimes.iree import compile_cache
+from scripts.iree import compile_cache
 from tests.by_hand import ARGS_AND_KWARGS, KEYWORDS_OUT_OF_ORDER, Stages, ok
 
 CHANGES_ITS_STATE = """

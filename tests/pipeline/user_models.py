@@ -81,7 +81,7 @@ def _run(program: bytes, weights: Path, inputs: list, work: Path) -> list[np.nda
     """Outputs of the program on llvm-cpu."""
     from iree.compiler import tools
 
-    from scripts.runtimes.iree.session import Module, Session
+    from scripts.iree.session import Module, Session
 
     compiled = work / "module.vmfb"
     compiled.write_bytes(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.config.stages import status_path
-from scripts.runtimes.iree.compile_cache import CompileCache
+from scripts.iree.compile_cache import CompileCache
 from scripts.supervise import outcome
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from scripts.core.tensors import TensorType
-from scripts.runtimes.iree import benchmark
-from scripts.runtimes.iree.session import Module
+from scripts.iree import benchmark
+from scripts.iree.session import Module
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import zstandard
 from scripts.core import atomic, private, tensors
 from scripts.core.tensors import Signature, TensorType
 from scripts.results import results_file
-from scripts.runtimes.iree import shell
+from scripts.iree import shell
 from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
 from scripts.tools.compare.history import store

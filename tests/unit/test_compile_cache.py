@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from scripts.core import machine
 from scripts.core.checkout import ROOT
 from scripts.core.requests import StageRequest
-from scripts.runtimes.iree import compile_cache, tools
-from scripts.runtimes.iree.backends import compile_flags
-from scripts.runtimes.iree.compile_cache import CachedCompilation, CompileCache
+from scripts.iree import compile_cache, tools
+from scripts.iree.backends import compile_flags
+from scripts.iree.compile_cache import CachedCompilation, CompileCache
 from scripts.tools.operators.batch import together
 
 PLANNED = json.dumps(

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from scripts.runtimes.iree.benchmark import BenchmarkError, read_ms
+from scripts.iree.benchmark import BenchmarkError, read_ms
 
 
 def repetition(index: int, real: float, unit: str = "ms", **more) -> dict:

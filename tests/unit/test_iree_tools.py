@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.runtimes.iree import benchmark, compile_options, tools
+from scripts.iree import benchmark, compile_options, tools
 
 
 @pytest.fixture

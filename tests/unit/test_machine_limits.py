@@ -10,7 +10,7 @@ import pytest
 
 from scripts.measure.timing import machine_limits
 from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
-from scripts.runtimes.iree.session import Module
+from scripts.iree.session import Module
 from scripts.tools.limits import samples as limit_samples
 
 TRIADS = (

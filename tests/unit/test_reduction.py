@@ -6,7 +6,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.runtimes.iree.tools import Compiled, Compiler
+from scripts.iree.tools import Compiled, Compiler
 from scripts.tools.reproduce import shrinking
 from scripts.tools.reproduce.shrinking import Search
 
@@ -134,7 +134,7 @@ def test_a_compilation_ends_with_its_code_and_output_or_at_the_time_limit(tmp_pa
     tool = tmp_path / "iree-compile"
     tool.write_text('#!/bin/sh\nread text < program.mlir\necho "$text" "$1" "$4" >&2\n[ "$text" = slow ] && exec sleep 60\nexit 3\n')  # fmt: skip
     tool.chmod(0o755)
-    monkeypatch.setattr("scripts.runtimes.iree.tools.tool", lambda name: str(tmp_path / name))
+    monkeypatch.setattr("scripts.iree.tools.tool", lambda name: str(tmp_path / name))
     compiler = Compiler(("--x",), tmp_path)
     assert compiler.run("fast\n", 60, tmp_path / "m") == Compiled(3, f"fast --x {tmp_path / 'm'}\n")
     assert compiler.run("slow\n", 0.1) == Compiled(None, "iree-compile took more than 0 s")

@@ -20,7 +20,7 @@ from scripts.core import atomic
 from scripts.run import entry_checks, kept_results, outputs
 from scripts.run.kept_results import Result
 from scripts.run.plan import Plan
-from scripts.runtimes.iree import compile_options
+from scripts.iree import compile_options
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage

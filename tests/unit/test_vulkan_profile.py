@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.runtimes.iree import session
+from scripts.iree import session
 
 BASELINE = (
     '#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", '

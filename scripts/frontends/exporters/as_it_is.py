@@ -11,7 +11,7 @@ from scripts.frontends.lowering.link import Input, Lowered
 from scripts.frontends.lowering.stablehlo import for_iree
 from scripts.frontends.sources.load_mlir import MlirModule, Program
 from scripts.frontends.torch_model.loading import LoadedModel
-from scripts.runtimes.xla.client import UnlinkError, unlink
+from scripts.frontends.xla_client import UnlinkError, unlink
 
 OPTIONS = {"rewrites": ("all", "needed", "none")}
 REWRITES: dict[str, tuple[str, ...]] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 from scripts.core import atomic, process
 from scripts.frontends.lowering.locations import Locations, below, lines_of
-from scripts.runtimes.iree.tools import tool
+from scripts.iree.tools import tool
 
 SEARCH_CPU_S = 120
 """CPU seconds of the compilation that is repeated after a crash."""

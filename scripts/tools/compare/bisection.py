@@ -23,8 +23,8 @@ from scripts.frontends.torch_model.errors import first_line
 from scripts.results import at_hand, markdown, results_file
 from scripts.run import environments, installing, resources
 from scripts.run.environments import COMPILER, RUNTIME
-from scripts.runtimes.iree import shell, tools
-from scripts.runtimes.iree.backends import renamed
+from scripts.iree import shell, tools
+from scripts.iree.backends import renamed
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome

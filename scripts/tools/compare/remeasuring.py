@@ -26,9 +26,9 @@ from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.timing.turns import Rule
 from scripts.results import latency_section
 from scripts.results.results_file import cell_of
-from scripts.runtimes.iree import benchmark
-from scripts.runtimes.iree.backends import runs_on_cpu
-from scripts.runtimes.iree.tools import program
+from scripts.iree import benchmark
+from scripts.iree.backends import runs_on_cpu
+from scripts.iree.tools import program
 from scripts.supervise.members import (
     VERIFICATION,
     Member,

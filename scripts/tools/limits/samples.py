@@ -18,10 +18,10 @@ import numpy as np
 from scripts.core import process, tensors
 from scripts.core.machine import cache_bytes
 from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, Sample
-from scripts.runtimes.iree import session
-from scripts.runtimes.iree.backends import Backend, compile_flags
-from scripts.runtimes.iree.session import Module, Session
-from scripts.runtimes.iree.tools import tool
+from scripts.iree import session
+from scripts.iree.backends import Backend, compile_flags
+from scripts.iree.session import Module, Session
+from scripts.iree.tools import tool
 
 if TYPE_CHECKING:
     from scripts.baselines.sessions.torch_device import TorchDevice

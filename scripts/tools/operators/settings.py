@@ -19,7 +19,7 @@ from scripts.config.feature import Draft
 from scripts.config.rows import Matrix
 from scripts.measure.timing.ratios import LEAST
 from scripts.measure.timing.turns import Rule
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree.backends import BACKENDS
 from scripts.tools.operators.problems import sources
 from scripts.tools.operators.problems.argument_values import FLOATING
 from scripts.tools.operators.problems.problem import KINDS, Selection

@@ -12,7 +12,7 @@ from typing import Any
 
 from scripts.core import process
 from scripts.core.process import Limits, ToolRun
-from scripts.runtimes.iree.tools import tool
+from scripts.iree.tools import tool
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import diagnose
 

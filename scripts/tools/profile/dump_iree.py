@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from scripts.config.choices import IREE_DUMPS
 from scripts.core import atomic, commands, process, requests
 from scripts.core.requests import Folders
-from scripts.runtimes.iree.compile_options import CompileRequest
-from scripts.runtimes.iree.tools import tool
+from scripts.iree.compile_options import CompileRequest
+from scripts.iree.tools import tool
 from scripts.tools.profile import dumping
 
 

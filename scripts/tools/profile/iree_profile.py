@@ -12,9 +12,9 @@ from typing import Any
 
 from scripts.core import exits, machine, process
 from scripts.core.commands import option
-from scripts.runtimes.iree import benchmark
-from scripts.runtimes.iree.session import Module, NoDevice, device_info
-from scripts.runtimes.iree.tools import printed
+from scripts.iree import benchmark
+from scripts.iree.session import Module, NoDevice, device_info
+from scripts.iree.tools import printed
 
 MODES = "queue-events,host-execution,executable-metadata"
 """What the runtime records. The local drivers do not have dispatch-events."""

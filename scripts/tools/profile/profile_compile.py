@@ -20,7 +20,7 @@ from scripts.core import atomic, commands, exits, requests
 from scripts.core.process import Limits
 from scripts.core.requests import Folders
 from scripts.frontends.lowering.locations import Locations
-from scripts.runtimes.iree.compile_options import CompileRequest
+from scripts.iree.compile_options import CompileRequest
 from scripts.supervise import outcome
 from scripts.tools.profile import compile_profile as profile
 from scripts.tools.profile import sites

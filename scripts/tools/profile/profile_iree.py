@@ -16,7 +16,7 @@ from typing import Any
 from scripts.core import atomic, checkout, commands, exits, requests
 from scripts.core.requests import Folders
 from scripts.frontends.lowering.locations import Locations
-from scripts.runtimes.iree.compile_options import CompileRequest
+from scripts.iree.compile_options import CompileRequest
 from scripts.tools.profile import iree_profile as profile
 from scripts.tools.profile import rounds, sites
 from scripts.tools.profile.iree_profile import CalledModule

@@ -16,7 +16,7 @@ from typing import Any
 
 from scripts.core import process
 from scripts.frontends.lowering.locations import Locations, lines_of
-from scripts.runtimes.iree.tools import tool
+from scripts.iree.tools import tool
 
 LAST = "stream"
 """The phase up to which the program is compiled. Code generation, which takes most of the time, comes later."""

@@ -20,8 +20,8 @@ from scripts.core.machine import physical_cores
 from scripts.core.requests import StageRequest
 from scripts.frontends.sources import registry
 from scripts.results.results_file import Record, cell_of
-from scripts.runtimes.iree import compile_cache, compile_options
-from scripts.runtimes.iree.backends import BACKENDS, compile_flags, renamed
+from scripts.iree import compile_cache, compile_options
+from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 from scripts.tools.profile import compile_page

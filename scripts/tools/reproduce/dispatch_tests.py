@@ -24,9 +24,9 @@ from scripts.measure.timing.ratios import Decision, Difference, decide
 from scripts.measure.timing.turns import Rule
 from scripts.results import markdown
 from scripts.results.wording import milliseconds
-from scripts.runtimes.iree import benchmark, compile_options, shell
-from scripts.runtimes.iree.backends import allocator_flags
-from scripts.runtimes.iree.session import runtime_flags
+from scripts.iree import benchmark, compile_options, shell
+from scripts.iree.backends import allocator_flags
+from scripts.iree.session import runtime_flags
 from scripts.supervise.members import Member, failed_member, time_in_turns, unfit_control
 from scripts.tools.reproduce import mismatch
 from scripts.tools.reproduce.case import Case, NoCase

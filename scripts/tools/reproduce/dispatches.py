@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.runtimes.iree.tools import Compiler
+from scripts.iree.tools import Compiler
 from scripts.tools.profile.sites import Site
 from scripts.tools.reproduce import mismatch
 from scripts.tools.reproduce.mismatch import NoOutputs

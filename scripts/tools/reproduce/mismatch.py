@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from scripts.core import process
-from scripts.runtimes.iree.session import runtime_flags
-from scripts.runtimes.iree.tools import Compiler, tool
+from scripts.iree.session import runtime_flags
+from scripts.iree.tools import Compiler, tool
 
 MODULE, NOT_COMPARED = "module.vmfb", "not compared"
 """The module in the folder of a compiler, and the status of what has no outputs to compare it with."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from scripts.core import atomic, checkout, commands, exits, requests
 from scripts.core.requests import Folders
-from scripts.runtimes.iree.tools import Compiler
+from scripts.iree.tools import Compiler
 from scripts.tools.reproduce import mismatch, shrinking
 from scripts.tools.reproduce.mismatch import Comparison
 from scripts.tools.reproduce.reduced_program import REDUCED, REDUCTION, NotReducible, Program

@@ -16,9 +16,9 @@ from pathlib import Path
 from scripts.core import atomic, commands, exits, requests
 from scripts.core.commands import option
 from scripts.core.requests import Folders
-from scripts.runtimes.iree import session
-from scripts.runtimes.iree.backends import runs_on_cpu
-from scripts.runtimes.iree.tools import Compiler
+from scripts.iree import session
+from scripts.iree.backends import runs_on_cpu
+from scripts.iree.tools import Compiler
 from scripts.tools.profile import sites
 from scripts.tools.profile.sites import PhaseError
 from scripts.tools.reproduce import dispatches, mismatch

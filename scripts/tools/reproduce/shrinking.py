@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from scripts.runtimes.iree.tools import Compiled
+from scripts.iree.tools import Compiled
 from scripts.supervise.diagnose import Diagnosis, diagnose, failure_signature
 
 Value = TypeVar("Value")

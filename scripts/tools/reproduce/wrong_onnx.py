@@ -13,8 +13,8 @@ from scripts.frontends.lowering import onnx_parts
 from scripts.frontends.sources.load_onnx import OnnxModule
 from scripts.frontends.torch_model import convert
 from scripts.frontends.torch_model.loading import LoadedModel
-from scripts.runtimes.iree import shell
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree import shell
+from scripts.iree.backends import BACKENDS
 from scripts.tools.reproduce import issue, mismatch
 from scripts.tools.reproduce.wrong_operator import CPU, PLAIN, PROGRAM, Frontend, Lowering, NotFound
 

@@ -25,10 +25,10 @@ from scripts.core import atomic, tensors
 from scripts.frontends.lowering import capture, link, locations
 from scripts.frontends.torch_model import convert
 from scripts.frontends.torch_model.loading import FLAT_PREFIX, LoadedModel, named_weights
-from scripts.runtimes.iree import compile_options, shell
-from scripts.runtimes.iree.backends import BACKENDS, compile_flags
-from scripts.runtimes.iree.session import Module, Session
-from scripts.runtimes.iree.tools import Compiler
+from scripts.iree import compile_options, shell
+from scripts.iree.backends import BACKENDS, compile_flags
+from scripts.iree.session import Module, Session
+from scripts.iree.tools import Compiler
 from scripts.supervise.diagnose import diagnose
 from scripts.tools.reproduce import issue, mismatch
 from scripts.tools.reproduce.mismatch import differs

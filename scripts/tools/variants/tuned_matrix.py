@@ -13,7 +13,7 @@ from scripts.config.entries import TUNED_FRONTENDS, Baseline, Frontend, Model, T
 from scripts.config.feature import Draft
 from scripts.config.rows import Matrix, baseline_cell, devices_of
 from scripts.config.stages import Stage
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree.backends import BACKENDS
 from scripts.tools.variants.candidates import Candidate
 
 

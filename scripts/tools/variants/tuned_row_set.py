@@ -28,7 +28,7 @@ from scripts.results.results_table import Table
 from scripts.results.row_set import Content, RowSet
 from scripts.run import kept_results, outputs
 from scripts.run.kept_results import Result
-from scripts.runtimes.iree.backends import BACKENDS
+from scripts.iree.backends import BACKENDS
 from scripts.supervise import outcome
 from scripts.tools.variants import candidates, tuned_matrix
 from scripts.tools.variants.candidates import NOT_APPLICABLE, OUT_OF_BUDGET, Line, Report

@@ -13,7 +13,7 @@ from scripts.config.stages import STAGES
 from scripts.run.modules import is_tuned, program
 from scripts.run.params import Groups
 from scripts.run.plan import Plan, digest_of
-from scripts.runtimes.iree import compile_options
+from scripts.iree import compile_options
 from scripts.tools.variants import tuned_matrix
 from scripts.tools.variants.candidates import Search
 

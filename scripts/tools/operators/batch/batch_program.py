@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.runtimes.iree import compile_options
+from scripts.iree import compile_options
 
 ENTRY = "main"
 """The entry of a single program. Its other functions are `main.1`, `main.2` and so on."""

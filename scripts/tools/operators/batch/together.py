@@ -27,10 +27,10 @@ from typing import Any
 import msgspec
 
 from scripts.core import atomic
-from scripts.runtimes.iree import compile_cache, compile_options, tools
-from scripts.runtimes.iree.backends import compile_flags, unused_plugins
-from scripts.runtimes.iree.compile_cache import CachedCompilation, CompileCache
-from scripts.runtimes.iree.compile_options import TargetOptions
+from scripts.iree import compile_cache, compile_options, tools
+from scripts.iree.backends import compile_flags, unused_plugins
+from scripts.iree.compile_cache import CachedCompilation, CompileCache
+from scripts.iree.compile_options import TargetOptions
 from scripts.supervise import outcome, supervise
 from scripts.supervise.diagnose import Diagnosis
 from scripts.supervise.job import Job

@@ -11,9 +11,9 @@ import numpy as np
 
 from scripts.core import atomic, tensors
 from scripts.core.tensors import PARAMETER_SCOPE
-from scripts.runtimes.iree.backends import allocator_flags
-from scripts.runtimes.iree.session import Module, runtime_flags
-from scripts.runtimes.iree.tools import tool
+from scripts.iree.backends import allocator_flags
+from scripts.iree.session import Module, runtime_flags
+from scripts.iree.tools import tool
 
 LINKS = Path("results/cache/modules")
 """The folder of links to modules, in the working folder of a run. They are kept, because recorded commands name them."""

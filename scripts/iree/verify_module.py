@@ -16,9 +16,9 @@ from scripts.measure.timing.calls import Run
 from scripts.measure.verify import torch_same, train_results
 from scripts.measure.verify.verification import Verification, Verified
 from scripts.measure.verify.verify import Check, follow_generation, verify
-from scripts.runtimes.iree import benchmark, session
-from scripts.runtimes.iree.backends import runs_on_cpu
-from scripts.runtimes.iree.session import Module, NoDevice, Session, WrongSizes, device_info
+from scripts.iree import benchmark, session
+from scripts.iree.backends import runs_on_cpu
+from scripts.iree.session import Module, NoDevice, Session, WrongSizes, device_info
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from scripts.core import tensors
 from scripts.core.dimensions import Dimension, problems
 from scripts.core.machine import cpu_name
 from scripts.core.tensors import PARAMETER_SCOPE
-from scripts.runtimes.iree.backends import allocator_flags, driver_of, runs_on_cpu
-from scripts.runtimes.iree.tools import tool
+from scripts.iree.backends import allocator_flags, driver_of, runs_on_cpu
+from scripts.iree.tools import tool
 
 _VULKAN = "vulkan"
 _ATTRIBUTE = b"#iree_gpu.target<"

@@ -1,1 +1,0 @@
-"""IREE's compiler and runtime, and XLA's CPU client."""

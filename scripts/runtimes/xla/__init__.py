@@ -1,1 +1,0 @@
-"""StableHLO programs on XLA's CPU client."""
