@@ -18,7 +18,7 @@ from pathlib import Path
 
 from scripts.core import process
 from scripts.measure.timing import ratios
-from scripts.results import markdown
+from scripts.results import wording
 from scripts.tools.compare.comparing import Settings
 
 COMPILER = ".venvs/iree/bin/iree-compile"
@@ -68,7 +68,7 @@ def report(cpu_s: dict[str, list[float]]) -> str:
         )  # fmt: skip
     header = ("turns", "median interval", "equal programs that differ", "longer programs found")
     return f"longer / shorter: {whole.ratio:.3f} ({whole.low:.3f} to {whole.high:.3f})\n\n" + (
-        markdown.table(header, lines, right=range(4))
+        wording.table(header, lines, right=range(4))
     )
 
 

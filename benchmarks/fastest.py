@@ -16,7 +16,8 @@ from pathlib import Path
 
 from scripts.config.cell import EVAL, PINNED
 from scripts.core import exits
-from scripts.results import markdown, results_file, speedups, wording
+from scripts.results import wording
+from scripts.results import results_file, speedups, wording
 from scripts.results.row import Row, Timing
 
 
@@ -55,7 +56,7 @@ def table(by_model: dict[str, list[Row]]) -> str:
         ratio = _ratio(best.timing, rival.timing) if best and rival else "–"
         lines.append((model, own, *shown, rival.runtime if rival else "–", ratio))
     header = ("model", "IREE (path)", *others, "fastest other", "IREE ÷ fastest other")
-    return markdown.table(header, lines, right=range(1, len(header)))
+    return wording.table(header, lines, right=range(1, len(header)))
 
 
 def fastest(rows: list[Row]) -> Row | None:

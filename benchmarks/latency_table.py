@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from scripts.core import atomic, checkout, exits
-from scripts.results import markdown
+from scripts.results import wording
 
 PAGE = checkout.ROOT / "docs/performance.md"
 PICTURE = checkout.ROOT / "docs/images/speedups.svg"
@@ -148,7 +148,7 @@ def table(page: str, rows: list[dict[str, str]]) -> str:
     ]
     ways = _ways(rows)
     names = [head[n].removesuffix(f" on {ON_CPU}") for n in kept]
-    return markdown.table(
+    return wording.table(
         (*names, *GPUS),
         [
             (*(line[n].replace("†", "") for n in kept), *(ways[line[0], gpu] for gpu in GPUS))

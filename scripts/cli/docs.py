@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from scripts.core import atomic, checkout, exits
 from scripts.measure.verify.verification import CODES
-from scripts.results import fields, markdown, row_set
+from scripts.results import wording
+from scripts.results import fields, row_set
 from scripts.results.fields import Field
 from scripts.results.row_set import RowSet
 from scripts.tools.variants import document
@@ -57,7 +58,7 @@ def _parts(shown: RowSet, described: dict[str, tuple[str, str]]) -> Iterator[str
     known = [names for names, line in lines.items() if described.get(names) == line]
     if known:
         yield f"As above: {', '.join(known)}.\n"
-    yield markdown.table(
+    yield wording.table(
         ("column", "type", "what it is"),
         [(names, *line) for names, line in lines.items() if names not in known],
     )
@@ -65,7 +66,7 @@ def _parts(shown: RowSet, described: dict[str, tuple[str, str]]) -> Iterator[str
     if shown.name == "latency":
         yield "### verification\n"
         codes = [(f"`{code}`", meaning) for code, meaning in CODES.items()]
-        yield markdown.table(("code", "what it says of the cell"), codes)
+        yield wording.table(("code", "what it says of the cell"), codes)
 
 
 def _lines(columns: Sequence[Field]) -> Iterator[tuple[str, tuple[str, str]]]:

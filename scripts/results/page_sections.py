@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.results import markdown
+from scripts.results import wording
 
 WIDTH = 160
 """Characters of a line on a terminal of unknown width."""
@@ -104,12 +104,12 @@ def as_markdown(sections: Iterable[Section], level: int = 2) -> str:
 
 def _markdown(section: Section, level: int) -> str:
     table = [[_in_markdown(cell) for cell in row] for row in section.rows]
-    head = [*map(markdown.text, section.head)]
+    head = [*map(wording.text, section.head)]
     parts = (
-        section.title and f"{'#' * level} {markdown.text(section.title)}\n",
+        section.title and f"{'#' * level} {wording.text(section.title)}\n",
         section.note and f"{section.note.strip()}\n",
-        markdown.bullets(section.lines),
-        table and markdown.table(head, table, section.right),
+        wording.bullets(section.lines),
+        table and wording.table(head, table, section.right),
         section.text and f"```text\n{section.text}\n```\n",
         as_markdown(section.parts, level + 1),
     )
@@ -119,8 +119,8 @@ def _markdown(section: Section, level: int) -> str:
 def _in_markdown(cell: str) -> str:
     style = getattr(cell, "style", "")
     if style == CODE:
-        return markdown.code(cell)
-    return f"**{markdown.text(cell)}**" if style == STRONG else markdown.text(cell)
+        return wording.code(cell)
+    return f"**{wording.text(cell)}**" if style == STRONG else wording.text(cell)
 
 
 def as_text(sections: Iterable[Section], width: int = WIDTH) -> str:

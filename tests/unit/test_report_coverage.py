@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from scripts.config.choices import BASES
 from scripts.config.entries import Frontend, Override
-from scripts.results import coverage, markdown, record
+from scripts.results import wording
+from scripts.results import coverage, record
 from scripts.results.coverage import ENDINGS, STAGES
 from scripts.results.results_file import BadRecords, Record
 from scripts.supervise import outcome
@@ -351,10 +352,10 @@ def test_the_csv_holds_every_field_whole(rows):
 
 
 def test_a_long_detail_is_cut_on_the_page_and_fenced_by_more_backticks_than_it_has():
-    assert markdown.code("a ``b`` | c\nd") == "``` a ``b`` \\| c d ```"
-    assert markdown.code("a\\|b") == "`a\\ \\|b`"  # a cell cannot contain both together
-    cut = markdown.code("x" * 999)
-    assert cut == "`" + "x" * (markdown.CODE_CHARS - 1) + "…`"
+    assert wording.code("a ``b`` | c\nd") == "``` a ``b`` \\| c d ```"
+    assert wording.code("a\\|b") == "`a\\ \\|b`"  # a cell cannot contain both together
+    cut = wording.code("x" * 999)
+    assert cut == "`" + "x" * (wording.CODE_CHARS - 1) + "…`"
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from scripts.config.stages import IREE_ENV, VERIFICATION
 from scripts.core import atomic
 from scripts.core.requests import StageRequest, plain
 from scripts.frontends.torch_model.errors import first_line
-from scripts.results import at_hand, markdown, results_file
+from scripts.results import wording
+from scripts.results import at_hand, results_file
 from scripts.run import environments, installing, resources
 from scripts.run.environments import COMPILER, RUNTIME
 from scripts.iree import shell, tools
@@ -432,7 +433,7 @@ def _write_issue(result: Result, folder: Path, reduced: str) -> None:
     between = f" ({', '.join(result.between)} could not be judged)" if result.between else ""
     happened = (
         f"A program that {case.exporter} exported (input dialect: {case.dialect}), with the same flags:\n\n"
-        f"{markdown.table(('IREE', 'result'), tried)}\n"
+        f"{wording.table(('IREE', 'result'), tried)}\n"
         f"{first.version} is the first release of the new behaviour, {last.version} the last one of the old{between}:\n\n"
         f"- {last.said or last.version}\n- {first.said or first.version}"
     )
@@ -466,11 +467,11 @@ def _dispatches(result: Result) -> str:
     except NoProfile as error:
         return f"There is no comparison of dispatches: {error}."
     rows = [
-        (what, f"{before_ms:.3g}", f"{after_ms:.3g}", ", ".join(map(markdown.code, functions)))
+        (what, f"{before_ms:.3g}", f"{after_ms:.3g}", ", ".join(map(wording.code, functions)))
         for what, before_ms, after_ms, functions in changes
     ]
     head = ("operation", f"ms with {before.version}", f"ms with {after.version}", "dispatches")
-    return markdown.table(head, rows, (1, 2)).strip()
+    return wording.table(head, rows, (1, 2)).strip()
 
 
 def _passes(result: Result) -> str:
@@ -486,7 +487,7 @@ def _passes(result: Result) -> str:
         for each in changes[: MOST + 1]
     ]
     head = ("pass", f"s with {before.version}", f"s with {after.version}", "share of all before")
-    table = markdown.table(head, rows, (1, 2, 3)).strip()
+    table = wording.table(head, rows, (1, 2, 3)).strip()
     return f"Seconds of iree-compile on one thread, measured once:\n\n{table}"
 
 

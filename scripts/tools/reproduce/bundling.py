@@ -14,7 +14,7 @@ from scripts.config import stages
 from scripts.config.cell import Cell, Kind
 from scripts.core import atomic, private, tensors
 from scripts.core.tensors import PARAMETER_SCOPE, Signature, TensorType
-from scripts.results import markdown
+from scripts.results import wording
 from scripts.iree import compile_options, shell
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
@@ -192,7 +192,7 @@ def described_reduction(folder: Path) -> str:
         issue.fenced("mlir", program),
     ]
     if levels := report["opt_levels"]:
-        table = markdown.table(("--iree-opt-level", "reduced program"), levels.items())
+        table = wording.table(("--iree-opt-level", "reduced program"), levels.items())
         parts.append(f"With the other flags as below:\n\n{table.strip()}")
     if right := mismatch.saved(folder, "expected"):
         n = report["output"]

@@ -22,7 +22,7 @@ from scripts.core.tensors import TensorType
 from scripts.measure.timing import ratios
 from scripts.measure.timing.ratios import Decision, Difference, decide
 from scripts.measure.timing.turns import Rule
-from scripts.results import markdown
+from scripts.results import wording
 from scripts.results.wording import milliseconds
 from scripts.iree import benchmark, compile_options, shell
 from scripts.iree.backends import allocator_flags
@@ -130,11 +130,11 @@ def _readme(case: Case, tests: Sequence[Mapping[str, Any]]) -> str:
             str(len(test["functions"])),
             ", ".join(f"{n} {name}" for name, n in test["operations"].items()),
             test["status"],
-            markdown.text(test["detail"].partition("\n")[0][:200]),
+            wording.text(test["detail"].partition("\n")[0][:200]),
         )
         for test in sorted(tests, key=lambda test: test["status"] == "right")
     ]
-    table = markdown.table(
+    table = wording.table(
         ("folder", "dispatches", "operations", "with the cell's flags", ""), rows
     )
     return _README.format(
@@ -198,7 +198,7 @@ def table(sides: tuple[Side, Side], timed: Sequence[Timed], left: Mapping[str, s
     lines = [
         f"{before.case.cell} → {after.case.cell}: {counted([*before.results.values()])} → "
         f"{counted([*after.results.values()])}\n",
-        markdown.table(head, rows, (1, 2, 3, 4)) if rows else "",
+        wording.table(head, rows, (1, 2, 3, 4)) if rows else "",
         *(
             f"wrong in {after.case.cell}: `{name}`: {test['detail']}\n"
             for name, test in after.results.items()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scripts.config import compile_tables, reading
 from scripts.config.compile_tables import FlagSet, FlagSetTable, Hang, Remedy, RemedyTable
 from scripts.core import checkout
-from scripts.results import markdown
+from scripts.results import wording
 
 END = "<!-- End of what it makes. -->\n"
 
@@ -83,10 +83,10 @@ def of_flag_sets(table: FlagSetTable) -> str:
     levels = ((f"`{name}`", _codes(listed)) for name, listed in table.opt_levels.items())
     properties = ((name, _codes(texts)) for name, texts in table.properties.items())
     parts = [
-        markdown.table(("flag set", *head), map(_flag_set, table.flag_sets.values())),
-        markdown.table(("preprocessing", *head), map(_flag_set, table.preprocessing.values())),
-        markdown.table(("backend", "opt levels that are tried"), levels),
-        markdown.table(
+        wording.table(("flag set", *head), map(_flag_set, table.flag_sets.values())),
+        wording.table(("preprocessing", *head), map(_flag_set, table.preprocessing.values())),
+        wording.table(("backend", "opt levels that are tried"), levels),
+        wording.table(
             ("a program has", "if one of these regular expressions is found in a line of it"),
             properties,
         ),
@@ -116,7 +116,7 @@ def _codes(words: Iterable[str]) -> str:
 
 
 def _escaped(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return markdown.table(head, [[cell.replace("|", "\\|") for cell in row] for row in rows])
+    return wording.table(head, [[cell.replace("|", "\\|") for cell in row] for row in rows])
 
 
 def _shipped() -> Mapping[str, Sequence[str]]:

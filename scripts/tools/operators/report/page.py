@@ -14,7 +14,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from scripts.results import markdown, row_set, wording
+from scripts.results import wording
+from scripts.results import row_set, wording
 from scripts.results.page_sections import CODE, Section, Styled, as_markdown
 from scripts.results.screen import plain_table
 from scripts.supervise.diagnose import failure_signature, readable_detail
@@ -99,7 +100,7 @@ def _source(source: Mapping[str, Any]) -> str:
     )
     if source["larger"]:
         said += f"; {source['larger']:,} have more than {source['max_elements']:,} elements"
-    return "".join(f"\n{markdown.text(line)}.\n" for line in (said, *source["notes"]))
+    return "".join(f"\n{wording.text(line)}.\n" for line in (said, *source["notes"]))
 
 
 def _scores(table: Table) -> Section:
@@ -235,7 +236,7 @@ def _more(count: int, most: int, what: str) -> str:
 def _times(table: Table) -> Section:
     for target in table.targets:
         if times := analysis.model_times(table, target):
-            note = TIMES.format(target=markdown.text(target))
+            note = TIMES.format(target=wording.text(target))
             return Section("Where the time goes", note=note, parts=[*map(_time, times)])
     return Section("Where the time goes")
 
