@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scripts.results import fields
+from scripts.results import columns
 from scripts.results.columns import FIELDS
-from scripts.results.fields import Field
+from scripts.results.columns import Field
 
 
 def undeclared(value: Any, table: Iterable[Field] = FIELDS) -> Iterator[str]:
     """Paths that no field declares; an object without declared fields may hold anything."""
     declared = {one.path for one in table}
     parents = {path.rpartition(".")[0] for path in declared}
-    patterns = [re.compile(fields.pattern(path)) for path in declared if "<" in path]
+    patterns = [re.compile(columns.pattern(path)) for path in declared if "<" in path]
 
     def inside(value: Any, path: str) -> Iterator[str]:
         if path and path not in declared and not path.endswith("[]"):

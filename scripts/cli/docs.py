@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from scripts.core import atomic, checkout, exits
 from scripts.measure.verify.verification import CODES
 from scripts.results import wording
-from scripts.results import fields, row_set
-from scripts.results.fields import Field
+from scripts.results import columns as fields
+from scripts.results import row_set
+from scripts.results.columns import Field
 from scripts.results.row_set import RowSet
 from scripts.tools.variants import document
 

@@ -12,7 +12,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from scripts.measure.timing.ratios import UNDECIDED
-from scripts.results import fields, remedied
+from scripts.results import columns
+from scripts.results import remedied
 from scripts.results.columns import COLUMNS
 from scripts.results.results_file import BadRecords, cell_of
 from scripts.supervise import outcome
@@ -75,7 +76,7 @@ def check(records: Iterable[Mapping[str, Any]], expect: dict[str, Any]) -> list[
 def _checked(
     name: str, pattern: str, wanted: Mapping[str, Any], record: Mapping[str, Any]
 ) -> Checked:
-    row = fields.row(record, COLUMNS) | record["outcome"]
+    row = columns.as_row(record, COLUMNS) | record["outcome"]
     row[AS_ASKED] = not remedied.is_remedied(record)
     violations = []
     is_ok = row["status"] == outcome.OK

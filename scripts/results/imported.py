@@ -18,7 +18,8 @@ import msgspec
 from scripts.config import stages
 from scripts.measure.timing.group_timing import GroupTiming, MemberTiming
 from scripts.measure.verify.verification import Verified
-from scripts.results import fields, latency_section, results_file, speedups, stage_files
+from scripts.results import columns
+from scripts.results import latency_section, results_file, speedups, stage_files
 from scripts.results.columns import FIELDS
 from scripts.run import outputs
 from scripts.supervise import outcome
@@ -126,12 +127,12 @@ def _row(measured: Measured, values: Mapping[str, Any], log: str) -> dict[str, A
         )  # fmt: skip
     row |= {
         "outcome": {
-            key: getattr(ended, key) for key in fields.names(FIELDS, "outcome") if key != "stale"
+            key: getattr(ended, key) for key in columns.names(FIELDS, "outcome") if key != "stale"
         },
         "verification": values.get("verification") or {"code": outputs.code_of_unmeasured(ended)},
         "latency": latency,
         "runs": [asdict(run) for run in verified.runs] or None if verified else None,
-        "run": {key: values.get(key) for key in fields.names(FIELDS, "run")}
+        "run": {key: values.get(key) for key in columns.names(FIELDS, "run")}
         | {"max_rss_mb": (member and member.peak_rss_mb) or values.get("max_rss_mb")},
         "versions": row["versions"] | values.get("versions", {}),
         "imported": {"system": measured.system, "cores": measured.cores},

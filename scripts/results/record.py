@@ -26,7 +26,7 @@ from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.verify import verification
 from scripts.results import at_hand, latency_section, remedied, speedups, stage_files
 from scripts.results.columns import FIELDS
-from scripts.results.fields import names
+from scripts.results.columns import names
 from scripts.results.results_file import cell_of
 from scripts.run import environments, fingerprint, outputs
 from scripts.run.environments import COMPILER

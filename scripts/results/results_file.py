@@ -18,9 +18,9 @@ from scripts.config.choices import TESTS
 from scripts.core import checkout
 from scripts.measure.timing.calls import Run
 from scripts.measure.verify import verification
-from scripts.results import fields
+from scripts.results import columns
 from scripts.results.columns import FIELDS
-from scripts.results.fields import Field
+from scripts.results.columns import Field
 from scripts.run import outputs
 from scripts.supervise import outcome
 
@@ -110,11 +110,11 @@ class Form:
     @functools.cached_property
     def decoder(self) -> msgspec.json.Decoder:
         """Of a line that readers can use."""
-        return msgspec.json.Decoder(fields.form(self.fields, needed=self.needed))
+        return msgspec.json.Decoder(columns.form(self.fields, needed=self.needed))
 
     @functools.cached_property
     def _problem(self) -> Callable[[Any], str]:
-        return fields.checker(self.fields)
+        return columns.checker(self.fields)
 
     def problem(self, record: Mapping[str, Any]) -> str:
         """How a record differs from the declaration of its fields, or contradicts itself; "" if it does not."""

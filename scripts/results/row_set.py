@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from scripts.config import feature
 from scripts.config.rows import Matrix
 from scripts.core import atomic, commands, exits, private
-from scripts.results import at_hand, columns, fields
-from scripts.results.fields import Field
+from scripts.results.columns import as_row, dtypes
+from scripts.results import at_hand, columns
+from scripts.results.columns import Field
 from scripts.results.results_file import Form, name_of
 from scripts.run import outputs
 from scripts.supervise import outcome
@@ -177,9 +178,9 @@ def to_csv(records: Iterable[Record], table: Iterable[Field]) -> Iterator[str]:
     import pandas as pd  # 0.2 s, for which the end of a run need not wait
 
     table = list(table)
-    types = fields.dtypes(table)
+    types = dtypes(table)
     rows = (
-        {name: commands.csv_cell(value) for name, value in fields.row(record, table).items()}
+        {name: commands.csv_cell(value) for name, value in as_row(record, table).items()}
         for record in records
     )
     is_first = True

@@ -25,7 +25,8 @@ from scripts.core import atomic
 from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.verify import verification
 from scripts.measure.verify.verification import Verified
-from scripts.results import fields, latency_section
+from scripts.results import columns
+from scripts.results import latency_section
 from scripts.results.columns import FIELDS
 from scripts.supervise import outcome
 from scripts.supervise.group import member_outcome
@@ -183,7 +184,7 @@ def contradiction(verified: Mapping[str, Any], status: str) -> str:
 
 
 def _of_section(name: str, data: Mapping[str, Any]) -> str:
-    known = fields.names(FIELDS, name)
+    known = columns.names(FIELDS, name)
     said = {key: data[key] for key in known if key in data}
     if name == "reference":  # a record takes only the non-empty values of a signature
         said = {key: value for key, value in said.items() if value}
@@ -193,7 +194,7 @@ def _of_section(name: str, data: Mapping[str, Any]) -> str:
 @functools.cache
 def _checker(section: str) -> Callable[[Any], str]:
     """Return what checks a section of a record."""
-    return fields.checker(FIELDS, section)
+    return columns.checker(FIELDS, section)
 
 
 def _of_timing(data: Mapping[str, Any]) -> str:

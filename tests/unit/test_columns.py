@@ -11,9 +11,13 @@ from scripts.cli import docs
 from scripts.core.tensors import Signature
 from scripts.measure.timing.calls import Run
 from scripts.measure.verify.verification import Verification, Verified
-from scripts.results import fields, latency_page, record, row_set
+from scripts.results import columns
+from scripts.results import latency_page, record, row_set
 from scripts.results.columns import COLUMNS, FIELDS
-from scripts.results.fields import INTEGER, NUMBER, TEXT, Field
+from scripts.results.columns import INTEGER
+from scripts.results.columns import NUMBER
+from scripts.results.columns import TEXT
+from scripts.results.columns import Field
 from scripts.supervise.outcome import Outcome
 from tests.declared import undeclared
 
@@ -71,7 +75,7 @@ def test_every_value_of_a_record_is_declared(results, ended):
     ],
 )
 def test_what_a_record_takes_over_is_what_its_stages_write(section, recorded, made_here):
-    names = set(fields.names(FIELDS, section)) - made_here
+    names = set(columns.names(FIELDS, section)) - made_here
     assert names <= {field.name for field in dataclasses.fields(recorded)}
 
 
@@ -83,19 +87,19 @@ def table():
 
 
 def test_a_column_is_added_in_one_place(table, results, monkeypatch):
-    monkeypatch.setattr(record, "_OF_RUN", fields.names(table, "run"))
+    monkeypatch.setattr(record, "_OF_RUN", columns.names(table, "run"))
     results.write()
     path = Path("results/verify/conv/mlir/vulkan/verification.json")
     path.write_text(path.read_text().replace('"threads"', '"clock_mhz": 3000, "threads"'))
     found = record.records(results.matrix)
-    rows = [fields.row(one, table) for one in found]
+    rows = [columns.as_row(one, table) for one in found]
     assert [row["clock_mhz"] for row in rows[:3]] == [None, 3000, None]
     assert list(rows[0]) == [*(one.column for one in COLUMNS), "clock_mhz"]
-    assert fields.dtypes(table)["clock_mhz"] == "Int64"
+    assert columns.dtypes(table)["clock_mhz"] == "Int64"
     line = "| `clock_mhz` | integer, MHz, varies | Clock of the CPU. |"
     with_clock = dataclasses.replace(latency_page.ROW_SET, described=table)
     assert line in docs.page([with_clock]).splitlines()
-    problem = fields.checker(table)
+    problem = columns.checker(table)
     assert not any(map(problem, found))
     found[1]["run"]["clock_mhz"] = 2.5
     assert problem(found[1]) == "Expected `int | null`, got `float` - at `$.run.clock_mhz`"
@@ -127,12 +131,12 @@ def test_a_record_is_checked_by_the_types_limits_and_choices_of_the_table(
     for key in above:
         inside = inside[int(key) if key.isdigit() else key]
     inside[last] = value
-    assert (not fields.checker(FIELDS)(one)) == valid
+    assert (not columns.checker(FIELDS)(one)) == valid
 
 
 def test_what_a_record_must_have_may_not_be_left_out(results):
     results.write()
-    problem = fields.checker(FIELDS)
+    problem = columns.checker(FIELDS)
     whole = record.records(results.matrix)[0]
     for one in FIELDS:
         found = copy.deepcopy(whole)
@@ -157,5 +161,5 @@ def test_integers_of_any_size_print_whole_and_lists_as_one_text(results):
 def test_an_empty_text_is_an_empty_cell_and_zero_is_not():
     text, number = Field("a.b", TEXT, "", column="t"), Field("a.c", NUMBER, "", column="n")
     record = {"a": {"b": "", "c": 0.0}}
-    assert fields.row(record, (text, number)) == {"t": None, "n": 0.0}
-    assert fields.row({"a": None}, (text, number)) == {"t": None, "n": None}
+    assert columns.as_row(record, (text, number)) == {"t": None, "n": 0.0}
+    assert columns.as_row({"a": None}, (text, number)) == {"t": None, "n": None}

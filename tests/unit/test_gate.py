@@ -11,7 +11,8 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from scripts.config.settings import ConfigError
 from scripts.config.stages import status_path
-from scripts.results import fields, record
+from scripts.results import columns
+from scripts.results import record
 from scripts.results.columns import FIELDS
 from scripts.run import outputs, starting
 from scripts.run.snakemake.apply import stop_after
@@ -38,7 +39,7 @@ def test_a_finished_stage_ends_a_run_by_what_its_row_will_have(results, ended, e
     outputs = [f"results/{stage}/{cell}/verification.json", status_path(stage, cell)]
     [row] = [
         row
-        for row in (fields.row(one, FIELDS) for one in record.records(results.matrix))
+        for row in (columns.as_row(one, FIELDS) for one in record.records(results.matrix))
         if (row["model"], row["target"]) == ("conv", "llvm-cpu")
     ]
     assert (row["status"], row["verification_code"]) == (status, code)
@@ -75,7 +76,7 @@ def test_only_a_run_with_a_gate_makes_its_csv_again_to_be_asked():
 def test_the_csv_of_the_run_decides_its_end(results):
     results.write()
     one, other = Gate("FAIL"), Gate("oom")
-    rows = [fields.row(record, FIELDS) for record in record.records(results.matrix)]
+    rows = [columns.as_row(record, FIELDS) for record in record.records(results.matrix)]
     rows[0]["verification_code"] = rows[1]["verification_code"] = "FAIL"
     Path("results").mkdir(exist_ok=True)
     with outputs.CSV.open("w", newline="") as file:

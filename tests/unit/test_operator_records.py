@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from scripts.config.stages import status_path
-from scripts.results import fields
+from scripts.results import columns
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
 from scripts.tools.operators.report import problem_record
@@ -45,7 +45,7 @@ def test_every_problem_has_a_row_per_path_and_per_baseline_with_its_numbers(tree
     assert [one["problem"]["name"] for one in found.values()] == [
         problem.name for problem in PROBLEMS for _ in COLUMNS_OF
     ]
-    row = fields.row(found["mm/torch/llvm-cpu"], COLUMNS)
+    row = columns.as_row(found["mm/torch/llvm-cpu"], COLUMNS)
     assert [row[k] for k in ("op_name", "args", "uuid")] == [MM.op, MM.args, MM.uuid]
     assert [row[k] for k in ("count", "in_models", "in_models_count", "runnable")] == [3, "bert", 1, None]  # fmt: skip
     assert [row[k] for k in ("status", "stage", "fault", "verification_code")] == ["ok", "operator_verify", None, "PASS"]  # fmt: skip
@@ -57,14 +57,14 @@ def test_every_problem_has_a_row_per_path_and_per_baseline_with_its_numbers(tree
 
 
 def test_a_target_that_is_compiled_only_is_ok_without_a_latency(tree):
-    row = fields.row(records(tree)["mm/torch/cuda"], COLUMNS)
+    row = columns.as_row(records(tree)["mm/torch/cuda"], COLUMNS)
     assert [row[k] for k in ("status", "stage", "verification_code")] == ["ok", "operator_compile", "VERIFIER_DIDNT_RUN"]  # fmt: skip
     assert (row["latency_ms"], row["backendbench_correct"], row["vmfb_bytes"]) == (None, None, 10)
 
 
 def test_the_fields_of_a_dataset_are_columns(tree):
     tree.problems = [dataclasses.replace(MM, facts=FACTS, models=(), calls=())]
-    row = fields.row(records(tree)["mm/eager"], COLUMNS)
+    row = columns.as_row(records(tree)["mm/eager"], COLUMNS)
     assert [row[name] for name in dataclasses.asdict(FACTS)] == [True, True, None, False, 0.5, 1.1, True]  # fmt: skip
     assert (row["in_models"], row["in_models_count"]) == (None, None)
 
@@ -90,7 +90,7 @@ def test_a_failure_is_the_row_of_its_problem_and_of_no_other(
     assert [name for name, one in found.items() if one["outcome"]["status"] != "ok"] == [f"mm/{name}" for name in rows]  # fmt: skip
     stage = at.partition(" ")[0]
     for name in rows:
-        row = fields.row(found[f"mm/{name}"], COLUMNS)
+        row = columns.as_row(found[f"mm/{name}"], COLUMNS)
         assert [row[k] for k in ("status", "reason", "detail", "fault")] == [status, reason, "what", fault]  # fmt: skip
         assert (row["stage"], row["verification_code"], row["latency_ms"]) == (stage, code, None)
         last = name in ("torch/llvm-cpu", "eager") or stage == "operator_compile"

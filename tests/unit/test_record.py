@@ -10,7 +10,8 @@ from scripts.config.cell import Toolchain
 from scripts.config.entries import Baseline, Override, TargetOverride, by_toolchain
 from scripts.core import atomic
 from scripts.measure.timing.calls import Run
-from scripts.results import fields, record, results_file
+from scripts.results import columns
+from scripts.results import record, results_file
 from scripts.results.columns import FIELDS
 from scripts.run import environments
 from scripts.supervise import outcome
@@ -52,7 +53,7 @@ def rows(found: list[dict]) -> dict[str, dict]:
     """CSV rows by cell."""
     cells = {}
     for one in found:
-        row = fields.row(one, FIELDS)
+        row = columns.as_row(one, FIELDS)
         baseline = (row["target"] or row["runtime"], row["test"])
         path = (row["frontend"], row["target"]) if row["runtime"] == "iree" else baseline
         cells["/".join([row["model"], *path])] = row
@@ -191,7 +192,7 @@ def test_the_runs_of_a_baseline_are_those_that_it_recorded_and_the_row_has_the_c
     found = of_cell(record.records(results.matrix))["conv/eager/eval"]
     assert valid(found)
     assert found["runs"] == [dataclasses.asdict(run) for run in runs]
-    row = fields.row(found, FIELDS)
+    row = columns.as_row(found, FIELDS)
     assert [row[f"{k}_s"] for k in ("trace", "compile", "execute")] == [0.125, 0.25, 0.0625]
     assert (row["device_memory_mb"], found["run"]["profile"]) == (64.5, {"operators": []})
 
@@ -206,7 +207,7 @@ def test_a_cell_of_a_skip_list_is_skipped_by_nothing_but_the_list(results, cell)
     found = of_cell(record.records(results.matrix))
     assert all(map(valid, found.values()))
     assert {name for name, one in found.items() if one["outcome"]["status"] == "skipped"} == {cell}
-    row = fields.row(found[cell], FIELDS)
+    row = columns.as_row(found[cell], FIELDS)
     assert (row["reason"], row["detail"], row["blocked_by"]) == ("skip-list", SKIP, None)
     assert row["stage"] == ("baseline" if "eager" in cell else "compile")
     assert found[cell]["verification"] == {"code": "VERIFIER_SKIPPED", "detail": SKIP}
@@ -266,7 +267,7 @@ def test_a_baseline_says_its_precision_and_flags(results):
     experiment = found[cell]["experiment"]
     assert (experiment["precision"], experiment["xla_flags"]) == ("amp-bf16", "--xla_a=1 --xla_b")
     assert found["conv/eager/eval"]["experiment"]["xla_flags"] is None
-    row = fields.row(found[cell], FIELDS)
+    row = columns.as_row(found[cell], FIELDS)
     assert (row["target"], row["runtime"]) == ("xla-odd", "xla")
     assert (row["torch_version"], row["torch_xla_version"]) == ("2.9.0", "2.9.1")
 
@@ -282,7 +283,7 @@ def test_torch_version_has_no_build_in_any_row_and_the_record_has_it_beside(resu
     for cell in ("conv/mlir/llvm-cpu", "conv/eager/eval"):
         versions = found[cell]["versions"]
         assert (versions["torch"], versions["torch_build"]) == ("2.15.0", "cu132")
-        assert fields.row(found[cell], FIELDS)["torch_version"] == "2.15.0"
+        assert columns.as_row(found[cell], FIELDS)["torch_version"] == "2.15.0"
     assert found["conv/mlir/llvm-cpu"]["export"]["torch_version"] == "2.15.0+cu132"
     assert not any("+" in row["torch_version"] for row in rows(list(found.values())).values())
     assert "torch_build" not in found["tiny/eager/eval"]["versions"]
@@ -326,7 +327,7 @@ def test_the_row_of_a_baseline_that_ran_a_program_is_of_its_lowering_path(of_pro
     assert found["versions"] == versions | {
         "torch": "2.9", "frontend": "1", "torch_xla": None, "iree": None, "python": "3.11.7"
     }  # fmt: skip
-    row = fields.row(found, FIELDS)
+    row = columns.as_row(found, FIELDS)
     assert (row["runtime"], row["frontend"], row["target"]) == ("xla-stablehlo", "mlir", None)
     assert (row["rewrites"], row["export_s"], row["status"]) == ("tril; avg_pool", 0.5, "ok")
     assert row["speedup_vs_eager"] is not None

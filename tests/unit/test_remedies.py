@@ -18,7 +18,8 @@ from scripts.config.rows import Matrix
 from scripts.config.settings import ConfigError
 from scripts.config.stages import STAGES, status_path
 from scripts.core import atomic
-from scripts.results import coverage, expectations, fields, record, screen
+from scripts.results import columns
+from scripts.results import coverage, expectations, record, screen
 from scripts.results.columns import FIELDS
 from scripts.results.results_file import Record
 from scripts.results.results_table import Table
@@ -403,7 +404,7 @@ def of_cell(found: list[dict]) -> dict:
     ],
 )
 def test_a_remedied_row_stands_for_what_was_asked_and_says_what_worked(rows, works, used, tries):
-    row = fields.row(of_cell(rows(works)), FIELDS)
+    row = columns.as_row(of_cell(rows(works)), FIELDS)
     assert (row["status"], row["stage"], row["verification_code"]) == ("ok", "verify", "PASS")
     assert (row["frontend"], row["opt_level"]) == ("mlir", "O2")
     assert (row["remedy"], row["frontend_used"], row["tried"]) == (works, used, tries)
@@ -412,19 +413,19 @@ def test_a_remedied_row_stands_for_what_was_asked_and_says_what_worked(rows, wor
 
 
 def test_a_row_that_no_remedy_helped_is_that_of_the_failure(rows, tree):
-    row = fields.row(of_cell(rows(None)), FIELDS)
+    row = columns.as_row(of_cell(rows(None)), FIELDS)
     assert (row["status"], row["stage"], row["reason"]) == ("error", "compile", "why")
     assert (row["blocked_by"], row["remedy"], row["frontend_used"]) == (f"compile {CELL}", None, None)  # fmt: skip
     assert row["tried"] == "other-path (bufferization), O1 (bufferization)"
     with_target(tree, dataclasses.replace(tree.matrix.targets["vulkan"], remedies=()))
-    off = fields.row(of_cell(record.records(tree.matrix)), FIELDS)
+    off = columns.as_row(of_cell(record.records(tree.matrix)), FIELDS)
     assert (off["status"], off["stage"], off["tried"]) == ("error", "compile", None)
 
 
 def test_a_row_that_compiled_as_asked_names_its_own_frontend_and_is_not_counted(tree):
     tree.write()
     found = record.records(tree.matrix)
-    row = fields.row(of_cell(found), FIELDS)
+    row = columns.as_row(of_cell(found), FIELDS)
     assert (row["remedy"], row["frontend_used"], row["first_error"]) == (None, "mlir", None)
     assert list(screen.compiled(Table.of_records(found))) == []
 

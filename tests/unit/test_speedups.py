@@ -2,9 +2,11 @@
 
 import pytest
 
-from scripts.results import columns, fields, row_set, speedups
+from scripts.results import columns
+from scripts.results import columns, row_set, speedups
 from scripts.results.columns import COLUMNS, FIELDS
-from scripts.results.fields import OBJECT, Field
+from scripts.results.columns import OBJECT
+from scripts.results.columns import Field
 from scripts.results.row import Column
 from tests.declared import undeclared
 from tests.rows import record, steady
@@ -90,7 +92,7 @@ def test_a_baseline_with_arguments_of_its_own_counts_by_the_name_of_its_entry():
 
 def test_the_values_are_declared_and_checked(rows):
     speedup = next(one for one in FIELDS if "<runtime>" in one.path)
-    problem = fields.checker((Field("latency", OBJECT, ""), speedup))
+    problem = columns.checker((Field("latency", OBJECT, ""), speedup))
     assert problem({"latency": {NAMES[0]: 0.5, NAMES[1]: None}}) == ""
     assert problem({"latency": {NAMES[0]: "fast"}}).startswith("Expected `float | null`, got `str`")
     assert [path for path in undeclared({"latency": rows[2]["latency"]}) if "speedup" in path] == []

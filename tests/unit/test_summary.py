@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.results import fields, record, row_set, screen
+from scripts.results import columns
+from scripts.results import record, row_set, screen
 from scripts.results.columns import COLUMNS, FIELDS
 from scripts.run import outputs
 from scripts.supervise import journal
@@ -20,7 +21,7 @@ def test_the_table_counts_rows_by_status_and_deciding_stage(results, ended):
         **ended("error", "baseline", "tiny/eager/eval", "wrong-result"),
     }
     results.write(endings)
-    rows = [fields.row(one, FIELDS) for one in record.records(results.matrix)]
+    rows = [columns.as_row(one, FIELDS) for one in record.records(results.matrix)]
     title, _, table = screen.counted(rows).renderables
     assert title.plain == "6 rows, 2 with a verified latency"
     head = [column.header for column in table.columns]
@@ -38,7 +39,7 @@ def test_the_results_are_shown_by_the_run_that_wrote_them_with_their_stale_rows(
     results, monkeypatch, capsys, written
 ):
     results.write()
-    rows = [fields.row(one, FIELDS) for one in record.records(results.matrix)]
+    rows = [columns.as_row(one, FIELDS) for one in record.records(results.matrix)]
     before = outputs.versions()
     Path("results").mkdir(exist_ok=True)
     found = record.records(results.matrix)
@@ -76,7 +77,7 @@ def test_seconds_are_accounted_for_where_a_stage_ran(stages, tmp_path, monkeypat
 
 def test_failures_are_pointed_at_where_there_are_some(results, ended):
     results.write(ended("error", "compile", "tiny/mlir/vulkan"))
-    rows = [fields.row(one, FIELDS) for one in record.records(results.matrix)]
+    rows = [columns.as_row(one, FIELDS) for one in record.records(results.matrix)]
     named = [{key: str(value) for key, value in row.items()} for row in rows]
     failures = "failures: vmfbench failed"
     assert failures in list(screen.pointers(named))

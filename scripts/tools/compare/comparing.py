@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from scripts.measure.timing.ratios import SLOWER, UNDECIDED
-from scripts.results.fields import lookup
+from scripts.results.columns import lookup
 from scripts.tools.compare import pairs
 from scripts.tools.compare.code_changes import CodeChange, PassChange
 from scripts.tools.compare.pairs import (

@@ -14,7 +14,12 @@ from scripts.core.tensors import DTYPES, Signature, TensorType
 from scripts.measure.timing.machine_limits import COMPUTE, MEMORY, MachineLimits
 from scripts.results import columns, record, speedups
 from scripts.results.columns import FROM_1, POSITIVE
-from scripts.results.fields import INTEGER, NUMBER, OBJECT, TEXT, Field, names
+from scripts.results.columns import INTEGER
+from scripts.results.columns import NUMBER
+from scripts.results.columns import OBJECT
+from scripts.results.columns import TEXT
+from scripts.results.columns import Field
+from scripts.results.columns import names
 from scripts.results.results_file import Form
 from scripts.results.row_set import Content, RowSet
 from scripts.run import outputs

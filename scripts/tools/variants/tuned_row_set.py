@@ -20,7 +20,12 @@ from scripts.core import atomic
 from scripts.measure.timing import ratios
 from scripts.results import columns, record, speedups, stage_files, wording
 from scripts.results.columns import FROM_0, FROM_1, POSITIVE
-from scripts.results.fields import FLAG, INTEGER, NUMBER, OBJECT, TEXT, Field
+from scripts.results.columns import FLAG
+from scripts.results.columns import INTEGER
+from scripts.results.columns import NUMBER
+from scripts.results.columns import OBJECT
+from scripts.results.columns import TEXT
+from scripts.results.columns import Field
 from scripts.results.page_sections import Section, as_markdown
 from scripts.results.record import VERSIONS_OF_EVERY_RECORD, iree_versions
 from scripts.results.results_file import Form

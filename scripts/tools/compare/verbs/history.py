@@ -19,7 +19,8 @@ import msgspec
 
 from scripts.config import cell
 from scripts.core import checkout, commands, exits
-from scripts.results import at_hand, fields, page_sections
+from scripts.results import columns
+from scripts.results import at_hand, page_sections
 from scripts.results.columns import COLUMNS
 from scripts.results.results_file import BadRecords, cell_of, read
 from scripts.tools.compare.history import series, store
@@ -153,11 +154,11 @@ def answer(kept: Sequence[Kept], sql: str) -> None:
         for entry in kept
     )
     lines = (
-        {"run": entry.entry.id, "cell": str(cell_of(record))} | fields.row(record, COLUMNS)
+        {"run": entry.entry.id, "cell": str(cell_of(record))} | columns.as_row(record, COLUMNS)
         for entry in kept
         for record in entry.records()
     )
-    types = {"run": "object", "cell": "object"} | fields.dtypes(COLUMNS)
+    types = {"run": "object", "cell": "object"} | columns.dtypes(COLUMNS)
     rows = pd.DataFrame(lines, columns=list(types), dtype="object").astype(types)
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.register("runs", runs)

@@ -12,9 +12,16 @@ from typing import Any, Literal
 
 from scripts.core import checkout
 from scripts.measure.verify import verification
-from scripts.results import columns, fields
+from scripts.results import columns
+from scripts.results import columns
 from scripts.results.columns import CLOSED, FROM_0, FROM_1, POSITIVE
-from scripts.results.fields import FLAG, INTEGER, LIST, NUMBER, OBJECT, TEXT, Field
+from scripts.results.columns import FLAG
+from scripts.results.columns import INTEGER
+from scripts.results.columns import LIST
+from scripts.results.columns import NUMBER
+from scripts.results.columns import OBJECT
+from scripts.results.columns import TEXT
+from scripts.results.columns import Field
 from scripts.results.results_file import Form
 from scripts.supervise import outcome
 from scripts.tools.operators.report import faults
@@ -45,32 +52,32 @@ COLUMNS = (
     Field("dataset.runtime_ms", NUMBER, "Eager's time on the GPU of the dataset's authors.", unit="ms", column="runtime_ms", nullable=True),
     Field("dataset.relative_runtime_to_kernel_launch", NUMBER, "The same time, as a multiple of that of an empty kernel.", unit="ratio", column="relative_runtime_to_kernel_launch", nullable=True),
     Field("dataset.is_overhead_dominated_op", FLAG, "Whether that multiple is below 1.3.", column="is_overhead_dominated_op"),
-    *fields.chosen(columns.FIELDS, "experiment.runtime", "experiment.frontend", "experiment.target", "experiment.backend", "experiment.opt_level", "experiment.flags", "experiment.device", "experiment.precision", "run.device_name", "run.threads", "outcome.status"),
+    *columns.chosen(columns.FIELDS, "experiment.runtime", "experiment.frontend", "experiment.target", "experiment.backend", "experiment.opt_level", "experiment.flags", "experiment.device", "experiment.precision", "run.device_name", "run.threads", "outcome.status"),
     Field("outcome.stage", TEXT, "First stage that failed, or the last stage of a row that is ok.", column="stage", checks=Literal[tuple(STAGES)]),
-    *fields.chosen(columns.FIELDS, "outcome.reason", "outcome.detail"),
+    *columns.chosen(columns.FIELDS, "outcome.reason", "outcome.detail"),
     Field("outcome.fault", TEXT, "Where the fault is ([list](operators.md#where-the-fault-is)); empty for a row that is ok.", column="fault", checks=Literal[("", *faults.FAULTS)]),
-    *fields.chosen(columns.FIELDS, "outcome.blocked_by", "verification.code", "verification.max_abs_error"),
+    *columns.chosen(columns.FIELDS, "outcome.blocked_by", "verification.code", "verification.max_abs_error"),
     Field("verification.max_rel_error", NUMBER, "Largest relative difference from eager's results.", unit="ratio", column="max_rel_error", nullable=True, optional=True, checks=FROM_0),
-    *fields.chosen(columns.FIELDS, "verification.rmse_vs_fp64"),
+    *columns.chosen(columns.FIELDS, "verification.rmse_vs_fp64"),
     Field("verification.backendbench_correct", FLAG, "Whether the results pass BackendBench's criterion; null where nothing ran.", column="backendbench_correct", nullable=True),
     Field("reference.weak", LIST, "Wrong answers that pass the verification ([more](operators.md#every-problem-must-be-able-to-fail)); empty for a problem that is not weak.", column="weak", optional=True, checks=TEXTS),
     Field("reference.weak_backendbench", LIST, "Wrong answers that pass BackendBench's criterion.", column="weak_backendbench", optional=True, checks=TEXTS),
     Field("reference.marks", LIST, "What eager's results contain: `nan`, `infinite`, or only `constant` values.", column="marks", optional=True, checks=TEXTS),
-    *fields.chosen(columns.FIELDS, *(f"latency.{name}" for name in ("ms", "low_ms", "high_ms", "p50_ms", "p90_ms", "p99_ms", "generations", "turns"))),
-    *fields.chosen(columns.FIELDS, *(f"latency.speedup_vs_{base}{end}" for base in columns.BASES for end in ("", "_low", "_high"))),
-    *fields.chosen(columns.FIELDS, *(f"latency.{name}" for name in ("verdict", "control_ratio", "control_low", "control_high", "doubt"))),
+    *columns.chosen(columns.FIELDS, *(f"latency.{name}" for name in ("ms", "low_ms", "high_ms", "p50_ms", "p90_ms", "p99_ms", "generations", "turns"))),
+    *columns.chosen(columns.FIELDS, *(f"latency.speedup_vs_{base}{end}" for base in columns.BASES for end in ("", "_low", "_high"))),
+    *columns.chosen(columns.FIELDS, *(f"latency.{name}" for name in ("verdict", "control_ratio", "control_low", "control_high", "doubt"))),
     Field("latency.gb_per_s", NUMBER, "Bytes of arguments and results / latency, in 10⁹ bytes per second.", unit="GB/s", column="gb_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("latency.gflop_per_s", NUMBER, "Floating-point operations / latency, where their number is known.", unit="GFLOP/s", column="gflop_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("run.host_overhead_ms", NUMBER, "Time of a call of this runtime that computes nothing.", unit="ms", column="host_overhead_ms", nullable=True, varies=True, checks=FROM_0),
     Field("run.overhead_here", FLAG, "Whether eager's latency on this device is below 1.3 times that of an empty call.", column="overhead_here", nullable=True, varies=True),
     Field("reference.bytes", INTEGER, "Size of arguments and results.", unit="bytes", column="bytes", optional=True, checks=FROM_0),
     Field("reference.flops", INTEGER, "Floating-point operations of a call, where known.", unit="FLOP", column="flops", nullable=True, optional=True, checks=FROM_0),
-    *fields.chosen(columns.FIELDS, "run.load_ms", "run.first_call_ms"),
+    *columns.chosen(columns.FIELDS, "run.load_ms", "run.first_call_ms"),
     Field("compile.seconds", NUMBER, "Time of iree-compile for the module with this problem / problems in it.", unit="s", column="compile_s", optional=True, varies=True, checks=FROM_0),
     Field("compile.together", INTEGER, "Problems in that module.", unit="count", column="together", optional=True, varies=True, checks=FROM_1),
     Field("compile.cached", FLAG, "Whether it was compiled in an earlier run, or for another problem.", column="cached", optional=True, varies=True),
     Field("compile.vmfb_bytes", INTEGER, "Size of that module.", unit="bytes", column="vmfb_bytes", optional=True, varies=True),
-    *fields.chosen(columns.FIELDS, "export.rewrites", "versions.torch", "versions.frontend", "versions.torch_xla", "versions.iree", "outcome.fingerprint", "outcome.stale", "outcome.log"),
+    *columns.chosen(columns.FIELDS, "export.rewrites", "versions.torch", "versions.frontend", "versions.torch_xla", "versions.iree", "outcome.fingerprint", "outcome.stale", "outcome.log"),
 )  # fmt: skip
 """The columns of results/operators.csv, in order."""
 
@@ -79,18 +86,18 @@ OTHERS = (
     Field("problem.calls", LIST, "Calls of each model, in the order of `models`; empty if only their sum is known.", checks=list[int]),
     Field("dataset", OBJECT, "What BackendBench's dataset says of the problem; null for a problem of a trace.", nullable=True, checks=CLOSED),
     Field("experiment", OBJECT, "What was run, and how."),
-    *fields.chosen(columns.FIELDS, "experiment.xla_flags", "experiment.device_uri", "experiment.exporter", "experiment.exporter_options", "experiment.arch"),
+    *columns.chosen(columns.FIELDS, "experiment.xla_flags", "experiment.device_uri", "experiment.exporter", "experiment.exporter_options", "experiment.arch"),
     Field("reference", OBJECT, "What the stage operator_reference found out about the problem; empty where it failed."),
     Field("reference.deterministic", FLAG, "Whether two runs of eager agree.", optional=True),
     Field("reference.outputs", LIST, "Shapes and types of the results.", optional=True),
-    *fields.chosen(columns.FIELDS, "outcome", "outcome.command", "verification", "verification.detail", "verification.golden_rmse_vs_fp64", "verification.tol", "verification.cosine", "verification.noise"),
-    *fields.chosen(columns.FIELDS, "latency", *(f"latency.{name}" for name in ("calls", "values_ms", "uncounted_ms", "anchor_ms", "anchor", "group", "noise", "started", "foreign", "steal", "load", "unknown", "leaked_bytes"))),
+    *columns.chosen(columns.FIELDS, "outcome", "outcome.command", "verification", "verification.detail", "verification.golden_rmse_vs_fp64", "verification.tol", "verification.cosine", "verification.noise"),
+    *columns.chosen(columns.FIELDS, "latency", *(f"latency.{name}" for name in ("calls", "values_ms", "uncounted_ms", "anchor_ms", "anchor", "group", "noise", "started", "foreign", "steal", "load", "unknown", "leaked_bytes"))),
     Field("run", OBJECT, "What the verification has found out; every value is null if nothing ran."),
     Field("run.seconds", NUMBER, "Time that the verification took for this problem.", unit="s", nullable=True, varies=True),
-    *fields.chosen(columns.FIELDS, "export", "export.program_bytes", "compile"),
+    *columns.chosen(columns.FIELDS, "export", "export.program_bytes", "compile"),
     Field("compile.module", TEXT, "The module.", optional=True),
     Field("compile.function", TEXT, "The problem's function in it.", optional=True),
-    *fields.chosen(columns.FIELDS, "versions", "versions.<package>", "versions.torch_build", "vmfbench"),
+    *columns.chosen(columns.FIELDS, "versions", "versions.<package>", "versions.torch_build", "vmfbench"),
 )  # fmt: skip
 """Fields of results/operators/operators.jsonl that are not columns."""
 

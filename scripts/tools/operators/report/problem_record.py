@@ -25,7 +25,7 @@ from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.verify import verification
 from scripts.results import latency_section, speedups, stage_files
 from scripts.results import record as of_model
-from scripts.results.fields import names
+from scripts.results.columns import names
 from scripts.results.record import add_versions, pinned_versions
 from scripts.results.row_set import Content, RowSet
 from scripts.run import fingerprint, outputs

@@ -9,7 +9,7 @@ import argparse
 import json
 from typing import Any
 
-from scripts.results.fields import lookup
+from scripts.results.columns import lookup
 from scripts.results.results_file import Record
 from scripts.supervise import outcome
 from scripts.tools.report.formats import Export, as_text, distinct

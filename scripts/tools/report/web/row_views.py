@@ -20,7 +20,7 @@ from scripts.measure.timing import ratios
 from scripts.measure.timing.ratios import Interval
 from scripts.results import latency_page, page_sections, speedups, wording
 from scripts.results.clusters import Cluster, clusters, command
-from scripts.results.fields import lookup
+from scripts.results.columns import lookup
 from scripts.results.page_sections import Chart, Line, Section, Styled
 from scripts.results.results_table import ModelRows, in_order
 from scripts.results.row import Column, Row, Timing
