@@ -19,7 +19,8 @@ from scripts.config.stages import STATUS, VERIFICATION
 from scripts.core import atomic, checkout, machine
 from scripts.frontends.sources import registry
 from scripts.measure.verify import verification
-from scripts.run import entry_checks, kept_results, outputs
+from scripts.run import outputs
+from scripts.run import entry_checks, outputs
 from scripts.run.plan import Plan, parse_retry
 from scripts.iree import compile_cache
 from scripts.iree.backends import BACKENDS
@@ -126,7 +127,7 @@ def of_configuration(
         raise settings.ConfigError(
             f"toolchains: {further[0]} needs an environment that uv makes; leave --sdm conda out"
         )
-    matrix, notes = kept_results.with_results(matrix)
+    matrix, notes = outputs.with_results(matrix)
     plan = Plan(matrix, retry=parse_retry(config.get("retry")), with_conda=with_conda)
     return Run(matrix, plan, Gate(config.get("stop_on"), plan.modules.may_make_good), notes)
 

@@ -17,7 +17,7 @@ from scripts.config.reading import ConfigError
 from scripts.config.torchbench import TorchbenchFile
 from scripts.results import expectations, imported, results_file
 from scripts.results.results_file import BadRecords
-from scripts.run import kept_results
+from scripts.run import outputs
 from scripts.supervise import outcome
 from scripts.tools.operators.problems import sources
 from scripts.tools.operators.problems.sources import SourceError
@@ -90,7 +90,7 @@ READERS = {
     "operators": ("operators.jsonl", OPERATOR, backendbench.read, (BadRecords,)),
     "status": ("status.json", dataclasses.asdict(ENDED), outcome.read, (ValueError,)),
     "usage": ("usage.json", USED, outcome.read_usage, (ValueError,)),
-    "kept result": ("cpu.yaml", KEPT.encode(), kept_results.read, (ConfigError,)),
+    "kept result": ("cpu.yaml", KEPT.encode(), outputs.read, (ConfigError,)),
     "settings": ("s.yaml", (ROOT / "config.yaml").read_bytes(), reading.read, (ConfigError,)),
     "expectations": ("e.yaml", b"expect:\n  '*': [ok, error]\n  a/*: {status: ok, at_most: {compile_s: 5}}\n", read_expectations, (BadRecords,)),
 }  # fmt: skip

@@ -17,8 +17,9 @@ from scripts.config.rows import Matrix
 from scripts.config.settings import ConfigError
 from scripts.config.stages import STAGES
 from scripts.core import atomic
-from scripts.run import entry_checks, kept_results, outputs
-from scripts.run.kept_results import Result
+from scripts.run import outputs
+from scripts.run import entry_checks, outputs
+from scripts.run.outputs import Result
 from scripts.run.plan import Plan
 from scripts.iree import compile_options
 from scripts.stages import aggregate_results
@@ -185,7 +186,7 @@ def aggregate(tree, monkeypatch):
         aggregate_results.main()
         table = outputs.rows(Path("results/tuned.csv"))
         rows = {row["frontend"] or row["runtime"]: row for row in table}
-        return rows, kept_results.read(kept_results.path_of("conv", "llvm-cpu"))
+        return rows, outputs.read(outputs.path_of("conv", "llvm-cpu"))
 
     return run
 
@@ -330,16 +331,16 @@ RESULT = Result(
 @pytest.fixture
 def auto(tmp_path, monkeypatch):
     """The shipped matrix with `tuned: auto`, and a result with changes; the matrix and the warnings."""
-    monkeypatch.setattr(kept_results, "cpu_name", lambda: "A CPU")
+    monkeypatch.setattr(outputs, "cpu_name", lambda: "A CPU")
     matrix = shipped({"models": "bert,vit"}, targets={"llvm-cpu": {"tuned": "auto"}})
     matrix = dataclasses.replace(matrix, measure={"threads": 2})
-    versions = kept_results.versions(matrix, "torchxla-stablehlo")
+    versions = outputs.kept_versions(matrix, "torchxla-stablehlo")
 
     def run(**changes):
         result = msgspec.structs.replace(RESULT, **{"versions": versions, **changes})
-        path = kept_results.path_of("bert", "llvm-cpu", tmp_path)
+        path = outputs.path_of("bert", "llvm-cpu", tmp_path)
         atomic.write_json(path, msgspec.to_builtins(result))  # JSON is YAML
-        return kept_results.with_results(matrix, tmp_path)
+        return outputs.with_results(matrix, tmp_path)
 
     return run
 
@@ -401,15 +402,15 @@ def test_a_result_whose_tuning_spec_is_gone_is_not_used(auto, tmp_path):
 
 def test_a_damaged_result_is_named(auto, tmp_path):
     auto()
-    kept_results.path_of("bert", "llvm-cpu", tmp_path).write_text("model: bert\n")
+    outputs.path_of("bert", "llvm-cpu", tmp_path).write_text("model: bert\n")
     with pytest.raises(ConfigError, match=r"llvm-cpu.yaml: .*delete it, or restore it"):
-        kept_results.read(kept_results.path_of("bert", "llvm-cpu", tmp_path))
+        outputs.read(outputs.path_of("bert", "llvm-cpu", tmp_path))
 
 
 def test_results_are_not_used_unless_the_target_asks_for_them(tmp_path):
-    atomic.write_json(kept_results.path_of("bert", "llvm-cpu", tmp_path), {"not": "read"})
+    atomic.write_json(outputs.path_of("bert", "llvm-cpu", tmp_path), {"not": "read"})
     matrix = shipped({"models": "bert"})
-    assert kept_results.with_results(matrix, tmp_path) == (matrix, [])
+    assert outputs.with_results(matrix, tmp_path) == (matrix, [])
 
 
 def test_a_submission_has_time_for_the_budget_and_a_last_step(tree):

@@ -31,8 +31,9 @@ from scripts.results.record import VERSIONS_OF_EVERY_RECORD, iree_versions
 from scripts.results.results_file import Form
 from scripts.results.results_table import Table
 from scripts.results.row_set import Content, RowSet
-from scripts.run import kept_results, outputs
-from scripts.run.kept_results import Result
+from scripts.run import outputs
+from scripts.run import outputs
+from scripts.run.outputs import Result
 from scripts.iree.backends import BACKENDS
 from scripts.supervise import outcome
 from scripts.tools.variants import candidates, tuned_matrix
@@ -354,8 +355,8 @@ def content(matrix: Matrix, folder: Path) -> Content:
     def write_results(records: list[Record]) -> None:
         for result in results(records):
             shown = yaml.safe_dump(msgspec.to_builtins(result), sort_keys=False, width=100)
-            path = kept_results.path_of(
-                result.model, result.target, folder / kept_results.FOLDER.name
+            path = outputs.path_of(
+                result.model, result.target, folder / outputs.FOLDER.name
             )
             atomic.write_text(path, YAML_HEAD + shown)
 
