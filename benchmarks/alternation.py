@@ -50,7 +50,7 @@ from scripts.measure.timing import ratios
 from scripts.measure.timing.group_timing import latencies
 from scripts.measure.timing.ratios import Difference, Interval, decide
 from scripts.measure.timing.turns import Group, Rule, Timed, Worker
-from scripts.iree import benchmark
+from scripts.iree import session
 from scripts.iree.backends import allocator_flags, compile_flags
 from scripts.iree.session import runtime_flags
 from scripts.supervise import group, outcome
@@ -449,7 +449,7 @@ def _by_tool(command: Sequence[str], calls: int, repetitions: int, report: Path)
     }
     flags = [f"--benchmark_{name}={value}" for name, value in options.items()]
     subprocess.run([*command, *flags], check=True, capture_output=True)
-    return benchmark.read_ms(report)
+    return session.read_ms(report)
 
 
 def tool_table(lines: Sequence[Line]) -> Table:

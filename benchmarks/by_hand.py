@@ -19,7 +19,7 @@ from pathlib import Path
 from scripts.config import cell
 from scripts.core import commands
 from scripts.results.results_file import cell_of
-from scripts.iree import benchmark
+from scripts.iree import session
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def measure(command: str) -> list[float]:
         options = ["--benchmark_min_warmup_time=0.2", "--benchmark_min_time=0.1s", "--benchmark_repetitions=10"]  # fmt: skip
         output = [f"--benchmark_out={report}", "--benchmark_out_format=json"]
         subprocess.run([*shlex.split(command), *options, *output], check=True, capture_output=True)
-        return benchmark.read_ms(report)
+        return session.read_ms(report)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from scripts.measure.timing.calls import Run
 from scripts.measure.verify import torch_same, train_results
 from scripts.measure.verify.verification import Verification, Verified
 from scripts.measure.verify.verify import Check, follow_generation, verify
-from scripts.iree import benchmark, session
+from scripts.iree.session import command_line, write_inputs
+from scripts.iree import session
 from scripts.iree.backends import runs_on_cpu
 from scripts.iree.session import Module, NoDevice, Session, WrongSizes, device_info
 
@@ -81,8 +82,8 @@ def verify_module(
     left_out: dict[str, str] = {}
     verification = _verification(session, module, inputs, outputs, check, threads, left_out)
     print(f"first call took {first_call_s:.3f} s: {verification.code}", flush=True)
-    raw_inputs = benchmark.write_inputs(files.raw_inputs, inputs, types)
-    tool, *flags = benchmark.command_line(module, raw_inputs, threads)
+    raw_inputs = write_inputs(files.raw_inputs, inputs, types)
+    tool, *flags = command_line(module, raw_inputs, threads)
     Verified(
         device=module.device,
         device_name=device_name,

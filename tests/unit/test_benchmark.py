@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from scripts.core.tensors import TensorType
-from scripts.iree import benchmark
+from scripts.iree import session
 from scripts.iree.session import Module
 
 
 @pytest.fixture(autouse=True)
 def tool(monkeypatch):
-    monkeypatch.setattr(benchmark, "tool", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(session, "tool", lambda name: f"/bin/{name}")
 
 
 def command_on(device: str) -> list[str]:
     module = Module(Path("m.vmfb"), Path("w.irpa"), device)
-    return benchmark.command_line(module, ["--input=1xf32=@0.bin"], threads=3)
+    return session.command_line(module, ["--input=1xf32=@0.bin"], threads=3)
 
 
 def test_the_tool_runs_what_was_verified():
@@ -47,7 +47,7 @@ def test_a_gpu_has_neither(device):
 def test_inputs_are_raw_bytes_that_the_flags_name_with_their_types(tmp_path):
     arrays = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array([True, False])]
     types = [TensorType("x", (2, 3), "float32"), TensorType("mask", (2,), "bool")]
-    flags = benchmark.write_inputs(tmp_path / "raw", arrays, types)
+    flags = session.write_inputs(tmp_path / "raw", arrays, types)
     assert flags == [
         f"--input=2x3xf32=@{tmp_path}/raw/0.bin",
         f"--input=2xi8=@{tmp_path}/raw/1.bin",

@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from scripts.iree.benchmark import BenchmarkError, read_ms
+from scripts.iree.session import BenchmarkError
+from scripts.iree.session import read_ms
 
 
 def repetition(index: int, real: float, unit: str = "ms", **more) -> dict:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.iree import benchmark, compile_options, tools
+from scripts.iree import session
+from scripts.iree import compile_options, tools
 
 
 @pytest.fixture
@@ -82,11 +83,11 @@ def test_a_module_below_a_folder_of_a_toolchain_is_opened_by_a_link(tmp_path, mo
     for module in (plain, of_toolchain):
         module.parent.mkdir(parents=True)
         module.write_text(str(module))
-    assert benchmark.openable(plain) == plain
-    link = benchmark.openable(of_toolchain)
+    assert session.openable(plain) == plain
+    link = session.openable(of_toolchain)
     assert "@" not in str(link)
     assert link.read_text() == str(of_toolchain)
-    assert benchmark.openable(of_toolchain) == link
+    assert session.openable(of_toolchain) == link
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.timing.turns import Rule
 from scripts.results import latency_section
 from scripts.results.results_file import cell_of
-from scripts.iree import benchmark
+from scripts.iree import session
 from scripts.iree.backends import runs_on_cpu
 from scripts.iree.tools import program
 from scripts.supervise.members import (
@@ -327,7 +327,7 @@ def _replayed(
     def replay(put_in: Mapping[int, Path], calls: int) -> float:
         instead = [f"--replay_executable_substitution={n}={path}" for n, path in put_in.items()]
         _run([*command, *instead, f"--benchmark_repetitions={calls}"], recorded.parent)
-        return ratios.undisturbed(benchmark.read_ms(report))
+        return ratios.undisturbed(session.read_ms(report))
 
     begun = time.monotonic()
     replay({}, CALLS[0])

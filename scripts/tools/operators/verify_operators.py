@@ -14,7 +14,7 @@ from scripts.core import atomic, machine, requests, tensors
 from scripts.core.requests import Folders
 from scripts.measure.timing.worker import Program
 from scripts.measure.verify.verify import Check
-from scripts.iree import benchmark
+from scripts.iree import session
 from scripts.iree.session import Module, load_command
 from scripts.iree.verify_module import Files, require_device, verify_module
 from scripts.tools.operators.batch import batch_worker
@@ -77,9 +77,9 @@ class _Verifying:
     def _empty_call(self, compiled: dict[str, Any]) -> list[str]:
         if not self._empty:
             types = [tensors.TensorType("arg0", (1,), "float32")]
-            flags = benchmark.write_inputs(self._out / "shortest", [np.ones(1, np.float32)], types)
+            flags = session.write_inputs(self._out / "shortest", [np.ones(1, np.float32)], types)
             module = self._module(compiled["shortest"])
-            self._empty = benchmark.command_line(module, flags, self._threads)[1:]
+            self._empty = session.command_line(module, flags, self._threads)[1:]
         return self._empty
 
 

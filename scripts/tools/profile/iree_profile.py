@@ -12,7 +12,7 @@ from typing import Any
 
 from scripts.core import exits, machine, process
 from scripts.core.commands import option
-from scripts.iree import benchmark
+from scripts.iree import session
 from scripts.iree.session import Module, NoDevice, device_info
 from scripts.iree.tools import printed
 
@@ -72,7 +72,7 @@ class CalledModule:
 
     def raw_inputs(self, folder: Path) -> list[str]:
         """Write the inputs as raw bytes; return the flags of the tools that name them."""
-        return benchmark.raw_inputs(self.inputs, self.signature, folder)
+        return session.raw_inputs(self.inputs, self.signature, folder)
 
 
 def run(called: CalledModule, folder: Path) -> tuple[list[Event], float]:
@@ -98,13 +98,13 @@ def _called_ms(called: CalledModule, folder: Path, *flags: str) -> list[float]:
     report, inputs = folder / "google-benchmark.json", called.raw_inputs(folder / "inputs")
     process.require_tool(
         [
-            *benchmark.command_line(called.module, inputs, called.threads),
+            *session.command_line(called.module, inputs, called.threads),
             *CALLS,
             *flags,
             *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
         ]
     )
-    return benchmark.read_ms(report)
+    return session.read_ms(report)
 
 
 def _rows(recorded: Path, kind: str) -> list[dict[str, Any]]:

@@ -24,7 +24,8 @@ from scripts.measure.timing.ratios import Decision, Difference, decide
 from scripts.measure.timing.turns import Rule
 from scripts.results import wording
 from scripts.results.wording import milliseconds
-from scripts.iree import benchmark, compile_options, shell
+from scripts.iree import session
+from scripts.iree import compile_options, shell
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
 from scripts.supervise.members import Member, failed_member, time_in_turns, unfit_control
@@ -275,7 +276,7 @@ def _member(name: str, side: Side, test: Path) -> Member:
         *(f"--module={side.modules / test.name}.vmfb", "--function=main"),
         *(f"--device={case.device}", *runtime_flags(case.device, case.threads or 1)),
         *allocator_flags(case.device),
-        *benchmark.write_inputs(raw, inputs, types),
+        *session.write_inputs(raw, inputs, types),
     ]
     log = side.modules / f"{test.name}-{name}.txt"
     return Member(
