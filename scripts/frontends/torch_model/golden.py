@@ -19,7 +19,8 @@ import torch
 from torch import nn
 
 from scripts.core import extra, tensors
-from scripts.frontends.torch_model import convert, errors, footprint, loading, work
+from scripts.frontends.torch_model.step import count_work
+from scripts.frontends.torch_model import convert, errors, footprint, loading
 from scripts.frontends.torch_model.errors import changes_buffer
 from scripts.frontends.torch_model.loading import LoadedModel, OpaqueModule, named_weights
 from scripts.frontends.torch_model.step import EvalStep, TrainStep
@@ -91,7 +92,7 @@ def observe(
 
 
 def _work(step: Step, loaded: LoadedModel) -> dict[str, Any]:
-    return work.count(step, loaded).totals()
+    return count_work(step, loaded).totals()
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ def profile(cell: Work) -> dict[str, Any]:
     import torch
 
     from scripts.baselines.sessions import torch_session
-    from scripts.frontends.torch_model import work as work_of
+    from scripts.frontends.torch_model import step as work_of
     from scripts.tools.profile import by_module, rounds
 
     runtime, device = open_runtime(cell)
