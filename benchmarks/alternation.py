@@ -46,13 +46,13 @@ from scripts.config import cell
 from scripts.core import atomic, exits, requests
 from scripts.core import commands as core_commands
 from scripts.core.machine import physical_cores
+from scripts.iree import session
+from scripts.iree.backends import allocator_flags, compile_flags
+from scripts.iree.session import runtime_flags
 from scripts.measure.timing import ratios
 from scripts.measure.timing.group_timing import latencies
 from scripts.measure.timing.ratios import Difference, Interval, decide
 from scripts.measure.timing.turns import Group, Rule, Timed, Worker
-from scripts.iree import session
-from scripts.iree.backends import allocator_flags, compile_flags
-from scripts.iree.session import runtime_flags
 from scripts.supervise import group, outcome
 from scripts.supervise.members import (
     BASELINE,

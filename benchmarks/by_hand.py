@@ -18,8 +18,8 @@ from pathlib import Path
 
 from scripts.config import cell
 from scripts.core import commands
-from scripts.results.results_file import cell_of
 from scripts.iree import session
+from scripts.results.results_file import cell_of
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.faults import Place
-from scripts.run import fingerprint, outputs
 from scripts.iree.compile_cache import CachedCompilation, CompileCache
+from scripts.run import fingerprint, outputs
 from scripts.stages.check_expectations import changed_files
 from scripts.supervise import group, journal, outcome
 

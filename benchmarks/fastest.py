@@ -16,7 +16,6 @@ from pathlib import Path
 
 from scripts.config.cell import EVAL, PINNED
 from scripts.core import exits
-from scripts.results import wording
 from scripts.results import results_file, speedups, wording
 from scripts.results.row import Row, Timing
 

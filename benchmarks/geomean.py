@@ -44,12 +44,12 @@ from scripts.config import plugins
 from scripts.config.cell import EVAL
 from scripts.config.choices import BASES
 from scripts.core import exits
+from scripts.iree.backends import BACKENDS
 from scripts.measure.timing import ratios
 from scripts.measure.timing.ratios import Difference, Interval
 from scripts.results import remedied, speedups
 from scripts.results.results_file import BadRecords, Record, cell_of, read
 from scripts.results.speedups import Latency, machine_of
-from scripts.iree.backends import BACKENDS
 
 RESULTS = Path("results/results.jsonl")
 FAILED = 0.1

@@ -26,10 +26,10 @@ import numpy as np
 
 from scripts.core import tensors
 from scripts.core.tensors import Signature
-from scripts.measure.verify.train_results import LOSSES
 from scripts.iree import backends
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
+from scripts.measure.verify.train_results import LOSSES
 
 VARIANTS = ("all", "returned", "stored")
 DEVICE = "local-task"

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from scripts.results import columns
-from scripts.results.columns import FIELDS
-from scripts.results.columns import Field
+from scripts.results.columns import FIELDS, Field
 
 
 def undeclared(value: Any, table: Iterable[Field] = FIELDS) -> Iterator[str]:

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from scripts.core import atomic, checkout, exits
 from scripts.measure.verify.verification import CODES
-from scripts.results import wording
-from scripts.results import columns as fields
-from scripts.results import row_set
+from scripts.results import columns
+from scripts.results import row_set, wording
 from scripts.results.columns import Field
 from scripts.results.row_set import RowSet
 from scripts.tools.variants import document
@@ -55,7 +54,7 @@ def _parts(shown: RowSet, described: dict[str, tuple[str, str]]) -> Iterator[str
     """The parts of the page about a CSV. `described`: the lines of columns so far, to which those of this CSV are added."""
     yield f"## {shown.csv.name}\n"
     yield f"{shown.about} Declared in `{shown.declared_in}`.\n"
-    lines = dict(_lines(fields.columns(shown.described)))
+    lines = dict(_lines(columns.columns(shown.described)))
     known = [names for names, line in lines.items() if described.get(names) == line]
     if known:
         yield f"As above: {', '.join(known)}.\n"

@@ -18,9 +18,9 @@ from pathlib import Path
 import psutil
 
 from scripts.core import checkout, machine, process
-from scripts.run import environments, installing
 from scripts.iree import compile_cache, tools
 from scripts.iree.backends import BACKENDS
+from scripts.run import environments, installing
 from scripts.supervise import sandbox
 
 OLDEST_PYTHON = (3, 11)

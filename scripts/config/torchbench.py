@@ -26,8 +26,8 @@ from scripts.config.models import TORCHBENCH, with_torchbench_options
 from scripts.config.reading import ConfigError
 from scripts.config.rows import Matrix, baseline_cell, iree_cell
 from scripts.frontends.torch_model import source
-from scripts.measure.verify import torch_same
 from scripts.iree.backends import BACKENDS
+from scripts.measure.verify import torch_same
 
 LISTS = (
     "skip.all",

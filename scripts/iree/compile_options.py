@@ -11,7 +11,14 @@ from pathlib import Path
 from scripts.core import exits
 from scripts.core.commands import option
 from scripts.iree import tools
-from scripts.iree.backends import BACKENDS, OPT_LEVELS, compile_flags, release_of, renamed, unused_plugins
+from scripts.iree.backends import (
+    BACKENDS,
+    OPT_LEVELS,
+    compile_flags,
+    release_of,
+    renamed,
+    unused_plugins,
+)
 
 SPEC_FLAG = "--iree-codegen-tuning-spec-path"
 """The flag of iree-compile that takes the file of a tuning spec."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import hashlib
 import mmap
+import os
 import re
 import subprocess
 import time
@@ -13,23 +15,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
 import numpy as np
-from scripts.core import tensors
+
+from scripts.core import atomic, tensors
 from scripts.core.dimensions import Dimension, problems
 from scripts.core.machine import cpu_name
 from scripts.core.tensors import PARAMETER_SCOPE
 from scripts.iree.backends import allocator_flags, driver_of, runs_on_cpu
 from scripts.iree.tools import tool
-import hashlib
-import os
-from collections.abc import Sequence
-from pathlib import Path
-import numpy as np
-from scripts.core import atomic, tensors
-from scripts.core.tensors import PARAMETER_SCOPE
-from scripts.iree.backends import allocator_flags
-from scripts.iree.tools import tool
-
 
 _VULKAN = "vulkan"
 _ATTRIBUTE = b"#iree_gpu.target<"

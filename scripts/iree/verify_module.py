@@ -12,14 +12,21 @@ import numpy as np
 
 from scripts.core import commands, exits, process, tensors
 from scripts.core.machine import physical_cores
+from scripts.iree import session
+from scripts.iree.backends import runs_on_cpu
+from scripts.iree.session import (
+    Module,
+    NoDevice,
+    Session,
+    WrongSizes,
+    command_line,
+    device_info,
+    write_inputs,
+)
 from scripts.measure.timing.calls import Run
 from scripts.measure.verify import torch_same, train_results
 from scripts.measure.verify.verification import Verification, Verified
 from scripts.measure.verify.verify import Check, follow_generation, verify
-from scripts.iree.session import command_line, write_inputs
-from scripts.iree import session
-from scripts.iree.backends import runs_on_cpu
-from scripts.iree.session import Module, NoDevice, Session, WrongSizes, device_info
 
 
 @dataclass(frozen=True)

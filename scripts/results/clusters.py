@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from scripts.config import stages
-from scripts.results.row import Row
 from scripts.iree.backends import compile_flags, renamed
+from scripts.results.row import Row
 from scripts.supervise.diagnose import failure_signature
 from scripts.supervise.outcome import Outcome
 

@@ -6,24 +6,23 @@ the values that a record takes from a measurement, and docs/columns.md are deriv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
-import msgspec
-from scripts.config import choices, plugins, stages
-from scripts.config.choices import BASES
-from scripts.config.models import PHASES
-from scripts.measure.timing.machine_limits import COMPUTE, MEMORY
-from scripts.measure.timing.ratios import VERDICTS
-from scripts.measure.verify import verification
-from scripts.results import remedied
-from scripts.iree.backends import BACKENDS, OPT_LEVELS
-from scripts.supervise import outcome
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import GenericAlias
 from typing import Annotated, Any, Literal, get_origin
+
 import msgspec
+
+from scripts.config import choices, plugins, stages
+from scripts.config.choices import BASES
+from scripts.config.models import PHASES
+from scripts.iree.backends import BACKENDS, OPT_LEVELS
+from scripts.measure.timing.machine_limits import COMPUTE, MEMORY
+from scripts.measure.timing.ratios import VERDICTS
+from scripts.measure.verify import verification
+from scripts.results import remedied
+from scripts.supervise import outcome
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from scripts.measure.timing.ratios import UNDECIDED
-from scripts.results import columns
-from scripts.results import remedied
+from scripts.results import columns, remedied
 from scripts.results.columns import COLUMNS
 from scripts.results.results_file import BadRecords, cell_of
 from scripts.supervise import outcome

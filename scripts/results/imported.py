@@ -18,8 +18,7 @@ import msgspec
 from scripts.config import stages
 from scripts.measure.timing.group_timing import GroupTiming, MemberTiming
 from scripts.measure.verify.verification import Verified
-from scripts.results import columns
-from scripts.results import latency_section, results_file, speedups, stage_files
+from scripts.results import columns, latency_section, results_file, speedups, stage_files
 from scripts.results.columns import FIELDS
 from scripts.run import outputs
 from scripts.supervise import outcome

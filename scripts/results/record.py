@@ -21,16 +21,15 @@ from scripts.config.rows import Matrix, baseline_cell, iree_cell
 from scripts.config.stages import REPORT, STATUS, VERIFICATION, Stage
 from scripts.core import atomic
 from scripts.core.version import VERSION
+from scripts.iree import tools
 from scripts.measure.timing.calls import Run
 from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.verify import verification
 from scripts.results import at_hand, latency_section, remedied, speedups, stage_files
-from scripts.results.columns import FIELDS
-from scripts.results.columns import names
+from scripts.results.columns import FIELDS, names
 from scripts.results.results_file import cell_of
 from scripts.run import environments, fingerprint, outputs
 from scripts.run.environments import COMPILER
-from scripts.iree import tools
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 

@@ -19,8 +19,7 @@ from scripts.core import checkout
 from scripts.measure.timing.calls import Run
 from scripts.measure.verify import verification
 from scripts.results import columns
-from scripts.results.columns import FIELDS
-from scripts.results.columns import Field
+from scripts.results.columns import FIELDS, Field
 from scripts.run import outputs
 from scripts.supervise import outcome
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from scripts.config import feature
 from scripts.config.rows import Matrix
 from scripts.core import atomic, commands, exits, private
-from scripts.results.columns import as_row, dtypes
 from scripts.results import at_hand, columns
-from scripts.results.columns import Field
+from scripts.results.columns import Field, as_row, dtypes
 from scripts.results.results_file import Form, name_of
 from scripts.run import outputs
 from scripts.supervise import outcome

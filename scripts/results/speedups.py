@@ -11,12 +11,12 @@ from scripts.config.cell import EntryName
 from scripts.config.choices import BASES, BASES_OF
 from scripts.frontends.sources.registry import source_of
 from scripts.frontends.sources.source import ModelKind
+from scripts.iree.backends import BACKENDS
 from scripts.measure.timing import machine_limits, ratios
 from scripts.measure.timing.machine_limits import COMPUTE, MEMORY, MachineLimits
 from scripts.measure.timing.ratios import Difference, Interval
 from scripts.results import stage_files
 from scripts.results.columns import COLUMN
-from scripts.iree.backends import BACKENDS
 
 Record = dict[str, Any]
 Latency = Mapping[str, Any]

@@ -25,8 +25,7 @@ from scripts.core import atomic
 from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.verify import verification
 from scripts.measure.verify.verification import Verified
-from scripts.results import columns
-from scripts.results import latency_section
+from scripts.results import columns, latency_section
 from scripts.results.columns import FIELDS
 from scripts.supervise import outcome
 from scripts.supervise.group import member_outcome

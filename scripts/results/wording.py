@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
+from collections.abc import Iterable, Sequence
+
+from scripts.core.commands import shown
 from scripts.results.results_table import Absent, Mean, Speedup, Table
 from scripts.results.row import Column, Timing
-import re
-from collections.abc import Iterable, Sequence
-from scripts.core.commands import shown
-
 
 DOUBTFUL = "†"
 """Before a latency with a doubt."""

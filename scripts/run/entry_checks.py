@@ -20,9 +20,9 @@ from scripts.config.entries import Baseline, Target
 from scripts.config.expansion import flag_lists
 from scripts.config.rows import Matrix
 from scripts.core import atomic, checkout, process
-from scripts.run import environments
 from scripts.iree import compile_options, tools
 from scripts.iree.backends import renamed
+from scripts.run import environments
 
 FLAGS = "flags.json"
 """The file of an environment's stage with the flags of its iree-compile, and the file of that compiler."""

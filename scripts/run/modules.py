@@ -16,11 +16,11 @@ from scripts.config.entries import AS_CONFIGURED, TUNED, TUNED_FRONTENDS, Target
 from scripts.config.rows import Matrix
 from scripts.config.stages import REPORT, STAGES, STATUS, Stage
 from scripts.core import atomic
+from scripts.iree import compile_options
 from scripts.run import fingerprint
 from scripts.run.environments import COMPILER, Environments
 from scripts.run.fingerprint import Recorded
 from scripts.run.params import target_fields
-from scripts.iree import compile_options
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 

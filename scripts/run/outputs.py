@@ -7,32 +7,28 @@ readers before they read.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
 import msgspec
-from scripts.config import feature, stages
-from scripts.core import atomic, commands
-from scripts.core.atomic import Digest
-from scripts.measure.verify import verification
-from scripts.supervise import outcome
-from scripts.supervise.outcome import Outcome
-import dataclasses
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
-import msgspec
-from scripts.config import plugins, reading
+
+from scripts.config import feature, plugins, reading, stages
 from scripts.config.entries import Choice, Model, Target
 from scripts.config.reading import ConfigError
 from scripts.config.rows import Matrix
 from scripts.config.stages import IREE_ENV
+from scripts.core import atomic, commands
+from scripts.core.atomic import Digest
 from scripts.core.machine import cpu_name, physical_cores
+from scripts.iree import compile_options
+from scripts.measure.verify import verification
 from scripts.run import environments
 from scripts.run.environments import COMPILER
-from scripts.iree import compile_options
-
+from scripts.supervise import outcome
+from scripts.supervise.outcome import Outcome
 
 CSV = Path("results/latency.csv")
 JSONL = CSV.with_name("results.jsonl")

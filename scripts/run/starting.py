@@ -18,12 +18,11 @@ from scripts.config.rows import Matrix
 from scripts.config.stages import STATUS, VERIFICATION
 from scripts.core import atomic, checkout, machine
 from scripts.frontends.sources import registry
-from scripts.measure.verify import verification
-from scripts.run import outputs
-from scripts.run import entry_checks, outputs
-from scripts.run.plan import Plan, parse_retry
 from scripts.iree import compile_cache
 from scripts.iree.backends import BACKENDS
+from scripts.measure.verify import verification
+from scripts.run import entry_checks, outputs
+from scripts.run.plan import Plan, parse_retry
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 

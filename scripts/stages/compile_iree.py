@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from scripts.core import atomic, commands, exits, process, requests
-from scripts.core.requests import Folders
-from scripts.iree import compile_cache
-from scripts.iree.compile_cache import CachedCompilation, CompileCache
-from scripts.iree.compile_options import CompileRequest
-from scripts.iree.tools import identity, parse_problem, tool
 import re
 import signal
+import sys
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
-from scripts.core import atomic, process
-from scripts.frontends.lowering.locations import Locations, below, lines_of
-from scripts.iree.tools import tool
 
+from scripts.core import atomic, commands, exits, process, requests
+from scripts.core.requests import Folders
+from scripts.frontends.lowering.locations import Locations, below, lines_of
+from scripts.iree import compile_cache
+from scripts.iree.compile_cache import CachedCompilation, CompileCache
+from scripts.iree.compile_options import CompileRequest
+from scripts.iree.tools import identity, parse_problem, tool
 
 MODULE, REPORT = "module.vmfb", "report.json"
 

@@ -10,9 +10,9 @@ from typing import Any
 from scripts.core import atomic, commands, exits, requests
 from scripts.core.commands import option
 from scripts.core.requests import Folders
+from scripts.iree import tools
 from scripts.run import environments, installing
 from scripts.run.environments import EnvironmentFileError
-from scripts.iree import tools
 from scripts.supervise.environment_damage import ENVIRONMENT_MARK, environment_damage
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from scripts.measure.timing import worker
 from scripts.iree.session import load_command
+from scripts.measure.timing import worker
 
 
 def main() -> None:

@@ -14,10 +14,10 @@ from scripts.core.dimensions import Dimension
 from scripts.core.requests import Folders
 from scripts.frontends.torch_model import footprint
 from scripts.frontends.torch_model.errors import Fault
-from scripts.measure.verify.verification import FILE
-from scripts.measure.verify.verify import Check
 from scripts.iree.session import Module
 from scripts.iree.verify_module import Files, require_device, verify_module
+from scripts.measure.verify.verification import FILE
+from scripts.measure.verify.verify import Check
 
 INPUTS = "inputs"
 """The folder of the inputs as raw bytes, beside the verification."""

@@ -6,10 +6,10 @@ from pydantic import TypeAdapter
 
 from scripts.config import expansion, sections, settings
 from scripts.core import checkout
-from scripts.run import fingerprint
 from scripts.iree import backends, compile_options, session
 from scripts.iree.backends import BACKENDS, Backend
 from scripts.iree.compile_options import TargetOptions
+from scripts.run import fingerprint
 from scripts.supervise.diagnose import diagnose
 
 CONFIG = yaml.safe_load((checkout.ROOT / "config.yaml").read_text(encoding="utf-8"))

@@ -15,8 +15,8 @@ import zstandard
 
 from scripts.core import atomic, private, tensors
 from scripts.core.tensors import Signature, TensorType
-from scripts.results import results_file
 from scripts.iree import shell
+from scripts.results import results_file
 from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
 from scripts.tools.compare.history import store

@@ -11,13 +11,8 @@ from scripts.cli import docs
 from scripts.core.tensors import Signature
 from scripts.measure.timing.calls import Run
 from scripts.measure.verify.verification import Verification, Verified
-from scripts.results import columns
-from scripts.results import latency_page, record, row_set
-from scripts.results.columns import COLUMNS, FIELDS
-from scripts.results.columns import INTEGER
-from scripts.results.columns import NUMBER
-from scripts.results.columns import TEXT
-from scripts.results.columns import Field
+from scripts.results import columns, latency_page, record, row_set
+from scripts.results.columns import COLUMNS, FIELDS, INTEGER, NUMBER, TEXT, Field
 from scripts.supervise.outcome import Outcome
 from tests.declared import undeclared
 

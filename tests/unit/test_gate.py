@@ -11,8 +11,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from scripts.config.settings import ConfigError
 from scripts.config.stages import status_path
-from scripts.results import columns
-from scripts.results import record
+from scripts.results import columns, record
 from scripts.results.columns import FIELDS
 from scripts.run import outputs, starting
 from scripts.run.snakemake.apply import stop_after

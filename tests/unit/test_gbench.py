@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from scripts.iree.session import BenchmarkError
-from scripts.iree.session import read_ms
+from scripts.iree.session import BenchmarkError, read_ms
 
 
 def repetition(index: int, real: float, unit: str = "ms", **more) -> dict:

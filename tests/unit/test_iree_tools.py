@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.iree import session
-from scripts.iree import compile_options, tools
+from scripts.iree import compile_options, session, tools
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.stages import compile_iree
 from scripts.frontends.lowering import locations, stablehlo
 from scripts.frontends.lowering.locations import Locations, Origin
+from scripts.stages import compile_iree
 
 
 def node(name: str, stack: list[tuple[str, str]], op: str = "call_function") -> SimpleNamespace:

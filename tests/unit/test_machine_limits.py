@@ -8,9 +8,9 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from scripts.iree.session import Module
 from scripts.measure.timing import machine_limits
 from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
-from scripts.iree.session import Module
 from scripts.tools.limits import samples as limit_samples
 
 TRIADS = (

@@ -7,9 +7,9 @@ import pytest
 
 from scripts.config import expansion, settings
 from scripts.config.settings import ConfigError
+from scripts.iree import backends
 from scripts.run import starting
 from scripts.run.plan import Plan
-from scripts.iree import backends
 from tests import programs
 from tests.checkouts import ROOT
 

@@ -10,8 +10,7 @@ from scripts.config.cell import Toolchain
 from scripts.config.entries import Baseline, Override, TargetOverride, by_toolchain
 from scripts.core import atomic
 from scripts.measure.timing.calls import Run
-from scripts.results import columns
-from scripts.results import record, results_file
+from scripts.results import columns, record, results_file
 from scripts.results.columns import FIELDS
 from scripts.run import environments
 from scripts.supervise import outcome

@@ -18,8 +18,7 @@ from scripts.config.rows import Matrix
 from scripts.config.settings import ConfigError
 from scripts.config.stages import STAGES, status_path
 from scripts.core import atomic
-from scripts.results import columns
-from scripts.results import coverage, expectations, record, screen
+from scripts.results import columns, coverage, expectations, record, screen
 from scripts.results.columns import FIELDS
 from scripts.results.results_file import Record
 from scripts.results.results_table import Table

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from scripts.config.choices import BASES
 from scripts.config.entries import Frontend, Override
-from scripts.results import wording
-from scripts.results import coverage, record
+from scripts.results import coverage, record, wording
 from scripts.results.coverage import ENDINGS, STAGES
 from scripts.results.results_file import BadRecords, Record
 from scripts.supervise import outcome

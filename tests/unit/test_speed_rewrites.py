@@ -12,8 +12,7 @@ from scripts.config import expansion, plugins, settings
 from scripts.config.cell import of_axes
 from scripts.config.entries import Baseline
 from scripts.core import exits, requests
-from scripts.results import columns
-from scripts.results import record, results_file
+from scripts.results import columns, record, results_file
 from scripts.results.columns import FIELDS
 from scripts.run.params import Requests
 
@@ -89,7 +88,10 @@ def test_the_row_names_the_rewrites_and_is_compared_with_the_runtime_as_it_is(re
         for one in record.records(results.matrix)
         if one["experiment"]["runtime"] == "eager" and one["model"]["name"] == "conv"
     }
-    rewritten, usual = columns.as_row(found["eager+rewrite"], FIELDS), columns.as_row(found[None], FIELDS)
+    rewritten, usual = (
+        columns.as_row(found["eager+rewrite"], FIELDS),
+        columns.as_row(found[None], FIELDS),
+    )
     assert (rewritten["rewrites"], usual["rewrites"]) == (NAME, None)
     assert found["eager+rewrite"]["experiment"]["rewrites"] == "speed"
     # Eager takes 10 ms, the other one 20 ms.

@@ -2,11 +2,8 @@
 
 import pytest
 
-from scripts.results import columns
 from scripts.results import columns, row_set, speedups
-from scripts.results.columns import COLUMNS, FIELDS
-from scripts.results.columns import OBJECT
-from scripts.results.columns import Field
+from scripts.results.columns import COLUMNS, FIELDS, OBJECT, Field
 from scripts.results.row import Column
 from tests.declared import undeclared
 from tests.rows import record, steady

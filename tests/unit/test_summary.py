@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.results import columns
-from scripts.results import record, row_set, screen
+from scripts.results import columns, record, row_set, screen
 from scripts.results.columns import COLUMNS, FIELDS
 from scripts.run import outputs
 from scripts.supervise import journal

@@ -17,11 +17,10 @@ from scripts.config.rows import Matrix
 from scripts.config.settings import ConfigError
 from scripts.config.stages import STAGES
 from scripts.core import atomic
-from scripts.run import outputs
+from scripts.iree import compile_options
 from scripts.run import entry_checks, outputs
 from scripts.run.outputs import Result
 from scripts.run.plan import Plan
-from scripts.iree import compile_options
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage

@@ -32,10 +32,10 @@ from scripts.frontends.torch_model import convert, footprint
 from scripts.frontends.torch_model.arguments import ModelChoice
 from scripts.frontends.torch_model.errors import Fault, ModelError, first_line
 from scripts.frontends.torch_model.loading import LoadedModel, OpaqueModule
+from scripts.frontends.xla_client import Client, UnlinkError, call, unlink, within
 from scripts.iree.backends import compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
-from scripts.frontends.xla_client import Client, UnlinkError, call, unlink, within
 
 # What a program may consist of: operations that compute with tensors, and values of attributes that describe these. Other dialects run
 # code of the file: llvm.inline_asm has machine instructions, hal.executable may have object code or name a file that has some,

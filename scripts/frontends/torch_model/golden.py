@@ -19,11 +19,10 @@ import torch
 from torch import nn
 
 from scripts.core import extra, tensors
-from scripts.frontends.torch_model.step import count_work
 from scripts.frontends.torch_model import convert, errors, footprint, loading
 from scripts.frontends.torch_model.errors import changes_buffer
 from scripts.frontends.torch_model.loading import LoadedModel, OpaqueModule, named_weights
-from scripts.frontends.torch_model.step import EvalStep, TrainStep
+from scripts.frontends.torch_model.step import EvalStep, TrainStep, count_work
 from scripts.measure.verify import scaling, torch_same, verification
 
 Step = EvalStep | TrainStep

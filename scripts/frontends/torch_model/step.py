@@ -9,30 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
 from scripts.core import tensors
 from scripts.core.tensors import CHANGE, GRADIENT, OPTIMIZER, Signature, TensorType
 from scripts.frontends.torch_model import convert, errors
 from scripts.frontends.torch_model.arguments import Optimizer
 from scripts.frontends.torch_model.loading import LoadedModel
-import contextlib
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
-import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
-from scripts.frontends.torch_model import convert
-from scripts.frontends.torch_model.loading import LoadedModel
-
 
 Autocast = Callable[[], AbstractContextManager]
 Named = list[tuple[str, torch.Tensor]]

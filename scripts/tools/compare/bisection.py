@@ -20,12 +20,11 @@ from scripts.config.stages import IREE_ENV, VERIFICATION
 from scripts.core import atomic
 from scripts.core.requests import StageRequest, plain
 from scripts.frontends.torch_model.errors import first_line
-from scripts.results import wording
-from scripts.results import at_hand, results_file
-from scripts.run import environments, installing, resources
-from scripts.run.environments import COMPILER, RUNTIME
 from scripts.iree import shell, tools
 from scripts.iree.backends import renamed
+from scripts.results import at_hand, results_file, wording
+from scripts.run import environments, installing, resources
+from scripts.run.environments import COMPILER, RUNTIME
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome

@@ -21,14 +21,14 @@ from typing import Any
 from scripts.config import stages
 from scripts.config.stages import REPORT
 from scripts.core import atomic, checkout, process, temporary
+from scripts.iree import session
+from scripts.iree.backends import runs_on_cpu
+from scripts.iree.tools import program
 from scripts.measure.timing import ratios
 from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.timing.turns import Rule
 from scripts.results import latency_section
 from scripts.results.results_file import cell_of
-from scripts.iree import session
-from scripts.iree.backends import runs_on_cpu
-from scripts.iree.tools import program
 from scripts.supervise.members import (
     VERIFICATION,
     Member,

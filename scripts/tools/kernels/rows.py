@@ -13,13 +13,7 @@ from scripts.core import checkout
 from scripts.core.tensors import DTYPES, Signature, TensorType
 from scripts.measure.timing.machine_limits import COMPUTE, MEMORY, MachineLimits
 from scripts.results import columns, record, speedups
-from scripts.results.columns import FROM_1, POSITIVE
-from scripts.results.columns import INTEGER
-from scripts.results.columns import NUMBER
-from scripts.results.columns import OBJECT
-from scripts.results.columns import TEXT
-from scripts.results.columns import Field
-from scripts.results.columns import names
+from scripts.results.columns import FROM_1, INTEGER, NUMBER, OBJECT, POSITIVE, TEXT, Field, names
 from scripts.results.results_file import Form
 from scripts.results.row_set import Content, RowSet
 from scripts.run import outputs

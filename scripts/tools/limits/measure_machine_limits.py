@@ -17,10 +17,10 @@ from scripts.core import commands, exits, machine, requests
 from scripts.core.commands import option
 from scripts.core.machine import load_watched
 from scripts.core.requests import Folders
-from scripts.measure.timing import machine_limits
-from scripts.measure.timing.machine_limits import MachineLimits, Sample
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import NoDevice, device_info
+from scripts.measure.timing import machine_limits
+from scripts.measure.timing.machine_limits import MachineLimits, Sample
 from scripts.tools.limits import samples as limit_samples
 from scripts.tools.limits.samples import WrongResult
 

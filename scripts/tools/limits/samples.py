@@ -17,11 +17,11 @@ import numpy as np
 
 from scripts.core import process, tensors
 from scripts.core.machine import cache_bytes
-from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, Sample
 from scripts.iree import session
 from scripts.iree.backends import Backend, compile_flags
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
+from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, Sample
 
 if TYPE_CHECKING:
     from scripts.baselines.sessions.torch_device import TorchDevice

@@ -17,9 +17,9 @@ from scripts.config.cell import Cell, Kind, selects
 from scripts.config.entries import Baseline, Frontend, Target
 from scripts.config.feature import Draft
 from scripts.config.rows import Matrix
+from scripts.iree.backends import BACKENDS
 from scripts.measure.timing.ratios import LEAST
 from scripts.measure.timing.turns import Rule
-from scripts.iree.backends import BACKENDS
 from scripts.tools.operators.problems import sources
 from scripts.tools.operators.problems.argument_values import FLOATING
 from scripts.tools.operators.problems.problem import KINDS, Selection

@@ -12,11 +12,11 @@ import numpy as np
 
 from scripts.core import atomic, machine, requests, tensors
 from scripts.core.requests import Folders
-from scripts.measure.timing.worker import Program
-from scripts.measure.verify.verify import Check
 from scripts.iree import session
 from scripts.iree.session import Module, load_command
 from scripts.iree.verify_module import Files, require_device, verify_module
+from scripts.measure.timing.worker import Program
+from scripts.measure.verify.verify import Check
 from scripts.tools.operators.batch import batch_worker
 from scripts.tools.operators.problems import scores
 from scripts.tools.operators.problems.problem import Problem

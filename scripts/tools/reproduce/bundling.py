@@ -14,10 +14,10 @@ from scripts.config import stages
 from scripts.config.cell import Cell, Kind
 from scripts.core import atomic, private, tensors
 from scripts.core.tensors import PARAMETER_SCOPE, Signature, TensorType
-from scripts.results import wording
 from scripts.iree import compile_options, shell
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
+from scripts.results import wording
 from scripts.supervise import outcome
 from scripts.tools.profile import compile_page
 from scripts.tools.reproduce import case as cases

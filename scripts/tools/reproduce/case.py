@@ -19,9 +19,9 @@ from scripts.core import atomic, checkout, requests, temporary
 from scripts.core.machine import physical_cores
 from scripts.core.requests import StageRequest
 from scripts.frontends.sources import registry
-from scripts.results.results_file import Record, cell_of
 from scripts.iree import compile_cache, compile_options
 from scripts.iree.backends import BACKENDS, compile_flags, renamed
+from scripts.results.results_file import Record, cell_of
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 from scripts.tools.profile import compile_page

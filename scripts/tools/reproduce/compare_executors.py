@@ -17,11 +17,11 @@ import numpy as np
 
 from scripts.core import atomic, commands, process, requests, tensors
 from scripts.core.requests import Folders
-from scripts.measure.verify.verify import Check, Expected, verify
+from scripts.frontends.xla_client import Client, UnlinkError, call, unlink
 from scripts.iree.backends import BACKENDS
 from scripts.iree.session import Module, Session
 from scripts.iree.tools import tool
-from scripts.frontends.xla_client import Client, UnlinkError, call, unlink
+from scripts.measure.verify.verify import Check, Expected, verify
 from scripts.tools.reproduce.mismatch import COMPARED, O0, SAME, XLA
 
 

@@ -19,15 +19,14 @@ from typing import Any
 
 from scripts.core import atomic, checkout
 from scripts.core.tensors import TensorType
+from scripts.iree import compile_options, session, shell
+from scripts.iree.backends import allocator_flags
+from scripts.iree.session import runtime_flags
 from scripts.measure.timing import ratios
 from scripts.measure.timing.ratios import Decision, Difference, decide
 from scripts.measure.timing.turns import Rule
 from scripts.results import wording
 from scripts.results.wording import milliseconds
-from scripts.iree import session
-from scripts.iree import compile_options, shell
-from scripts.iree.backends import allocator_flags
-from scripts.iree.session import runtime_flags
 from scripts.supervise.members import Member, failed_member, time_in_turns, unfit_control
 from scripts.tools.reproduce import mismatch
 from scripts.tools.reproduce.case import Case, NoCase
@@ -135,9 +134,7 @@ def _readme(case: Case, tests: Sequence[Mapping[str, Any]]) -> str:
         )
         for test in sorted(tests, key=lambda test: test["status"] == "right")
     ]
-    table = wording.table(
-        ("folder", "dispatches", "operations", "with the cell's flags", ""), rows
-    )
+    table = wording.table(("folder", "dispatches", "operations", "with the cell's flags", ""), rows)
     return _README.format(
         cell=case.cell,
         version=case.versions["iree"],

@@ -17,24 +17,27 @@ from scripts.config.entries import AS_CONFIGURED, TUNED
 from scripts.config.rows import Matrix
 from scripts.config.stages import REPORT
 from scripts.core import atomic
+from scripts.iree.backends import BACKENDS
 from scripts.measure.timing import ratios
 from scripts.results import columns, record, speedups, stage_files, wording
-from scripts.results.columns import FROM_0, FROM_1, POSITIVE
-from scripts.results.columns import FLAG
-from scripts.results.columns import INTEGER
-from scripts.results.columns import NUMBER
-from scripts.results.columns import OBJECT
-from scripts.results.columns import TEXT
-from scripts.results.columns import Field
+from scripts.results.columns import (
+    FLAG,
+    FROM_0,
+    FROM_1,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    POSITIVE,
+    TEXT,
+    Field,
+)
 from scripts.results.page_sections import Section, as_markdown
 from scripts.results.record import VERSIONS_OF_EVERY_RECORD, iree_versions
 from scripts.results.results_file import Form
 from scripts.results.results_table import Table
 from scripts.results.row_set import Content, RowSet
 from scripts.run import outputs
-from scripts.run import outputs
 from scripts.run.outputs import Result
-from scripts.iree.backends import BACKENDS
 from scripts.supervise import outcome
 from scripts.tools.variants import candidates, tuned_matrix
 from scripts.tools.variants.candidates import NOT_APPLICABLE, OUT_OF_BUDGET, Line, Report
@@ -355,9 +358,7 @@ def content(matrix: Matrix, folder: Path) -> Content:
     def write_results(records: list[Record]) -> None:
         for result in results(records):
             shown = yaml.safe_dump(msgspec.to_builtins(result), sort_keys=False, width=100)
-            path = outputs.path_of(
-                result.model, result.target, folder / outputs.FOLDER.name
-            )
+            path = outputs.path_of(result.model, result.target, folder / outputs.FOLDER.name)
             atomic.write_text(path, YAML_HEAD + shown)
 
     return Content(rows, lambda records: page(records, reports), write_results)

@@ -10,10 +10,10 @@ from scripts.config.entries import Target
 from scripts.config.feature import Feature, Rows
 from scripts.config.rows import compact
 from scripts.config.stages import STAGES
+from scripts.iree import compile_options
 from scripts.run.modules import is_tuned, program
 from scripts.run.params import Groups
 from scripts.run.plan import Plan, digest_of
-from scripts.iree import compile_options
 from scripts.tools.variants import tuned_matrix
 from scripts.tools.variants.candidates import Search
 

@@ -18,10 +18,7 @@ import msgspec
 from scripts.measure.timing import ratios
 from scripts.measure.timing.ratios import Difference, Interval
 from scripts.results import wording
-from scripts.results.columns import COLUMNS
-from scripts.results.columns import INTEGER
-from scripts.results.columns import NUMBER
-from scripts.results.columns import Field
+from scripts.results.columns import COLUMNS, INTEGER, NUMBER, Field
 from scripts.results.page_sections import Section
 from scripts.results.results_file import cell_of
 from scripts.results.results_table import options_as_text

@@ -14,11 +14,11 @@ from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 
 from scripts.core import exits, temporary
+from scripts.iree import compile_cache
 from scripts.measure.timing import ratios
 from scripts.measure.timing.ratios import Interval
 from scripts.measure.timing.turns import Rule
 from scripts.results.results_file import BadRecords
-from scripts.iree import compile_cache
 from scripts.supervise import members
 from scripts.supervise.diagnose import failure_signature
 from scripts.supervise.job import Interrupted

@@ -19,8 +19,7 @@ import msgspec
 
 from scripts.config import cell
 from scripts.core import checkout, commands, exits
-from scripts.results import columns
-from scripts.results import at_hand, page_sections
+from scripts.results import at_hand, columns, page_sections
 from scripts.results.columns import COLUMNS
 from scripts.results.results_file import BadRecords, cell_of, read
 from scripts.tools.compare.history import series, store

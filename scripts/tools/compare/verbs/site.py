@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.core import atomic, checkout, exits
-from scripts.results.columns import TEXT
-from scripts.results.columns import Field
+from scripts.results.columns import TEXT, Field
 from scripts.results.results_file import cell_of
 from scripts.supervise import outcome
 from scripts.tools.compare.history import series, store

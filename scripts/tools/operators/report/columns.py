@@ -13,15 +13,19 @@ from typing import Any, Literal
 from scripts.core import checkout
 from scripts.measure.verify import verification
 from scripts.results import columns
-from scripts.results import columns
-from scripts.results.columns import CLOSED, FROM_0, FROM_1, POSITIVE
-from scripts.results.columns import FLAG
-from scripts.results.columns import INTEGER
-from scripts.results.columns import LIST
-from scripts.results.columns import NUMBER
-from scripts.results.columns import OBJECT
-from scripts.results.columns import TEXT
-from scripts.results.columns import Field
+from scripts.results.columns import (
+    CLOSED,
+    FLAG,
+    FROM_0,
+    FROM_1,
+    INTEGER,
+    LIST,
+    NUMBER,
+    OBJECT,
+    POSITIVE,
+    TEXT,
+    Field,
+)
 from scripts.results.results_file import Form
 from scripts.supervise import outcome
 from scripts.tools.operators.report import faults

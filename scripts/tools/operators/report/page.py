@@ -14,7 +14,6 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from scripts.results import wording
 from scripts.results import row_set, wording
 from scripts.results.page_sections import CODE, Section, Styled, as_markdown
 from scripts.results.screen import plain_table

@@ -14,9 +14,7 @@ from scripts.config import stages
 from scripts.config.cell import TRAIN, Cell, EntryName, Kind
 from scripts.config.stages import STAGES, STATUS, Stage
 from scripts.results import page_sections, speedups, stage_files
-from scripts.results.columns import COLUMNS
-from scripts.results.columns import TEXT
-from scripts.results.columns import Field
+from scripts.results.columns import COLUMNS, TEXT, Field
 from scripts.results.results_table import BASES, ModelRows, Table, over
 from scripts.results.row import ENDINGS, Column, Row
 from scripts.supervise import outcome
