@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from scripts.core import atomic, checkout, exits
 from scripts.measure.verify.verification import CODES
-from scripts.results import columns
-from scripts.results import row_set, wording
+from scripts.results import columns, row_set, wording
 from scripts.results.columns import Field
 from scripts.results.row_set import RowSet
 from scripts.tools.variants import document

@@ -1,5 +1,7 @@
-"""Loads a compiled module with its parameters on a device and calls it from Python, to verify it. Whether a Vulkan device has what
-a module was compiled for is checked before (lacking_of_profile)."""
+"""A compiled module with its parameters: called from Python to verify it, and as the command line and inputs of iree-benchmark-module to time it.
+
+Whether a Vulkan device has what a module was compiled for is checked before (lacking_of_profile).
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 returns.
 
 A step takes a model on its device. `call` is its module, or what a runtime compiled from it. A step
-returns all of its results, so that nothing can be removed as unused.
+returns all of its results, so that nothing can be removed as unused. `count_work` counts the FLOPs and bytes of one.
 """
 
 from __future__ import annotations

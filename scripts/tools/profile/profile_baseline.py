@@ -53,7 +53,6 @@ def profile(cell: Work) -> dict[str, Any]:
     import torch
 
     from scripts.baselines.sessions import torch_session
-    from scripts.frontends.torch_model import step as work_of
     from scripts.tools.profile import by_module, rounds
 
     runtime, device = open_runtime(cell)
@@ -83,7 +82,7 @@ def profile(cell: Work) -> dict[str, Any]:
 
     by_part, measured = rounds.profiled(lambda: _fastest_ms(session, calls), take)
     if loaded:
-        counted = asdict(work_of.count(session, loaded))
+        counted = asdict(count_work(session, loaded))
         work_of_model = {"work": by_module.merged_work(counted, modules)}
     by_module_of_model = by_module.merged_times(by_part, modules)
     return {
