@@ -86,7 +86,7 @@ class Signature:
     a language model's greedy tokens (greedy_tokens.Generation). `quantization` has the error of a quantised model
     (golden.py). `resolved` has the arguments that the functions of the model file were called with, by name.
     `layers` and `vocab_size` come from the model's configuration. `work` has the FLOPs and bytes of a call
-    (frontends/torch_model/work.py); None if they were not counted. `left_out` says why (core/extra.py).
+    (`step.count_work`); None if they were not counted. `left_out` says why (core/extra.py).
     """
 
     model: str

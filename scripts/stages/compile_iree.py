@@ -19,6 +19,13 @@ from scripts.iree.compile_options import CompileRequest
 from scripts.iree.tools import identity, parse_problem, tool
 
 MODULE, REPORT = "module.vmfb", "report.json"
+SEARCH_CPU_S = 120
+"""CPU seconds of the compilation that is repeated after a crash."""
+_ERROR = re.compile(r"^(?P<file>\S+?):(?P<line>\d+):\d+: error: ")
+_CRASHED = re.compile(
+    r"failed while executing `(?P<name>\w+)` on '[\w.]+' operation(?:: @(?P<symbol>\S+))?: reproducer"
+)
+_RESULTS = re.compile(r"^\s*(%[\w$.-]+(?:, %[\w$.-]+)*)(?::\d+)? = ")
 
 
 def compile_iree(request: CompileRequest, folders: Folders) -> None:
@@ -53,7 +60,7 @@ def compile_iree(request: CompileRequest, folders: Folders) -> None:
                 f"pinned IREE has written: {why}",
                 reason="program-version",
             )
-        if cause := of_failure(request.program, flags, run.returncode, said):
+        if cause := cause_in_program(request.program, flags, run.returncode, said):
             said.append(f"{exits.CAUSE}{cause}\n")
             print(said[-1], end="", file=sys.stderr, flush=True)
         if printed := compile_cache.kept_output(run.returncode, said):
@@ -103,20 +110,9 @@ def _keep(
         print(f"note: not kept in {cache and cache.folder}: {error}", file=sys.stderr, flush=True)
 
 
-if __name__ == "__main__":
-    requests.run(CompileRequest, compile_iree)
-
-
-SEARCH_CPU_S = 120
-"""CPU seconds of the compilation that is repeated after a crash."""
-_ERROR = re.compile(r"^(?P<file>\S+?):(?P<line>\d+):\d+: error: ")
-_CRASHED = re.compile(
-    r"failed while executing `(?P<name>\w+)` on '[\w.]+' operation(?:: @(?P<symbol>\S+))?: reproducer"
-)
-_RESULTS = re.compile(r"^\s*(%[\w$.-]+(?:, %[\w$.-]+)*)(?::\d+)? = ")
-
-
-def of_failure(program: Path, flags: Sequence[str], returncode: int, said: Iterable[str]) -> str:
+def cause_in_program(
+    program: Path, flags: Sequence[str], returncode: int, said: Iterable[str]
+) -> str:
     """In words, the operators because of which a compilation with `flags` ended with `returncode` (negative: signal) and
     printed the lines `said`; "" for a program that is not of an ONNX file, and for a diagnostic that names no line of it.
 
@@ -185,3 +181,7 @@ def _lines_in(text: str, symbol: str, files: Collection[str]) -> tuple[int, ...]
         module = ir.Module.parse(text)
         inside = [op for outer in below(module.operation) if named(outer) for op in below(outer)]
         return lines_of(inside, files)
+
+
+if __name__ == "__main__":
+    requests.run(CompileRequest, compile_iree)

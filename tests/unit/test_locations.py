@@ -154,10 +154,10 @@ def test_the_line_of_a_diagnostic_is_of_an_operator_of_onnx(tmp_path, line, know
     program = tmp_path / "program.mlir"
     program.write_text(PROGRAM)
     said = ["warning: x", f"{program}:{line}:10: error: failed to legalize", f"{program}:6:1: error: x"]  # fmt: skip
-    assert compile_iree.of_failure(program, [], 1, said) == "", "it is not of ONNX"
+    assert compile_iree.cause_in_program(program, [], 1, said) == "", "it is not of ONNX"
     nodes = {name: Origin(name, f"onnx.{name}", None) for name in ("Unique", "Relu", "Sort")}
     lines = {5: "Unique", 6: "Relu", 7: "Sort"}
     text = json.dumps(locations.to_json(lines, locations.Origins(nodes, {})))
     (tmp_path / "locations.json").write_text(text)
-    assert compile_iree.of_failure(program, [], 1, said) == known
-    assert compile_iree.of_failure(program, [], 1, ["error: no target"]) == ""
+    assert compile_iree.cause_in_program(program, [], 1, said) == known
+    assert compile_iree.cause_in_program(program, [], 1, ["error: no target"]) == ""

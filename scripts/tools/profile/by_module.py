@@ -142,7 +142,7 @@ def merged_times(times: Mapping[Module, float], modules: Mapping[str, Module]) -
 
 
 def merged_work(work: dict[str, Any], modules: Mapping[str, Module]) -> dict[str, Any]:
-    """The work of a call (frontends/torch_model/work.py) with that of modules in place of that of parts."""
+    """The work of a call (`step.count_work`) with that of modules in place of that of parts."""
     merged: dict[str, dict[str, int]] = {}
     for part, counted in work["modules"].items():
         module = _module_of(part, modules)

@@ -49,10 +49,11 @@ def profile_baseline(request: BaselineProfileRequest, folders: Folders) -> None:
 
 def profile(cell: Work) -> dict[str, Any]:
     """The profile of a baseline: milliseconds by module, and what is measured beside them (rounds.py). That of eager has the
-    work of the model too (frontends/torch_model/work.py)."""
+    work of the model too (count_work)."""
     import torch
 
     from scripts.baselines.sessions import torch_session
+    from scripts.frontends.torch_model.step import count_work
     from scripts.tools.profile import by_module, rounds
 
     runtime, device = open_runtime(cell)
