@@ -30,7 +30,7 @@ VERSIONS = {"executorch": "executorch", "torch": "torch"}
 MEMORY_FACTOR = 4.0
 FORKABLE = True
 
-_FILE = "model.pte"
+FILE = "model.pte"
 
 
 def _convert(loaded: LoadedModel, folder: Path) -> None:
@@ -45,7 +45,7 @@ def _convert(loaded: LoadedModel, folder: Path) -> None:
         lowered = edge.to_executorch()
     if missing := _without_kernel(lowered):
         exits.fail(f"ExecuTorch has no kernel for {', '.join(missing)}", exits.UNSUPPORTED)
-    with (folder / _FILE).open("wb") as file:
+    with (folder / FILE).open("wb") as file:
         lowered.write_to_file(file)
 
 
@@ -65,7 +65,7 @@ def _load(folder: Path, threads: int) -> Call:
     # Its thread pool has a thread per core of the machine, and no setting; it is to be made before a program is loaded.
     portable_lib._unsafe_reset_threadpool(threads)
     with converted.rejected("ExecuTorch"):
-        method = Runtime.get().load_program(folder / _FILE).load_method("forward")
+        method = Runtime.get().load_program(folder / FILE).load_method("forward")
 
     def call(inputs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         return method.execute([tensor.contiguous() for tensor in inputs])

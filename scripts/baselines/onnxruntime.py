@@ -104,14 +104,25 @@ def _convert(loaded: LoadedModel, folder: Path) -> None:
     program.save(folder / _FILE, external_data=True)  # one file holds 2 GB at most
 
 
-def _load(folder: Path, threads: int) -> OnnxModel:
+def session_options(threads: int) -> onnxruntime.SessionOptions:
+    """The options of a session with a number of threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    return options
+
+
+def model_file(folder: Path) -> Path:
+    """The ONNX file of a converted model."""
     source = folder / _SOURCE
-    file = source.read_text(encoding="utf-8") if source.exists() else folder / _FILE
+    return Path(source.read_text(encoding="utf-8")) if source.exists() else folder / _FILE
+
+
+def _load(folder: Path, threads: int) -> OnnxModel:
     try:
-        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            model_file(folder), session_options(threads), providers=["CPUExecutionProvider"]
+        )
     except _REFUSALS as error:
         exits.fail(f"ONNX Runtime: {cause(error)}", exits.UNSUPPORTED)
     return OnnxModel(session)

@@ -10,8 +10,9 @@ import functools
 import importlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -52,17 +53,22 @@ def operators(error: BaseException) -> str:
     return "; ".join(named) or errors.cause(error)
 
 
-def _load(folder: Path, threads: int) -> Call:
+def compiled(folder: Path, threads: int, more: Mapping[str, Any] | None = None) -> Any:
+    """The converted model, compiled for the CPU. `more`: further properties. Exits as unsupported if it cannot be compiled."""
     settings = {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32",
         "INFERENCE_NUM_THREADS": threads,
         # Else it uses one thread per physical core.
         "ENABLE_HYPER_THREADING": True,
+        **(more or {}),
     }
     with converted.rejected("OpenVINO"):
-        compiled = openvino.Core().compile_model(folder / _FILE, "CPU", settings)
-    request = compiled.create_infer_request()
+        return openvino.Core().compile_model(folder / _FILE, "CPU", settings)
+
+
+def _load(folder: Path, threads: int) -> Call:
+    request = compiled(folder, threads).create_infer_request()
 
     def call(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         arrays = [tensor.contiguous().numpy() for tensor in inputs]

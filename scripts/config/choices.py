@@ -50,9 +50,6 @@ IREE_DUMPS = ("iree_phases", "iree_graph")
 MODULES = "modules"
 """The kind of dump that is what `snakemake profile` makes: profiles by module of IREE cells and of baselines."""
 
-MODULE_PROFILES = ("eager", "inductor")
-"""Runtimes of baselines that have a profile by module (scripts.tools.profile.profile_baseline)."""
-
 COMPILE_MODES = (
     "default",
     "reduce-overhead",

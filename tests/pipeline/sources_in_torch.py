@@ -101,7 +101,8 @@ def _make_folders(folder: Path) -> None:
 def _modules(loaded: LoadedModel, profiled: bool) -> dict[str, Any]:
     """The module of each node of the captured graph, the classes of modules, and the modules that have a time in profiles: by eager,
     and for the file by inductor too."""
-    from scripts.tools.profile import by_module, inductor_by_module
+    from scripts.tools.profile.parts import Parts
+    from scripts.tools.profile.profilers import eager, inductor
 
     program = capture.functional(capture.capture(loaded), {})
     origins = locations.of_nodes(program.graph.nodes, loading.FLAT_PREFIX)
@@ -111,26 +112,26 @@ def _modules(loaded: LoadedModel, profiled: bool) -> dict[str, Any]:
     }
     if not profiled:
         return answer
-    model, parts = loaded.module, {}
+    model = loaded.module
 
     def call() -> Any:
         return model(*loaded.args, **loaded.kwargs)
 
-    times = {}
+    results = call()
+    split = Parts(model)
+    kinds = split.kinds or {path: type(module).__name__ for path, module in model.named_modules()}
+    calls = {"eager": list(eager.times_of_calls(call, model, split, 1))}
     if isinstance(model, torch.fx.GraphModule):
-        results = call()
-        parts = by_module.split(model)
         assert all(torch.equal(call()[key], value) for key, value in results.items())
         compiled = torch.compile(model)
-        with torch.no_grad(), inductor_by_module.marking():
+        with torch.no_grad(), inductor.marking():
             compiled(*loaded.args, **loaded.kwargs)
-            times["inductor"] = inductor_by_module.inductor(
-                lambda: compiled(*loaded.args, **loaded.kwargs), 1
+            calls["inductor"] = inductor.times_of_calls(
+                lambda: compiled(*loaded.args, **loaded.kwargs), split, 1
             )
-    times["eager"] = by_module.eager(call, model, 1)
-    for name, by_part in times.items():
-        found = by_module.merged_times(by_part, parts)
-        answer[name] = sorted([str(module.path), module.kind] for module in found)
+    for name, [times] in calls.items():
+        modules = {node.module for kernel in times.kernels_ms for node in kernel.nodes}
+        answer[name] = sorted([str(path), kinds.get(path, "")] for path in modules)
     return answer
 
 

@@ -379,14 +379,19 @@ def test_a_profile_names_the_modules_of_dispatches_and_kernels(ran):
     chosen = ("models=conv", f"frontends={','.join(frontends)}", "targets=llvm-cpu")
     ran.snakemake("--cores", "8", "profile", "--config", *chosen, "baselines=eager,inductor")
     for frontend in frontends:
-        found = json.loads(ran.vmfbench("why", f"conv/{frontend}/llvm-cpu", "--json"))
-        parts = {part["name"]: part for part in found["parts"]}
         flop = {"0": 2 * 64**2 * 16 * 3 * 9, "2": 2 * 32**2 * 32 * 16 * 9}
-        for name in flop:
-            assert (parts[name]["kind"], parts[name]["flop"]) == ("Conv2d", flop[name])
-            assert all(parts[name]["ms"][runtime] > 0 for runtime in ("eager", "inductor", "iree"))
-        products = [one for one in found["kernels"] if "conv" in " ".join(one["operators"])]
-        assert {name for one in products for name in one["parts"]} == {"0", "2"}, found
+        for against in ("eager", "inductor"):
+            cell = f"conv/{frontend}/llvm-cpu"
+            account = json.loads(ran.vmfbench("why", cell, "--against", against, "--json"))
+            regions = {region["name"]: region for region in account["regions"]}
+            for name, count in flop.items():
+                assert regions[name]["flop"] == count
+                assert regions[name]["iree_ms"] > 0
+                assert regions[name]["other_ms"] > 0
+            gap = account["call_ms"]["iree"] - account["call_ms"][against]
+            assert sum(term["ms"] for term in account["terms"].values()) == pytest.approx(gap)
+        products = [dispatch for dispatch in account["dispatches"] if "conv" in " ".join(dispatch["operators"])]  # fmt: skip
+        assert {name for dispatch in products for name in dispatch["modules"]} == {"0", "2"}
 
 
 @pytest.mark.full

@@ -9,14 +9,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from scripts.config.cell import Cell, Kind
 from scripts.config.stages import status_path
 from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
+from scripts.tools.profile import account as accounts
 from scripts.tools.profile import rounds
 from scripts.tools.profile import why as verb
 from scripts.tools.profile.account import patterns, shares
+from scripts.tools.profile.profile_files import Profiles
+from scripts.tools.profile.rounds import CallTimes
 
 CELL = "tiny/mlir/llvm-cpu"
 
@@ -46,31 +52,37 @@ def test_repeated_layers_are_shown_as_one_and_other_modules_are_not():
     assert [shown[path] for path in ("mlp.0", "conv1.lin", "")] == ["mlp.0", "conv1.lin", ""]
 
 
-def dispatch(function: str, ms: float, tiles: int, *nodes: list) -> dict:
-    return {"function": function, "ms": ms, "tiles": tiles, "busy": 1.0, "nodes": list(nodes)}
+def dispatch(function: str, ms: float, tiles: int, *nodes: list, busy: float = 1.0) -> dict:
+    times = {"ms": ms, "rounds_ms": [ms, ms * 2]}
+    return {"function": function, **times, "tiles": tiles, "busy": busy, "nodes": list(nodes)}
+
+
+def kernel(function: str, ms: float, *nodes: list, kind: str = "") -> dict:
+    return {"function": function, "ms": ms, "rounds_ms": [ms], "nodes": list(nodes), "kind": kind}
 
 
 IREE = {
     "runtime": "iree",
     "threads": 2,
-    "calls": 3,
     **{"call_ms": 11.0, "profiled_ms": 11.0, "control_ms": [11.0, 11.5], "foreign": 0.01, "load": 1.8},
+    **{"rounds_ms": [11.0, 22.0], "between_ms": [0.5, 1.0], "outside_ms": [0.49, 0.98]},
     "kinds": {"": "Net", "fc": "Linear", "pool": "Pool"},
     "dispatches": [
-        dispatch("d_0_matmul", 2.0, 8, ["mm", "aten.mm.default", "fc"], ["add", "aten.add.Tensor", "fc"]),
-        dispatch("d_1_scatter", 8.0, 1, ["scatter_add", "aten.scatter_add.default", "pool"]),
+        dispatch("d_dispatch_0_matmul", 2.0, 8, ["mm", "aten.mm.default", "fc"], ["add", "aten.add.Tensor", "fc"], busy=1.9),
+        dispatch("d_dispatch_1_scatter", 8.0, 1, ["scatter_add", "aten.scatter_add.default", "pool"]),
         dispatch("_encoding_0", 0.01, 8),
     ],
 }  # fmt: skip
 EAGER = {
     "runtime": "eager",
     "threads": 2,
-    "calls": 3,
     **{"call_ms": 4.5, "profiled_ms": 4.5, "control_ms": [4.6, 4.5], "foreign": 0.0, "load": 1.2},
-    "modules": [
-        {"module": "pool", "kind": "Pool", "ms": 1.5},
-        {"module": "fc", "kind": "Linear", "ms": 2.5},
-        {"module": "", "kind": "Net", "ms": 0.5},
+    **{"rounds_ms": [4.5], "between_ms": [0.1], "outside_ms": [0.0]},
+    "kinds": {"": "Net", "fc": "Linear", "pool": "Pool"},
+    "kernels": [
+        kernel("aten.scatter_add", 1.5, ["scatter_add", "aten.scatter_add", "pool"]),
+        kernel("aten.linear", 2.5, ["linear", "aten.linear", "fc"]),
+        kernel("aten.sigmoid", 0.4, ["sigmoid", "aten.sigmoid", ""]),
     ],
     "work": {
         **{"flop": 40_000_000, "weight_bytes": 1000, "input_bytes": 2000, "output_bytes": 3000},
@@ -114,33 +126,54 @@ def why(results, monkeypatch, capsys):
     return call
 
 
-def test_modules_and_dispatches_are_shown_beside_eager_and_the_limit(why):
-    said = """\
+def test_the_terms_regions_and_dispatches_are_shown_beside_another_runtime(why):
+    assert (
+        why()
+        == """\
 tiny/mlir/llvm-cpu: ms per call: IREE 11.0, eager 4.50, limit 0.400; 2 threads
 control, the same calls where they were profiled: IREE 11.0 to 11.5, eager 4.50 to 4.60; load 1.8
 
-module              class   ×  eager ms  IREE ms  limit ms
-pool                Pool    1      1.50     8.00         –
-fc                  Linear  1      2.50     2.00     0.400
-(the model itself)  Net     1     0.500        –  0.000250
-(all others)                1         –   0.0100         –
-all                         4      4.50     10.0     0.400
-
-share    ms  calls  workgroups  busy  dispatch     operators    modules
-  80%  8.00      1           1   1.0  d_1_scatter  scatter_add  pool
-  20%  2.00      1           8   1.0  d_0_matmul   mm, add      fc
-
 Look first at
-1. pool (Pool, 1 ×): 8.00 ms, 6.50 ms more than eager. d_1_scatter: 8.00 ms in 1 call (1 workgroup for 2 threads; no product: scatter_add).
+1. pool (1 ×): 8.00 ms, eager 1.50: idle threads +4.00 ± 0, slower code +2.50 ± 0. d_dispatch_1_scatter: 8.00 ms in 1 call (1 workgroup for 2 threads; no product: scatter_add). By itself: vmfbench reduce tiny/mlir/llvm-cpu --dispatches
+2. between kernels, in 3 dispatches: +0.890 ± 0 ms.
+
+IREE − eager          ms  ±  of IREE's call
+idle threads       +4.00  0            +36%
+slower code        +2.00  0            +18%
+between kernels   +0.890  0             +8%
+layout changes   +0.0100  0             +0%
+more work         −0.400  0             −4%
+all                +6.50  ?            +59%
+
+modules             ×  IREE ms  eager ms  difference  limit ms  GFLOP/s      mostly        shape
+pool                1     8.00      1.50       +6.50         –        –   –  idle threads  scatter
+(the model itself)  1        –     0.400      −0.400  0.000250        –   –  more work     sigmoid
+fc                  1     2.00      2.50      −0.500     0.400       20  16  slower code   matmul
+(all others)        1   0.0100         –     +0.0100
+
+share    ms  calls  workgroups  busy  dispatch              operators    modules
+  73%  8.00      1           1   1.0  d_dispatch_1_scatter  scatter_add  pool
+  18%  2.00      1           8   1.9  d_dispatch_0_matmul   mm, add      fc
 """
-    assert why() == said
+    )
 
 
-def test_json_has_every_module_and_dispatch(why):
-    found = json.loads(why("--json"))
-    assert [one["name"] for one in found["parts"]] == ["pool", "fc", "(no module)", "(the model itself)"]  # fmt: skip
-    assert [one["function"] for one in found["kernels"]] == ["d_1_scatter", "d_0_matmul", "_encoding_0"]  # fmt: skip
-    assert found["first"][0].startswith("pool (Pool, 1 ×)")
+def test_json_has_every_region_and_dispatch(why):
+    account = json.loads(why("--json"))
+    assert [region["name"] for region in account["regions"]] == ["pool", "(no module)", "(the model itself)", "fc"]  # fmt: skip
+    functions = [dispatch["function"] for dispatch in account["dispatches"]]
+    assert functions == ["d_dispatch_1_scatter", "d_dispatch_0_matmul", "_encoding_0"]
+    assert account["first"][0].startswith("pool (1 ×): 8.00 ms")
+
+
+def test_another_runtime_than_the_fastest_can_be_chosen(results, why):
+    slow = EAGER | {"runtime": "inductor", "call_ms": 9.0, "rounds_ms": [9.0], "between_ms": [4.6]}
+    path = results / "profile/tiny/inductor/eval/profile.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(slow))
+    assert "IREE − eager" in why()
+    assert "IREE − inductor" in why("--against", "inductor")
+    assert "there is no profile of openvino beside tiny/mlir/llvm-cpu; there are: eager, inductor" in why("--against", "openvino")  # fmt: skip
 
 
 def test_without_other_profiles_iree_alone_is_shown(results, why):
@@ -148,7 +181,39 @@ def test_without_other_profiles_iree_alone_is_shown(results, why):
     (results / "machine_limits/cpu/limits.json").unlink()
     lines = why().splitlines()
     assert lines[0] == "tiny/mlir/llvm-cpu: ms per call: IREE 11.0; 2 threads"
-    assert lines[3].split() == ["module", "class", "×", "IREE", "ms"]
+    assert lines[3].split()[:3] == ["share", "ms", "calls"]
+
+
+MODULES = st.sampled_from(("a", "b", "c", "", None))
+OPERATORS = st.sampled_from(("aten.mm.default", "aten.add.Tensor", "aten.clone.default", "aten.convolution.default"))  # fmt: skip
+TIMES = st.floats(0.001, 100)
+NODES = st.lists(st.tuples(st.just("n"), OPERATORS, MODULES).map(list), max_size=3)
+FUNCTIONS = st.sampled_from(("main_dispatch_3_matmul_4x4_f32", "main_dispatch_9_transpose_4x4_f32", "_encoding_1"))  # fmt: skip
+
+
+def profiles_of(kernels: list[tuple[str, float, list]], between: float) -> dict:
+    """A profile with these kernels."""
+    each = [dispatch(name, ms, 4, *nodes, busy=1.5) for name, ms, nodes in kernels]
+    whole = [sum(one["rounds_ms"][at] for one in each) + between * (at + 1) for at in range(2)]
+    times = {"rounds_ms": whole, "between_ms": [between, between * 2], "outside_ms": [0.0] * 2, "call_ms": whole[0]}  # fmt: skip
+    beside = {"control_ms": [1.0], "foreign": 0.0, "load": 0.0}
+    return {"threads": 2, "kinds": {}, "dispatches": each, **times, **beside}
+
+
+@given(*[st.lists(st.tuples(FUNCTIONS, TIMES, NODES), max_size=8) for _ in range(2)], TIMES, TIMES)  # fmt: skip
+def test_the_terms_add_up_to_the_gap_and_the_regions_to_the_calls(own, other, between, gap):
+    cell = Cell.parse(CELL, Kind.IREE)
+    account = accounts.account(
+        Profiles(cell, profiles_of(own, between), {"eager": profiles_of(other, gap)}, None)
+    )
+    difference = account.call_ms["iree"] - account.call_ms["eager"]
+    assert account.gap is not None
+    assert account.gap.ms == pytest.approx(difference)
+    assert sum(term.ms for term in account.terms.values()) == pytest.approx(difference, abs=1e-9)
+    in_regions = sum(region.iree_ms for region in account.regions)
+    assert in_regions + between == pytest.approx(account.call_ms["iree"])
+    split = sum(term.ms for region in account.regions for term in region.terms.values())
+    assert split == pytest.approx(sum(term.ms for name, term in account.terms.items() if name != accounts.BETWEEN), abs=1e-9)  # fmt: skip
 
 
 def test_without_a_profile_the_command_or_the_failure_is_named(results, why):
@@ -183,13 +248,13 @@ def changed(results: Path, of: str, **values: object) -> None:
 def test_times_are_scaled_to_the_rows_which_were_timed_in_turns(results, why):
     """The machine was slower while IREE was profiled: its row says that it is as fast as eager."""
     timed(results, [8.0, 8.1, 8.0, 7.9, 8.0], [4.0, 4.0, 4.1, 3.9, 4.0])
-    changed(results, "tiny/iree/mlir/llvm-cpu", profiled_ms=16.0, call_ms=11.0)
-    changed(results, "tiny/eager/eval", profiled_ms=8.0)
+    changed(results, "tiny/iree/mlir/llvm-cpu", rounds_ms=[16.0, 32.0])
+    changed(results, "tiny/eager/eval", rounds_ms=[8.0])
     lines = why().splitlines()
     assert "IREE 8.00, eager 4.00" in lines[0]
     pool = next(line for line in lines if line.startswith("pool"))
-    assert pool.split()[3:5] == ["0.750", "4.00"]
-    assert "3.25 ms more than eager" in lines[-1]
+    assert pool.split()[2:5] == ["4.00", "0.750", "+3.25"]
+    assert next(line for line in lines if line.startswith("all ")).split()[1] == "+4.00"
 
 
 @pytest.mark.parametrize(
@@ -217,15 +282,24 @@ def test_rows_that_do_not_say_how_they_compare_are_a_doubt(results, why):
     assert why().splitlines()[0].endswith(f": {said}")
 
 
-def test_a_profile_without_a_control_is_a_doubt(results, why):
-    old = {key: value for key, value in EAGER.items() if key != "control_ms"}
-    (results / "profile/tiny/eager/eval/profile.json").write_text(json.dumps(old))
-    assert "the profile of eager is of an older version, without a control" in why()
+def test_a_profile_of_an_older_version_is_to_be_made_again(results, why):
+    old = {key: value for key, value in IREE.items() if key != "rounds_ms"}
+    (results / "profile/tiny/iree/mlir/llvm-cpu/profile.json").write_text(json.dumps(old))
+    assert "is of an older version; make it again" in why()
+    assert "--forcerun profile_iree profile_baseline" in why()
 
 
-def test_a_profile_is_of_the_round_that_was_disturbed_least():
-    plain, taken = iter([5.0, 5.1, 9.0, 5.2, 5.0]), iter([("a", 8.0), ("b", 6.0), ("c", 30.0), ("d", 7.0)])  # fmt: skip
-    profile, measured = rounds.profiled(lambda: next(plain), lambda: next(taken))
-    assert (profile, measured["profiled_ms"], measured["call_ms"]) == ("b", 6.0, 5.0)
-    assert measured["control_ms"] == [5.0, 5.1, 9.0, 5.2, 5.0]
-    assert 0 <= measured["foreign"] <= 1
+def test_a_round_is_the_mean_of_its_faster_calls_and_the_fastest_round_gives_the_times():
+    plain = iter([5.0, 5.1, 9.0, 5.2, 5.0])
+    taken = iter([[8.0, 9.0], [6.0, 7.0, 99.0], [30.0], [7.0]])
+
+    def take() -> list[CallTimes]:
+        return [CallTimes(ms, {"a": ms - 1, "b": 0.5}, 0.3, 0.2) for ms in next(taken)]
+
+    profile = rounds.profiled(lambda: next(plain), take, lambda key: {"name": key})
+    assert (profile["profiled_ms"], profile["call_ms"]) == (6.5, 5.0)
+    assert profile["rounds_ms"] == [8.0, 6.5, 30.0, 7.0]
+    assert profile["control_ms"] == [5.0, 5.1, 9.0, 5.2, 5.0]
+    assert [(kernel["name"], kernel["ms"]) for kernel in profile["kernels"]] == [("a", 5.5), ("b", 0.5)]  # fmt: skip
+    assert profile["kernels"][0]["rounds_ms"] == [7.0, 5.5, 29.0, 6.0]
+    assert 0 <= profile["foreign"] <= 1

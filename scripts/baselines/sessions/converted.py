@@ -40,6 +40,11 @@ _compilations: list[float] = []
 """Seconds of each conversion with its loading, in this process."""
 
 
+def folder() -> Path:
+    """Where this process finds or puts the files of its converted model."""
+    return Path(os.environ[CACHE], FOLDER)
+
+
 def open_session(
     work: Work,
     device: Any,
@@ -51,18 +56,18 @@ def open_session(
     unsupported if it cannot be converted."""
 
     def prepare(loaded: LoadedModel) -> Callable:
-        folder = Path(os.environ[CACHE], FOLDER)
-        if not folder.exists():
+        files = folder()
+        if not files.exists():
             warm_up()
         start = time.perf_counter()
-        if not folder.exists():
-            folder.parent.mkdir(parents=True, exist_ok=True)
+        if not files.exists():
+            files.parent.mkdir(parents=True, exist_ok=True)
             # Only a folder with all files gets the name.
-            unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
+            unfinished = Path(tempfile.mkdtemp(dir=files.parent))
             with torch.no_grad():
                 convert(loaded, unfinished)
-            unfinished.rename(folder)
-        call = load(folder, work.threads)
+            unfinished.rename(files)
+        call = load(files, work.threads)
         _compilations.append(time.perf_counter() - start)
         return lambda *args, **kwargs: call([t for _, t in flat_tensors((args, kwargs))])
 

@@ -1,30 +1,28 @@
-"""Shares out the time of a call over modules and dispatches, beside PyTorch's times and the machine's limit; and says why profiles may be wrong, or
-may not be compared with each other: then nothing is recommended."""
+"""Splits the gap between IREE's latency and that of another runtime into terms that add up to it; and says why profiles may be wrong, or
+may not be compared with each other.
+
+The kernels of both sides are matched by the nn.Modules of the captured graph. Every millisecond of a call is in one kernel, between
+kernels, or outside of them (rounds.CallTimes), and in one term.
+"""
 
 from __future__ import annotations
 
 import re
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from scripts.measure.timing import ratios
 from scripts.measure.timing.machine_limits import MachineLimits
 from scripts.results.wording import milliseconds
 from scripts.tools.profile.profile_files import IREE, Profiles
+from scripts.tools.profile.profilers import LAYOUT, PRODUCTS, base_name
 
 MS = 1e3
 NO_MODULE = "(no module)"
-"""The row of what belongs to no module: other time of a call, and layers that the compiler added."""
-PRODUCTS = frozenset(
-    {
-        *("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "einsum"),
-        *("convolution", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention"),
-        *("_scaled_dot_product_flash_attention_for_cpu", "_weight_int4pack_mm"),
-    }
-)
-"""Operators of ATen that are products. What is fused with one takes little of the time."""
+"""The name of what belongs to no module: kernels that the compiler added, or that could not be mapped."""
 AGREES = 1.5
 """How much slower or faster than its row a program may be while it is profiled."""
 MOVED = 1.5
@@ -32,39 +30,52 @@ MOVED = 1.5
 BUSY = 0.2
 """The share of the cores that other processes may use."""
 NAMES = {IREE: "IREE"}
+SLOWER, IDLE, LAYOUTS, MORE, BETWEEN, UNMAPPED = TERMS = (
+    *("slower code", "idle threads", "layout changes", "more work", "between kernels"),
+    "not mapped",
+)
+"""What a gap consists of. `slower code`: kernels of the same modules take longer. `idle threads`: the part of that in which threads
+of IREE had nothing to do. `layout changes`: kernels that only move data. `more work`: kernels that are no products, for modules for which the other
+side has none: it has fused their work, or does not do it. `between kernels`: also before the first and after the last one.
+`not mapped`: kernels that belong to no module of the model, and products that only one side has in a module."""
 Node = Sequence
 """A node of the captured graph in a profile: [name, operator, module or None]."""
+_LAYOUT_DISPATCH = re.compile(
+    r"^_encoding_|dispatch_\d+_(?:transpose|pack|unpack|slow_memcpy|copy)"
+)
+_NUMBERED = re.compile(r"^.*?(?:dispatch|encoding)_\d+_?")
 
 
-@dataclass
-class Part:
-    """A module, or several alike. `modules`: how many; `kind`: their class; `ms`: milliseconds per call by runtime;
-    `limit_ms`: what the machine allows, None if it is not known; `flop`: per call."""
+@dataclass(frozen=True)
+class Estimate:
+    """Milliseconds per call, with half of the width of their 99 % interval; None if there is only one round."""
+
+    ms: float
+    half_ms: float | None
+
+
+@dataclass(frozen=True)
+class Region:
+    """Kernels of both sides that compute the same modules, or several such with equal shapes. `name`: of the modules; `shape`: that of
+    IREE's product, else operators. `regions`: how many there are. `iree_ms`, `other_ms`: per call. `flop`: per call, of the modules;
+    `limit_ms`: what the machine needs for them at least, None if it is not known. `terms`: what of the gap is here. `function`: the
+    dispatch that takes most of the time, "" if IREE has none."""
 
     name: str
-    kind: str
-    modules: int
-    ms: dict[str, float] = field(default_factory=dict)
-    limit_ms: float | None = None
-    flop: int = 0
-
-    @property
-    def best_torch(self) -> tuple[str, float] | None:
-        """The faster of eager and inductor, and its milliseconds."""
-        torch = [(name, ms) for name, ms in self.ms.items() if name != IREE]
-        return min(torch, key=lambda pair: pair[1], default=None)
-
-    @property
-    def excess_ms(self) -> float:
-        """By how much IREE is slower than the faster of eager and inductor; without them, than the limit."""
-        best = self.best_torch
-        return self.ms.get(IREE, 0.0) - (best[1] if best else self.limit_ms or 0.0)
+    shape: str
+    regions: int
+    iree_ms: float
+    other_ms: float
+    flop: int
+    limit_ms: float | None
+    terms: Mapping[str, Estimate]
+    function: str
 
 
 @dataclass
-class Kernel:
-    """A function that dispatches call. `calls`, `ms`: per call of the program; `share`: of the time of all dispatches;
-    `tiles`: workgroups per call; `busy`: threads that work on it on average; `parts`: the names of its modules."""
+class Dispatched:
+    """A function that dispatches call. `calls`, `ms`: per call of the program; `share`: of the call; `tiles`: workgroups per dispatch;
+    `busy`: threads that work on it on average; `modules`: their names."""
 
     function: str
     calls: int
@@ -73,66 +84,65 @@ class Kernel:
     tiles: int
     busy: float | None
     operators: list[str]
-    parts: list[str]
+    modules: list[str]
 
 
 @dataclass(frozen=True)
 class Account:
-    """The whole account of a cell. `call_ms`: by runtime, that of the row, or without one of the calls between the profiled ones;
-    `limit_ms`: of the program. `doubts`: why nothing is recommended. `profiled`: by runtime, what was measured beside the
+    """The account of a cell. `against`: the runtime that it is compared with, "" if there is no other profile. `call_ms`: by runtime, that of the
+    row, or without one of the calls between the profiled ones; `limit_ms`: of the program. `gap`: of the latencies; its parts are `terms`
+    and, finer, the terms of `regions`. `doubts`: what speaks against the profiles. `profiled`: by runtime, what was measured beside the
     profile (rounds.py)."""
 
-    parts: list[Part]
-    kernels: list[Kernel]
+    against: str
     call_ms: Mapping[str, float]
     limit_ms: float | None
+    gap: Estimate | None
+    terms: Mapping[str, Estimate]
+    regions: list[Region]
+    dispatches: list[Dispatched]
     doubts: list[str]
     profiled: Mapping[str, Mapping[str, Any]]
 
 
-def account(profiles: Profiles) -> Account:
-    """The modules and the kernels of a cell, each by falling time in IREE.
+def account(profiles: Profiles, against: str = "") -> Account:
+    """The account of a cell beside a runtime, by default the fastest one that was profiled. Raises ValueError if there is no profile of
+    `against`.
 
     All times of a profile are scaled so that its profiled call takes as long as the call of the row: rows are timed in turns, and
     profiles one after the other.
     """
-    every = {IREE: profiles.iree, **profiles.torch}
+    every = {IREE: profiles.iree, **profiles.others}
     call_ms = {
         name: profiles.row_ms(name) or float(profile["call_ms"]) for name, profile in every.items()
     }
-    scale = {
-        name: call_ms[name] / profile.get("profiled_ms", profile["call_ms"])
-        for name, profile in every.items()
-    }
-    dispatches = [
-        {**dispatch, "ms": dispatch["ms"] * scale[IREE]} for dispatch in profiles.iree["dispatches"]
-    ]
-    kinds = dict(profiles.iree["kinds"])
-    times: dict[str, dict[str | None, float]] = {IREE: defaultdict(float)}
-    for dispatch in dispatches:
-        for module, share in shares(dispatch["nodes"]).items():
-            times[IREE][module] += dispatch["ms"] * share
-    for runtime, profile in profiles.torch.items():
-        times[runtime] = {
-            module["module"]: module["ms"] * scale[runtime] for module in profile["modules"]
-        }
-        own = {m["module"]: m["kind"] for m in profile["modules"] if m["module"] is not None}
-        kinds = own | kinds
-    paths = {path for by_path in times.values() for path in by_path if path is not None}
-    work = profiles.torch.get("eager", {}).get("work")
-    shown = patterns(paths | set(work["modules"] if work else ()), kinds)
-    parts = _parts(times, shown, kinds)
-    if work:
-        _add_limits(parts, work, shown, profiles.limits)
+    if against and against not in profiles.others:
+        there = ", ".join(profiles.others) or "none"
+        raise ValueError(f"there is no profile of {against} beside {profiles.cell}; there are: {there}")  # fmt: skip
+    other = against or min(profiles.others, key=call_ms.__getitem__, default="")
+    iree = _Side(profiles.iree, call_ms[IREE])
+    kinds = {path: kind for profile in every.values() for path, kind in profile["kinds"].items()}
+    work = next((profile["work"] for profile in every.values() if "work" in profile), None)
+    regions: list[Region] = []
+    terms: dict[str, Estimate] = {}
+    if other:
+        sides = (iree, _Side(profiles.others[other], call_ms[other]))
+        matched = _Matched(sides, kinds, work, profiles.limits)
+        regions, terms = matched.regions(), matched.terms()
+    shown = patterns({node[2] for kernel in iree.kernels for node in kernel["nodes"] if node[2]}, kinds)  # fmt: skip
     return Account(
-        sorted(parts.values(), key=lambda part: -part.ms.get(IREE, 0.0)),
-        _kernels(dispatches, shown),
+        other,
         call_ms,
         _limit_ms(profiles.limits, work) if work else None,
-        doubts(profiles),
+        _gap(profiles, other, call_ms) if other else None,
+        terms,
+        regions,
+        _dispatched(iree, shown),
+        doubts(profiles, other),
         {
             name: {key: profile[key] for key in _BESIDE if key in profile}
             for name, profile in every.items()
+            if name in (IREE, other)
         },
     )
 
@@ -140,17 +150,201 @@ def account(profiles: Profiles) -> Account:
 _BESIDE = ("control_ms", "foreign", "load")
 
 
-def _add_limits(
-    parts: Mapping[str, Part],
-    work: Mapping[str, Any],
-    shown: Mapping[str, str],
-    limits: MachineLimits | None,
-) -> None:
-    for path, counted in work["modules"].items():
-        if part := parts.get(_name(path, shown)):
-            part.flop += counted["flop"]
-            if (least := _limit_ms(limits, work, counted)) is not None:
-                part.limit_ms = (part.limit_ms or 0.0) + least
+def _gap(profiles: Profiles, other: str, call_ms: Mapping[str, float]) -> Estimate:
+    """By how much IREE is slower, from the rows, whose generations are pairs."""
+    own, base = (profiles.values_ms.get(name, ()) for name in (IREE, other))
+    paired = [a - b for a, b in zip(own, base, strict=True)] if len(own) == len(base) else []
+    return Estimate(call_ms[IREE] - call_ms[other], _half(paired))
+
+
+def _half(values: Sequence[float]) -> float | None:
+    if len(values) < 2:
+        return None
+    error = statistics.stdev(values) / len(values) ** 0.5
+    return ratios.quantile(len(values) - 1, ratios.CONFIDENCE) * error
+
+
+def _estimate(rounds: Sequence[float]) -> Estimate:
+    return Estimate(statistics.fmean(rounds), _half(rounds))
+
+
+class _Side:
+    """A profile, with the times of each round scaled to a call of `call_ms`."""
+
+    def __init__(self, profile: Mapping[str, Any], call_ms: float) -> None:
+        self.threads = profile["threads"]
+        self.call_ms = call_ms
+        scales = [call_ms / ms for ms in profile["rounds_ms"]]
+
+        def scaled(rounds: Sequence[float]) -> list[float]:
+            return [ms * scale for ms, scale in zip(rounds, scales, strict=True)]
+
+        self.between = [
+            a + b
+            for a, b in zip(
+                *(scaled(profile[name]) for name in ("between_ms", "outside_ms")), strict=True
+            )
+        ]
+        self.kernels = [
+            {**kernel, "rounds_ms": scaled(kernel["rounds_ms"])}
+            for kernel in profile.get("dispatches") or profile.get("kernels", ())
+        ]
+
+
+def _is_product(kernel: Mapping[str, Any]) -> bool:
+    return any(base_name(node[1]) in PRODUCTS for node in kernel["nodes"])
+
+
+def _is_layout(kernel: Mapping[str, Any]) -> bool:
+    return kernel.get("kind") == LAYOUT or bool(_LAYOUT_DISPATCH.search(kernel["function"]))
+
+
+Rounds = list[float]
+_Sums = dict[tuple[str | None, str], Rounds]
+"""Milliseconds of each round, by (region, kind of its kernels)."""
+_PRODUCT, _OTHER = "product", "other"
+
+
+class _Matched:
+    """The kernels of two sides, by regions: modules that one kernel of products computes together are one region."""
+
+    def __init__(
+        self,
+        sides: tuple[_Side, _Side],
+        kinds: Mapping[str, str],
+        work: Mapping[str, Any] | None,
+        limits: MachineLimits | None,
+    ) -> None:
+        self._sides, self._work, self._limits = sides, work, limits
+        self._above: dict[str, str] = {}
+        for side in sides:
+            for kernel in side.kernels:
+                modules = [module for module in shares(kernel["nodes"]) if module is not None]
+                for module in modules:
+                    self._join(modules[0], module)
+        self._shown = patterns(self._above, {**dict.fromkeys(self._above, ""), **kinds})
+        self._sums: tuple[_Sums, _Sums] = ({}, {})
+        self._idle: _Sums = {}
+        self._largest: dict[str | None, Mapping[str, Any]] = {}
+        for sums, side in zip(self._sums, sides, strict=True):
+            for kernel in side.kernels:
+                self._add(sums, kernel, side)
+        self._entries = list(self._split())
+
+    def _region(self, module: str | None) -> str | None:
+        while module is not None and self._above.setdefault(module, module) != module:
+            module = self._above[module]
+        return module
+
+    def _join(self, first: str, second: str) -> None:
+        one, other = self._region(first), self._region(second)
+        assert one is not None
+        assert other is not None
+        self._above[other] = one
+
+    def _add(self, sums: _Sums, kernel: Mapping[str, Any], side: _Side) -> None:
+        region = self._region(next(iter(shares(kernel["nodes"]))))
+        kind = LAYOUT if _is_layout(kernel) else _PRODUCT if _is_product(kernel) else _OTHER
+        rounds = kernel["rounds_ms"]
+        _plus(sums, (region, kind), rounds)
+        if sums is not self._sums[0] or kind == LAYOUT:
+            return
+        busy = kernel.get("busy")
+        idle = max(0.0, 1 - busy / side.threads) if busy is not None else 0.0
+        _plus(self._idle, (region, kind), [ms * idle for ms in rounds])
+        if (known := self._largest.get(region)) is None or sum(rounds) > sum(known["rounds_ms"]):
+            self._largest[region] = kernel
+
+    def _split(self) -> Iterator[tuple[str | None, str, Rounds]]:
+        """Yield (region, term, milliseconds of each round); they add up to the gap in each."""
+        own, other = self._sums
+        count = len(self._sides[0].between)
+        zero = [0.0] * count
+        for region, kind in dict.fromkeys((*own, *other)):
+            mine, theirs = own.get((region, kind), zero), other.get((region, kind), zero)
+            more = [a - b for a, b in zip(mine, _fitted(theirs, count), strict=True)]
+            if kind == LAYOUT:
+                yield region, LAYOUTS, more
+            elif (region is None and any(theirs)) or (kind == _PRODUCT and not (any(mine) and any(theirs))):  # fmt: skip
+                yield region, UNMAPPED, more
+            elif not any(theirs) or not any(mine):
+                yield region, MORE, more
+            else:
+                idle = self._idle.get((region, kind), zero)
+                waiting = [min(a, max(b, 0.0)) for a, b in zip(idle, more, strict=True)]
+                yield region, IDLE, waiting
+                yield region, SLOWER, [a - b for a, b in zip(more, waiting, strict=True)]
+
+    def terms(self) -> dict[str, Estimate]:
+        """The parts of the gap, the largest first."""
+        sums: dict[str, Rounds] = {}
+        for _, term, rounds in self._entries:
+            _plus(sums, term, rounds)
+        count = len(self._sides[0].between)
+        other = _fitted(self._sides[1].between, count)
+        _plus(sums, BETWEEN, [a - b for a, b in zip(self._sides[0].between, other, strict=True)])
+        known = {term: _estimate(rounds) for term, rounds in sums.items()}
+        return dict(sorted(known.items(), key=lambda item: -item[1].ms))
+
+    def regions(self) -> list[Region]:
+        """The regions, those with equal modules and shapes together; the one in which IREE loses most first."""
+        groups: dict[tuple[str, str], list[str | None]] = defaultdict(list)
+        for region in dict.fromkeys(region for sums in self._sums for region, _ in sums):
+            groups[self._name(region), self._shape(region)].append(region)
+        rows = [self._row(*key, members) for key, members in groups.items()]
+        return sorted(rows, key=lambda row: row.other_ms - row.iree_ms)
+
+    def _name(self, region: str | None) -> str:
+        return shown_name(region, self._shown)
+
+    def _shape(self, region: str | None) -> str:
+        """What tells regions of one name apart: the dispatch of IREE without its number, else the operators of the other side."""
+        if kernel := self._largest.get(region):
+            return _NUMBERED.sub("", kernel["function"]) or kernel["function"]
+        kernels = (
+            k for k in self._sides[1].kernels if self._region(next(iter(shares(k["nodes"])))) == region
+        )  # fmt: skip
+        return some([*dict.fromkeys(base_name(n[1]) for k in kernels for n in k["nodes"])])
+
+    def _row(self, name: str, shape: str, members: Sequence[str | None]) -> Region:
+        inside = set(members)
+        own, other = (
+            sum(statistics.fmean(rounds) for (region, _), rounds in sums.items() if region in inside)
+            for sums in self._sums
+        )  # fmt: skip
+        terms: dict[str, Rounds] = {}
+        for region, term, rounds in self._entries:
+            if region in inside:
+                _plus(terms, term, rounds)
+        flop, limit = 0, None
+        for path, counted in (self._work["modules"] if self._work else {}).items():
+            if path in self._above and self._region(path) in inside:
+                flop += counted["flop"]
+                if (least := _limit_ms(self._limits, self._work or {}, counted)) is not None:
+                    limit = (limit or 0.0) + least
+        kernels = [self._largest[region] for region in members if region in self._largest]
+        largest = max(kernels, key=lambda kernel: sum(kernel["rounds_ms"]), default=None)
+        return Region(
+            name,
+            shape,
+            len(members),
+            own,
+            other,
+            flop,
+            limit,
+            {term: _estimate(rounds) for term, rounds in terms.items()},
+            largest["function"] if largest else "",
+        )
+
+
+def _plus(sums: dict[Any, Rounds], key: Any, rounds: Sequence[float]) -> None:
+    known = sums.get(key)
+    sums[key] = [a + b for a, b in zip(known, rounds, strict=True)] if known else list(rounds)
+
+
+def _fitted(rounds: Sequence[float], count: int) -> Rounds:
+    """As many rounds as the other side has: the profiles may be of different versions."""
+    return [rounds[number % len(rounds)] for number in range(count)]
 
 
 def _limit_ms(
@@ -165,56 +359,37 @@ def _limit_ms(
     return limits.least_seconds(flop, moved, "f32", whole=whole)[0] * MS
 
 
-def _parts(
-    times: Mapping[str, Mapping[str | None, float]],
-    shown: Mapping[str, str],
-    kinds: Mapping[str, str],
-) -> dict[str, Part]:
-    parts: dict[str, Part] = {}
-    members: dict[str, set[str | None]] = defaultdict(set)
-    for runtime, by_path in times.items():
-        for path, ms in by_path.items():
-            name = _name(path, shown)
-            kind = "" if path is None else kinds.get(path, "")
-            part = parts.setdefault(name, Part(name, kind, 0, dict.fromkeys(times, 0.0)))
-            part.ms[runtime] += ms
-            members[name].add(path)
-            part.modules = len(members[name])
-    return parts
-
-
-def _name(path: str | None, shown: Mapping[str, str]) -> str:
+def shown_name(path: str | None, shown: Mapping[str, str]) -> str:
+    """The name of a module, by those of `patterns`."""
     if path is None:
         return NO_MODULE
     return shown.get(path, path) or "(the model itself)"
 
 
-def _kernels(dispatches: Iterable[Mapping[str, Any]], shown: Mapping[str, str]) -> list[Kernel]:
+def some(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are."""
+    more = f" + {len(names) - most}" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _dispatched(iree: _Side, shown: Mapping[str, str]) -> list[Dispatched]:
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for dispatch in dispatches:
+    for dispatch in iree.kernels:
         groups[dispatch["function"]].append(dispatch)
-    total = sum(kernel["ms"] for group in groups.values() for kernel in group) or 1.0
-    kernels = []
+    functions = []
     for function, group in groups.items():
-        ms = sum(kernel["ms"] for kernel in group)
-        known = [kernel for kernel in group if kernel["busy"] is not None]
-        weighed = sum(kernel["ms"] for kernel in known)
-        busy = sum(kernel["ms"] * kernel["busy"] for kernel in known) / weighed if weighed else None
-        operators = dict.fromkeys(
-            base_name(node[1]) for kernel in group for node in kernel["nodes"]
-        )
-        names = dict.fromkeys(_name(m, shown) for kernel in group for m in shares(kernel["nodes"]))
+        each = [statistics.fmean(dispatch["rounds_ms"]) for dispatch in group]
+        known = [
+            (ms, d["busy"]) for ms, d in zip(each, group, strict=True) if d["busy"] is not None
+        ]
+        weighed = sum(ms for ms, _ in known)
+        busy = sum(ms * threads for ms, threads in known) / weighed if weighed else None
+        operators = dict.fromkeys(base_name(node[1]) for d in group for node in d["nodes"])
+        names = dict.fromkeys(shown_name(m, shown) for d in group for m in shares(d["nodes"]))
+        share = sum(each) / iree.call_ms
         tiles = group[0]["tiles"]
-        kernels.append(
-            Kernel(function, len(group), ms, ms / total, tiles, busy, [*operators], [*names])
-        )
-    return sorted(kernels, key=lambda kernel: -kernel.ms)
-
-
-def base_name(operator: str) -> str:
-    """`mm` of `aten.mm.default`."""
-    parts = operator.split(".")
-    return parts[1] if len(parts) > 1 else operator
+        functions.append(Dispatched(function, len(group), sum(each), share, tiles, busy, [*operators], [*names]))  # fmt: skip
+    return sorted(functions, key=lambda dispatch: -dispatch.ms)
 
 
 def shares(nodes: Iterable[Node]) -> dict[str | None, float]:
@@ -254,20 +429,17 @@ def patterns(paths: Iterable[str], kinds: Mapping[str, str]) -> dict[str, str]:
     return {path: shown(path) for path in paths}
 
 
-def doubts(profiles: Profiles) -> list[str]:
+def doubts(profiles: Profiles, other: str) -> list[str]:
     """Sentences about what speaks against the profiles of a cell; none if nothing does."""
-    every = {IREE: profiles.iree, **profiles.torch}
+    every = {IREE: profiles.iree} | ({other: profiles.others[other]} if other else {})
     said = [
         text for name, profile in every.items() for text in _of_profile(profiles, name, profile)
     ]
-    return said + list(_of_rows(profiles))
+    return said + list(_of_rows(profiles, other))
 
 
 def _of_profile(profiles: Profiles, runtime: str, profile: Mapping[str, Any]) -> Iterator[str]:
     name = NAMES.get(runtime, runtime)
-    if "control_ms" not in profile:
-        yield f"the profile of {name} is of an older version, without a control: make it again (--forcerun)"
-        return
     low, high = min(profile["control_ms"]), max(profile["control_ms"])
     if high / low > MOVED:
         yield f"the same calls of {name} took {milliseconds(low)} to {milliseconds(high)} ms while it was profiled"
@@ -278,16 +450,15 @@ def _of_profile(profiles: Profiles, runtime: str, profile: Mapping[str, Any]) ->
         yield f"{name} took {milliseconds(profile['call_ms'])} ms where it was profiled, and {milliseconds(row_ms)} ms in its row"
 
 
-def _of_rows(profiles: Profiles) -> Iterator[str]:
+def _of_rows(profiles: Profiles, other: str) -> Iterator[str]:
     """Yield why the rows do not say how the runtimes compare, if they were timed."""
     own = profiles.values_ms.get(IREE, ())
-    for runtime in profiles.torch:
-        base = profiles.values_ms.get(runtime, ())
-        if not own and not base:
-            continue
-        known = ratios.paired(base, own) if len(base) == len(own) else None
-        if known is None or not known.interval().is_known:
-            yield f"the rows of IREE and {runtime} do not say how they compare: {_timed(own)} and {_timed(base)}"
+    base = profiles.values_ms.get(other, ())
+    if not other or not (own or base):
+        return
+    known = ratios.paired(base, own) if len(base) == len(own) else None
+    if known is None or not known.interval().is_known:
+        yield f"the rows of IREE and {other} do not say how they compare: {_timed(own)} and {_timed(base)}"
 
 
 def _timed(values_ms: tuple[float, ...]) -> str:

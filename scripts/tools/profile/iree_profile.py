@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import json
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from scripts.core.commands import option
 from scripts.iree import session
 from scripts.iree.session import Module, NoDevice, device_info
 from scripts.iree.tools import printed
+from scripts.tools.profile.rounds import CallTimes
 
 MODES = "queue-events,host-execution,executable-metadata"
 """What the runtime records. The local drivers do not have dispatch-events."""
@@ -29,10 +32,11 @@ CALLS = (
 
 @dataclass(frozen=True)
 class Event:
-    """One run of a dispatch. `ns`: from its start to its end; `tiles`: its workgroups; `tile_ns`: the time of all
-    workgroups together, on any thread."""
+    """One run of a dispatch. `start_ns`: on the host's clock; `ns`: from its start to its end; `tiles`: its workgroups; `tile_ns`:
+    the time of all workgroups together, on any thread."""
 
     function: str
+    start_ns: int
     ns: int
     tiles: int
     tile_ns: int
@@ -40,10 +44,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One dispatch of the program, per call. `busy`: threads that worked on it, on average; None if it is not known."""
+    """One dispatch of the program. `busy`: threads that worked on it, on average; None if it is not known."""
 
     function: str
-    ms: float
     tiles: int
     busy: float | None
 
@@ -75,16 +78,17 @@ class CalledModule:
         return session.raw_inputs(self.inputs, self.signature, folder)
 
 
-def run(called: CalledModule, folder: Path) -> tuple[list[Event], float]:
-    """Profile CALLS of a module, with files in `folder`: the dispatches in the order in which they were queued, and the
-    median milliseconds of a call under the profiler. Exits as the tools do if they fail."""
+def run(called: CalledModule, folder: Path) -> tuple[list[Event], list[int]]:
+    """Profile CALLS of a module, with files in `folder`: the dispatches in the order in which they were queued, and the host's times
+    at which work was queued, ns. Exits as the tools do if they fail."""
     recorded, module = folder / "profile.ireeprof", called.module
     flags = (f"--device_profiling_mode={MODES}", f"--device_profiling_output={recorded}")
-    each_ms = _called_ms(called, folder, *flags)
-    recorded_events = events(_rows(recorded, "executable"), _rows(recorded, "queue"))
+    _called_ms(called, folder, *flags)
+    queued = _rows(recorded, "queue")
+    recorded_events = events(_rows(recorded, "executable"), queued)
     if not recorded_events:
         exits.fail(f"the profile of {module.vmfb} has no dispatch on {module.device}")
-    return recorded_events, statistics.median(each_ms)
+    return recorded_events, [row["host_time_ns"] for row in queued if row["type"] == "queue_event"]
 
 
 def plain_ms(called: CalledModule, folder: Path) -> float:
@@ -130,6 +134,7 @@ def events(executables: Iterable[dict], queued: Iterable[dict]) -> list[Event]:
     return [
         Event(
             names[row["executable_id"], row["function_ordinal"]],
+            row["start_host_time_ns"],
             row["duration_ns"],
             row["tile_count"],
             row["tile_duration_sum_ns"],
@@ -138,31 +143,75 @@ def events(executables: Iterable[dict], queued: Iterable[dict]) -> list[Event]:
     ]
 
 
-def per_call(recorded: Sequence[Event], functions: Sequence[str]) -> tuple[list[Dispatch], int]:
-    """The dispatches of one call, each with its median over the calls but the first, and the number of calls.
+def per_call(
+    recorded: Sequence[Event], queued_ns: Sequence[int], functions: Sequence[str]
+) -> tuple[list[Dispatch], list[CallTimes]]:
+    """The dispatches of one call, and the times of every call but the first and the last, by the places of the dispatches.
 
-    `functions`: those of one call, in the order of the program. A function that is called several times is
+    `queued_ns`: the host's times at which work was queued; a call begins with the first of them after the dispatches of the call
+    before. `functions`: those of one call, in the order of the program. A function that is called several times is
     told apart by the order. Raises ValueError if the events are not those of a whole number of calls.
     """
-    counts = Counter(functions)
-    seen: dict[str, list[Event]] = defaultdict(list)
-    for event in recorded:
-        seen[event.function].append(event)
-    calls = {len(seen[name]) / count for name, count in counts.items()}
-    unknown = sorted(seen.keys() - counts.keys())
-    if unknown or len(calls) != 1 or not min(calls).is_integer():
+    size = len(functions)
+    unknown = sorted({event.function for event in recorded} - set(functions))
+    calls = [recorded[at : at + size] for at in range(0, len(recorded), size)]
+    expected = Counter(functions)
+    if unknown or any(Counter(event.function for event in call) != expected for call in calls):
         raise ValueError(
-            f"the profile has {len(recorded)} dispatches, which are not calls of {len(functions)} dispatches each"
+            f"the profile has {len(recorded)} dispatches, which are not calls of {size} dispatches each"
             + (f" ({unknown[0]} is not in the program)" if unknown else "")
         )
-    number = int(min(calls))
-    first = 1 if number > 1 else 0
-    at: Counter[str] = Counter()
+    placed = [_in_order(call, functions) for call in calls]
     dispatches = []
-    for name in functions:
-        runs = seen[name][at[name] :: counts[name]][first:]
-        at[name] += 1
-        ns = statistics.median(run.ns for run in runs)
-        busy = statistics.median(run.tile_ns / run.ns for run in runs if run.ns) if ns else None
-        dispatches.append(Dispatch(name, ns * MS, runs[0].tiles, busy))
-    return dispatches, number - first
+    for place, name in enumerate(functions):
+        runs = [call[place] for call in placed]
+        busy = [run.tile_ns / run.ns for run in runs if run.ns]
+        dispatches.append(Dispatch(name, runs[0].tiles, statistics.median(busy) if busy else None))
+    return dispatches, list(_timelines(placed, sorted(queued_ns)))
+
+
+def _in_order(call: Sequence[Event], functions: Sequence[str]) -> list[Event]:
+    """The dispatches of a call in the order of the program."""
+    runs: dict[str, list[Event]] = defaultdict(list)
+    for event in call:
+        runs[event.function].append(event)
+    return [runs[name].pop(0) for name in functions]
+
+
+def _timelines(calls: Sequence[Sequence[Event]], queued_ns: Sequence[int]) -> Iterator[CallTimes]:
+    """The times of every call that lies between two others: the first one prepares, and the end of the last one is not known."""
+    begun = []
+    for before in calls[:-1]:
+        last = max(event.start_ns + event.ns for event in before)
+        at = bisect.bisect_right(queued_ns, last)
+        begun.append(queued_ns[at] if at < len(queued_ns) else last)
+    for call, (start, end) in zip(calls[1:-1], itertools.pairwise(begun), strict=True):
+        first = min(event.start_ns for event in call)
+        last = max(event.start_ns + event.ns for event in call)
+        shares = _shares(call)
+        busy = sum(shares)
+        yield CallTimes(
+            (end - start) * MS,
+            {place: ns * MS for place, ns in enumerate(shares)},
+            (last - first - busy) * MS,
+            (end - start - (last - first)) * MS,
+        )
+
+
+def _shares(call: Sequence[Event]) -> list[float]:
+    """The nanoseconds of each dispatch of a call: while several run, the time is shared out equally, so they add up to the time in
+    which any ran."""
+    edges = sorted(
+        [(event.start_ns, 1, place) for place, event in enumerate(call)]
+        + [(event.start_ns + event.ns, 0, place) for place, event in enumerate(call)]
+    )
+    shares, running, before = [0.0] * len(call), set[int](), 0
+    for at, starts, place in edges:
+        for other in running:
+            shares[other] += (at - before) / len(running)
+        before = at
+        if starts:
+            running.add(place)
+        else:
+            running.discard(place)
+    return shares

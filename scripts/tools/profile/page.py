@@ -1,8 +1,8 @@
-"""The account of a cell, in `vmfbench why` and the report page: tables of its modules and dispatches, and what is worth looking at first."""
+"""The account of a cell, in `vmfbench why` and the report page: the terms of the gap, its largest parts, regions and dispatches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from scripts.config import stages
 from scripts.config.cell import Cell, Kind
@@ -11,22 +11,21 @@ from scripts.results.page_sections import Section, Styled, as_text
 from scripts.results.wording import milliseconds
 from scripts.tools.profile import account as accounts
 from scripts.tools.profile import profile_files
-from scripts.tools.profile.account import NAMES, PRODUCTS, Account, Kernel, Part
+from scripts.tools.profile.account import NAMES, Account, Dispatched, Estimate, Region, some
 from scripts.tools.profile.profile_files import IREE, Profiles
+from scripts.tools.profile.profilers import PRODUCTS
 from scripts.tools.report.web.page_source import AGAIN, Source, View
 
 SHOWN = 0.01
-"""Modules and dispatches with a smaller share of each runtime's time are shown in one row."""
+"""Dispatches and regions with a smaller share of a call are not shown, or in one row."""
 MOST = 3
-"""Modules that are named."""
+"""Parts of the gap that are named first."""
 WORTH = 0.05
-"""A module is named if it is slower than PyTorch by at least this share of IREE's time."""
+"""A part of the gap is named if it is at least this share of IREE's call."""
 ONE_THREAD = 1.2
 """Up to this many busy threads, a dispatch is said to run on one."""
 NO_LIMIT = 10_000
 """Characters of a line of `vmfbench why`."""
-LAYOUT = "_encoding_"
-"""What the names of dispatches begin with that change the layout of a tensor for data tiling."""
 
 
 def page(profiles: Profiles, account: Account) -> str:
@@ -37,62 +36,84 @@ def page(profiles: Profiles, account: Account) -> str:
 def sections(profiles: Profiles, account: Account) -> list[Section]:
     """What is shown of a cell."""
     threads = profiles.iree["threads"]
-    calls = [f"{NAMES.get(name, name)} {milliseconds(ms)}" for name, ms in account.call_ms.items()]
+    calls = [f"{_named(name)} {milliseconds(ms)}" for name, ms in account.call_ms.items()]
     if account.limit_ms is not None:
         calls.append(f"limit {milliseconds(account.limit_ms)}")
     head = f"{profiles.cell}: ms per call: {', '.join(calls)}; {threads} threads"
     doubts = f"In doubt, so nothing is recommended: {'; '.join(account.doubts)}"
-    first = enumerate(worth_looking_at(account, threads), start=1)
+    first = enumerate(largest(profiles, account), start=1)
     return [
         Section("", lines=[*([doubts] if account.doubts else []), head, *_beside(account)]),
-        _modules(account, [*profiles.torch, IREE]),
-        _dispatches(account),
         Section("Look first at", lines=[f"{place}. {text}" for place, text in first]),
+        *_terms(account),
+        *_regions(account),
+        _dispatches(account),
     ]
+
+
+def _named(runtime: str) -> str:
+    return NAMES.get(runtime, runtime)
 
 
 def _beside(account: Account) -> Iterator[str]:
     """A line about the calls between the profiled ones, and how busy the machine was."""
-    known = {name: beside for name, beside in account.profiled.items() if "control_ms" in beside}
-    if known:
-        spans = (
-            f"{NAMES.get(name, name)} {milliseconds(min(beside['control_ms']))} to {milliseconds(max(beside['control_ms']))}"
-            for name, beside in known.items()
-        )
-        load = max(beside["load"] for beside in known.values())
-        yield f"control, the same calls where they were profiled: {', '.join(spans)}; load {load:.1f}"
+    spans = (
+        f"{_named(name)} {milliseconds(min(beside['control_ms']))} to {milliseconds(max(beside['control_ms']))}"
+        for name, beside in account.profiled.items()
+    )
+    load = max(beside["load"] for beside in account.profiled.values())
+    yield f"control, the same calls where they were profiled: {', '.join(spans)}; load {load:.1f}"
 
 
-def _modules(account: Account, runtimes: Sequence[str]) -> Section:
-    total = {name: sum((part.ms[name] for part in account.parts), 0.0) for name in runtimes}
-    large = [
-        part
-        for part in account.parts
-        if any(total[name] and part.ms[name] / total[name] >= SHOWN for name in runtimes)
-    ]
-    small = [part for part in account.parts if part not in large]
-    if small:
-        limits = [part.limit_ms for part in small if part.limit_ms is not None]
-        rest = {name: sum((part.ms[name] for part in small), 0.0) for name in runtimes}
-        count = sum(part.modules for part in small)
-        large.append(Part("(all others)", "", count, rest, sum(limits) if limits else None))
-    count = sum(part.modules for part in account.parts)
-    large.append(Part("all", "", count, total, account.limit_ms))
-    head = ["module", "class", "×", *(f"{NAMES.get(name, name)} ms" for name in runtimes)]
-    most = max((ms for part in large[:-1] for ms in part.ms.values()), default=0.0) or 1.0
-    rows: list[list[str]] = [
+def _terms(account: Account) -> Iterator[Section]:
+    """The terms of the gap, which add up to it."""
+    if account.gap is None:
+        return
+    rows = [[term, *_signed(estimate), _share(estimate, account)] for term, estimate in account.terms.items()]  # fmt: skip
+    rows.append(["all", *_signed(account.gap), _share(account.gap, account)])
+    head = [f"IREE − {_named(account.against)}", "ms", "±", "of IREE's call"]
+    yield Section("", head, rows, range(1, 4))
+
+
+def _signed(estimate: Estimate) -> tuple[str, str]:
+    half = "?" if estimate.half_ms is None else milliseconds(estimate.half_ms) if estimate.half_ms else "0"  # fmt: skip
+    return _difference(estimate.ms), half
+
+
+def _difference(ms: float) -> str:
+    return f"{'+' if ms > 0 else '−'}{milliseconds(abs(ms))}" if ms else "0"
+
+
+def _share(estimate: Estimate, account: Account) -> str:
+    return f"{estimate.ms / account.call_ms[IREE]:+.0%}".replace("-", "−")
+
+
+def _regions(account: Account) -> Iterator[Section]:
+    """The regions of both sides, those with a large gap or a large time."""
+    if account.gap is None:
+        return
+    least = SHOWN * max(account.call_ms[IREE], account.call_ms[account.against])
+    large = [row for row in account.regions if max(row.iree_ms, row.other_ms) >= least]
+    small = [row for row in account.regions if row not in large]
+    head = ["modules", "×", "IREE ms", f"{_named(account.against)} ms", "difference", "limit ms", "GFLOP/s", "", "mostly", "shape"]  # fmt: skip
+    rows = [
         [
-            part.name,
-            part.kind,
-            str(part.modules),
-            *(Styled(_ms(part.ms[name]), share=None if part is large[-1] else part.ms[name] / most) for name in runtimes),
+            row.name,
+            str(row.regions),
+            _ms(row.iree_ms),
+            _ms(row.other_ms),
+            _difference(row.iree_ms - row.other_ms),
+            _ms(row.limit_ms),
+            *(f"{row.flop / ms / 1e6:,.0f}" if row.flop and ms else "–" for ms in (row.iree_ms, row.other_ms)),
+            max(row.terms, key=lambda term: abs(row.terms[term].ms), default=""),
+            row.shape,
         ]
-        for part in large
+        for row in large
     ]  # fmt: skip
-    if account.limit_ms is not None:
-        head.append("limit ms")
-        rows = [[*row, _ms(part.limit_ms)] for row, part in zip(rows, large, strict=True)]
-    return Section("", head, rows, range(2, len(head)))
+    if small:
+        own, other = (sum(getattr(row, name) for row in small) for name in ("iree_ms", "other_ms"))
+        rows.append(["(all others)", str(sum(row.regions for row in small)), _ms(own), _ms(other), _difference(own - other), "", "", "", "", ""])  # fmt: skip
+    yield Section("", head, rows, range(1, 8))
 
 
 def _ms(value: float | None) -> str:
@@ -103,78 +124,71 @@ def _dispatches(account: Account) -> Section:
     head = ["share", "ms", "calls", "workgroups", "busy", "dispatch", "operators", "modules"]
     rows = [
         [
-            Styled(f"{kernel.share:.0%}", share=kernel.share),
-            milliseconds(kernel.ms),
-            str(kernel.calls),
-            str(kernel.tiles),
-            f"{kernel.busy:.1f}" if kernel.busy is not None else "–",
-            kernel.function,
-            some(kernel.operators),
-            some(kernel.parts),
+            Styled(f"{dispatch.share:.0%}", share=dispatch.share),
+            milliseconds(dispatch.ms),
+            str(dispatch.calls),
+            str(dispatch.tiles),
+            f"{dispatch.busy:.1f}" if dispatch.busy is not None else "–",
+            dispatch.function,
+            some(dispatch.operators),
+            some(dispatch.modules),
         ]
-        for kernel in account.kernels
-        if kernel.share >= SHOWN
+        for dispatch in account.dispatches
+        if dispatch.share >= SHOWN
     ]
     return Section("", head, rows, range(5))
 
 
-def some(names: Sequence[str], most: int = 3) -> str:
-    """The first names, and how many more there are."""
-    more = f" + {len(names) - most}" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-def worth_looking_at(account: Account, threads: int) -> list[str]:
-    """Sentences about the modules in which IREE loses most, the worst one first; if there is none, one that says so; none if
-    the profiles are in doubt."""
-    if account.doubts:
+def largest(profiles: Profiles, account: Account) -> list[str]:
+    """Sentences about the largest parts of the gap, each a region or the time between kernels; one that says so if there is none;
+    none if the profiles are in doubt."""
+    if account.gap is None or account.doubts:
         return []
-    total = sum(part.ms.get(IREE, 0.0) for part in account.parts) or 1.0
-    slower = sorted(account.parts, key=lambda part: -part.excess_ms)
-    named = [part for part in slower if part.excess_ms / total >= WORTH][:MOST]
-    if not named:
-        largest = [f"{part.name} ({part.ms[IREE] / total:.0%})" for part in account.parts[:MOST]]
-        return [
-            f"In no module is IREE slower than the faster of eager and inductor by {WORTH:.0%} of its time. "
-            f"Most of the time is in {', '.join(largest)}."
-        ]
-    return [" ".join(_about(part, account, threads)) for part in named]
+    between = account.terms[accounts.BETWEEN]
+    count = sum(dispatch.calls for dispatch in account.dispatches)
+    parts = [(region.iree_ms - region.other_ms, _about(region, profiles, account)) for region in account.regions]  # fmt: skip
+    parts.append((between.ms, [f"{accounts.BETWEEN}, in {_counted(count, 'dispatch', 'es')}: {_with_half(between)} ms."]))  # fmt: skip
+    parts.sort(key=lambda part: -part[0])
+    named = [" ".join(said) for ms, said in parts[:MOST] if ms >= WORTH * account.call_ms[IREE]]
+    return named or [
+        f"No part of the gap to {_named(account.against)} is {WORTH:.0%} of IREE's call. "
+        f"Most of that is in {', '.join(dispatch.function for dispatch in account.dispatches[:MOST])}."
+    ]
 
 
-def _about(part: Part, account: Account, threads: int) -> Iterator[str]:
-    ms, best = part.ms[IREE], part.best_torch
-    yield f"{part.name} ({part.kind or 'no class'}, {part.modules} ×): {milliseconds(ms)} ms,"
-    if best:
-        yield f"{milliseconds(part.excess_ms)} ms more than {best[0]}."
-    elif part.limit_ms is None:
-        yield "with nothing to compare it with."
-    else:
-        yield f"{milliseconds(part.excess_ms)} ms more than the machine's limit."
-    if part.flop and ms:
-        beside = f" ({best[0]}: {part.flop / best[1] / 1e6:,.0f})" if best and best[1] else ""
-        yield f"{part.flop / ms / 1e6:,.0f} GFLOP/s{beside}."
-    for kernel in [kernel for kernel in account.kernels if part.name in kernel.parts][:2]:
-        if kernel.ms / ms >= 0.1:
-            yield _dispatch(kernel, threads)
+def _with_half(estimate: Estimate) -> str:
+    ms, half = _signed(estimate)
+    return ms if half == "?" else f"{ms} ± {half}"
 
 
-def _dispatch(kernel: Kernel, threads: int) -> str:
+def _about(region: Region, profiles: Profiles, account: Account) -> Iterator[str]:
+    terms = sorted(region.terms.items(), key=lambda item: -item[1].ms)
+    yield f"{region.name} ({region.regions} ×): {milliseconds(region.iree_ms)} ms,"
+    yield f"{_named(account.against)} {_ms(region.other_ms)}:"
+    yield f"{', '.join(f'{term} {_with_half(estimate)}' for term, estimate in terms if estimate.ms)}."
+    for dispatch in account.dispatches:
+        if dispatch.function == region.function:
+            yield _dispatch(dispatch, profiles.iree["threads"])
+            yield f"By itself: vmfbench reduce {profiles.cell} --dispatches"
+
+
+def _dispatch(dispatch: Dispatched, threads: int) -> str:
     """A sentence about a dispatch, with what is remarkable about it."""
     notes = []
-    if kernel.tiles < threads:
-        notes.append(f"{_counted(kernel.tiles, 'workgroup')} for {threads} threads")
-    elif threads > 1 and kernel.busy is not None and kernel.busy <= ONE_THREAD:
-        notes.append(f"{kernel.busy:.1f} of {threads} threads busy")
-    if kernel.function.startswith(LAYOUT):
-        notes.append("changes a layout for data tiling")
-    elif not set(kernel.operators) & PRODUCTS and kernel.operators:
-        notes.append(f"no product: {', '.join(kernel.operators[:4])}")
-    said = f"{kernel.function}: {milliseconds(kernel.ms)} ms in {_counted(kernel.calls, 'call')}"
+    if dispatch.tiles < threads:
+        notes.append(f"{_counted(dispatch.tiles, 'workgroup')} for {threads} threads")
+    elif threads > 1 and dispatch.busy is not None and dispatch.busy <= ONE_THREAD:
+        notes.append(f"{dispatch.busy:.1f} of {threads} threads busy")
+    if not set(dispatch.operators) & PRODUCTS and dispatch.operators:
+        notes.append(f"no product: {', '.join(dispatch.operators[:4])}")
+    said = (
+        f"{dispatch.function}: {milliseconds(dispatch.ms)} ms in {_counted(dispatch.calls, 'call')}"
+    )
     return f"{said} ({'; '.join(notes)})." if notes else f"{said}."
 
 
-def _counted(number: int, name: str) -> str:
-    return f"{number} {name}{'s' * (number != 1)}"
+def _counted(number: int, name: str, plural: str = "s") -> str:
+    return f"{number} {name}{plural * (number != 1)}"
 
 
 def why(source: Source) -> list[Section] | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from scripts.config import stages
 from scripts.config.cell import PINNED, TRAIN, Cell, EntryName, Kind
-from scripts.config.choices import MODULE_PROFILES
 from scripts.config.stages import STATUS, TIMING
 from scripts.core import atomic, checkout
 from scripts.measure.timing import machine_limits, ratios
@@ -26,13 +25,13 @@ class NoProfile(Exception):
 
 @dataclass(frozen=True)
 class Profiles:
-    """The profiles of a cell and of the same model in PyTorch with as many threads, by runtime. `limits`: those of
+    """The profiles of a cell and of the same model in other runtimes with as many threads, by runtime. `limits`: those of
     the machine; None if they were not measured with as many threads. `values_ms`: by runtime, the latencies of the rows in the
     generations of the cell's group; none of a row that was not timed with it."""
 
     cell: Cell
     iree: Mapping[str, Any]
-    torch: Mapping[str, Mapping[str, Any]]
+    others: Mapping[str, Mapping[str, Any]]
     limits: MachineLimits | None
     values_ms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
@@ -51,15 +50,18 @@ def read(results: Path, name: str) -> Profiles:
     iree = read_json(root / stage.path(cell.to(Kind.IREE_DUMP), PROFILE))
     if not iree:
         raise NoProfile(why_none(root, cell, cell.to(Kind.IREE_DUMP), "profile_iree", "profile"))
+    if "rounds_ms" not in iree:
+        again = checkout.run_command("profile", options="--forcerun profile_iree profile_baseline")
+        raise NoProfile(f"the profile of {cell} is of an older version; make it again: {again}")
     below = root / stages.STAGES["profile_baseline"].path(cell.model)
-    torch: dict[str, dict[str, Any]] = {}
+    others: dict[str, dict[str, Any]] = {}
     rows = {IREE: str(cell)}
     # Baselines are profiled in eval.
     of_test = below.glob(f"*/{cell.test}/{PROFILE}")
     for path in sorted(of_test):
         profile = read_json(path)
-        if profile.get("runtime") in MODULE_PROFILES and profile["threads"] == iree["threads"]:
-            torch.setdefault(profile["runtime"], profile)
+        if "rounds_ms" in profile and profile["threads"] == iree["threads"]:
+            others.setdefault(profile["runtime"], profile)
             rows.setdefault(
                 profile["runtime"], f"{cell.model}/{path.parent.parent.name}/{cell.test}"
             )
@@ -68,7 +70,7 @@ def read(results: Path, name: str) -> Profiles:
     return Profiles(
         cell,
         iree,
-        torch,
+        others,
         limits if limits and limits.threads == iree["threads"] else None,
         _timed(root, cell, rows),
     )

@@ -8,7 +8,6 @@ find out which operations a dispatch computes. No row of the results has these t
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from scripts.frontends.lowering.locations import Locations
 from scripts.iree.compile_options import CompileRequest
 from scripts.tools.profile import iree_profile as profile
 from scripts.tools.profile import rounds, sites
-from scripts.tools.profile.iree_profile import CalledModule
+from scripts.tools.profile.iree_profile import CalledModule, Dispatch
+from scripts.tools.profile.rounds import CallTimes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,19 +39,26 @@ def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
     with tempfile.TemporaryDirectory(dir=folders.results, prefix="profile-") as folder:
         scratch = Path(folder).absolute()
         dispatch_sites = sites.sites(args.program, args.compiler_flags(), scratch / "phases")
-        events, measured = rounds.profiled(
-            lambda: profile.plain_ms(called, scratch), lambda: profile.run(called, scratch)
+        functions = [site.function for site in dispatch_sites]
+        dispatches: list[Dispatch] = []
+
+        def take() -> list[CallTimes]:
+            dispatches[:], calls = profile.per_call(*profile.run(called, scratch), functions)
+            return calls
+
+        measured = rounds.profiled(
+            lambda: profile.plain_ms(called, scratch),
+            take,
+            lambda place: described(dispatch_sites[place], dispatches[place], located),
+            "dispatches",
         )
-    dispatches, calls = profile.per_call(events, [site.function for site in dispatch_sites])
     atomic.write_json(
         folders.results / "profile.json",
         {
             "runtime": "iree",
             "threads": called.threads,
-            "calls": calls,
-            **measured,
             "kinds": dict(located.modules),
-            "dispatches": described(dispatch_sites, dispatches, located),
+            **measured,
         },
     )
 
@@ -66,15 +73,9 @@ def _locations(path: Path) -> Locations:
     return Locations.from_json(atomic.read_json(path))
 
 
-def described(
-    dispatch_sites: Sequence[sites.Site], dispatches: Sequence[profile.Dispatch], located: Locations
-) -> list[dict[str, Any]]:
-    """Each dispatch of the program with its time and the nodes that it computes (name, operator, module), that of its
-    root first."""
-    return [
-        asdict(timed) | {"nodes": sites.nodes(site, located)}
-        for site, timed in zip(dispatch_sites, dispatches, strict=True)
-    ]
+def described(site: sites.Site, dispatch: Dispatch, located: Locations) -> dict[str, Any]:
+    """A dispatch with the nodes that it computes (name, operator, module), that of its root first."""
+    return asdict(dispatch) | {"nodes": sites.nodes(site, located)}
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scripts.config.cell import Cell, Kind
-from scripts.config.choices import IREE_DUMPS, MODULE_PROFILES, MODULES
+from scripts.config.choices import IREE_DUMPS, MODULES
 from scripts.config.feature import Feature
 from scripts.config.rows import baseline_cell, iree_cell
 from scripts.config.stages import STAGES
 from scripts.run.plan import Plan
+from scripts.tools.profile import profilers
 
 
 class ProfilePlan:
@@ -47,7 +48,7 @@ class ProfilePlan:
         baselines = [
             baseline_cell(model, baseline, test)
             for model, baseline, test in self.configured.baseline_cells()
-            if baseline.runtime in MODULE_PROFILES and baseline.on_cpu and test == "eval"
+            if baseline.runtime in profilers.RUNTIMES and baseline.on_cpu and test == "eval"
         ]
         return [
             *_files("profile_iree", modules, "profile.json"),

@@ -28,7 +28,7 @@ def _of_baseline(name: str, recorded_as: str) -> Stage:
 STAGES = (
     _of_iree("dump_iree", "dumps", after="export"),
     _of_baseline("dump_baseline", "dumps"),
-    _of_iree("profile_iree", "profile", after="compile"),
+    dataclasses.replace(_of_iree("profile_iree", "profile", after="compile"), version=2),
     _of_iree("read_code", "code", after="export"),
     dataclasses.replace(
         _of_iree("profile_compile", "compile_time", after="export"),
@@ -36,5 +36,5 @@ STAGES = (
         need=Need(4000, 600, 60, "weights"),
         wants_device=False,
     ),
-    _of_baseline("profile_baseline", "profile"),
+    dataclasses.replace(_of_baseline("profile_baseline", "profile"), version=2),
 )

@@ -6,38 +6,82 @@ differ, something has disturbed the profile (account.doubts).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from scripts.core.machine import load_watched
 
 ROUNDS = 4
-"""Rounds of a profile. The one whose profiled calls were fastest counts: other work only adds time to a call."""
+"""Rounds of a profile."""
 
-Profile = TypeVar("Profile")
+
+@dataclass(frozen=True)
+class CallTimes:
+    """Where the milliseconds of a call went: `ms` is the sum of the others.
+
+    `kernels_ms`: by kernel, while it ran (two that run at once share that time). `between_ms`: between the first and the last kernel
+    while none ran. `outside_ms`: before the first and after the last one.
+    """
+
+    ms: float
+    kernels_ms: Mapping[Hashable, float]
+    between_ms: float
+    outside_ms: float
+
+
+def quiet_mean(calls: Sequence[CallTimes]) -> CallTimes:
+    """The mean of the faster half of some calls: other work only adds time to a call. Its parts add up as those of each call do,
+    which medians of the parts would not."""
+    quiet = sorted(calls, key=lambda call: call.ms)[: (len(calls) + 1) // 2]
+    kernels_ms: dict[Hashable, float] = defaultdict(float)
+    for call in quiet:
+        for kernel, ms in call.kernels_ms.items():
+            kernels_ms[kernel] += ms / len(quiet)
+    ms, between, outside = (
+        sum(getattr(call, name) for call in quiet) / len(quiet)
+        for name in ("ms", "between_ms", "outside_ms")
+    )
+    return CallTimes(ms, dict(kernels_ms), between, outside)
 
 
 def profiled(
-    plain_ms: Callable[[], float], take: Callable[[], tuple[Profile, float]]
-) -> tuple[Profile, dict[str, Any]]:
+    plain_ms: Callable[[], float],
+    take: Callable[[], Sequence[CallTimes]],
+    described: Callable[[Any], Mapping[str, Any]],
+    kernels: str = "kernels",
+) -> dict[str, Any]:
     """Take a profile. `plain_ms`: make some calls without a profiler; the milliseconds of an undisturbed one. `take`: make
-    some with it; their profile, and the milliseconds of one of them.
+    some with it. `described`: what profile.json says about a kernel beside its times, in a list named `kernels`.
 
-    Returns the profile of the round that was disturbed least, and what profile.json says about the rounds: `call_ms` and `profiled_ms`, milliseconds of
-    a call without and with the profiler; `control_ms`, the former in each round and after the last one; `foreign` and `load`, as
-    in GroupTiming.
+    Returns what profile.json says. `call_ms` and `profiled_ms`: milliseconds of the fastest call without and with the
+    profiler; `control_ms`: those without it in each round and after the last one; `foreign` and `load`: as in GroupTiming;
+    `rounds_ms`, `between_ms`, `outside_ms`, and `rounds_ms` of each kernel: by round, as in CallTimes; `ms` of a kernel: in the fastest round.
     """
-    control_ms, profiles = [], []
+    control_ms, rounds = [], []
     with load_watched() as load:
         for _ in range(ROUNDS):
             control_ms.append(plain_ms())
-            profiles.append(take())
+            rounds.append(quiet_mean(take()))
         control_ms.append(plain_ms())
-    profile, profiled_ms = min(profiles, key=lambda pair: pair[1])
-    return profile, {
+    fastest = min(rounds, key=lambda times: times.ms)
+    keys = dict.fromkeys(key for times in rounds for key in times.kernels_ms)
+    return {
         "call_ms": min(control_ms),
-        "profiled_ms": profiled_ms,
+        "profiled_ms": fastest.ms,
         "control_ms": control_ms,
         "foreign": load.others().foreign,
         "load": load.average,
+        "rounds_ms": [times.ms for times in rounds],
+        "between_ms": [times.between_ms for times in rounds],
+        "outside_ms": [times.outside_ms for times in rounds],
+        kernels: [
+            {
+                **described(key),
+                "ms": fastest.kernels_ms.get(key, 0.0),
+                "rounds_ms": [times.kernels_ms.get(key, 0.0) for times in rounds],
+            }
+            for key in keys
+        ],
     }

@@ -1,5 +1,5 @@
-"""Print where the time of a CPU cell goes: by nn.Module beside eager and inductor, and by dispatch; and what to look
-at first.
+"""Print why a CPU cell is not as fast as another runtime: the terms of the gap, its largest parts, and the time by nn.Modules and by
+dispatch.
 
 It reads what the target `profile` wrote. The column "limit ms" needs the limits of the machine
 (results/machine_limits/cpu/limits.json). With --compile, it prints where the time of iree-compile goes, for any target: by phase,
@@ -22,12 +22,15 @@ from scripts.results.results_file import BadRecords, read
 from scripts.run import outputs
 from scripts.tools.profile import compile_page, profile_files
 from scripts.tools.profile.account import account
-from scripts.tools.profile.page import page, worth_looking_at
+from scripts.tools.profile.page import largest, page
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cell", help="such as vit/torchmlir-torch/llvm-cpu")
+    parser.add_argument(
+        "--against", default="", metavar="RUNTIME", help="default: the fastest that was profiled"
+    )
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument(
         "--compile", action="store_true", help="the time of iree-compile instead of that of a call"
@@ -42,11 +45,11 @@ def main() -> None:
             print(json.dumps(data, indent=2) if args.json else compile_page.page(times))
             return
         profiles = profile_files.read(args.results, args.cell)
+        accounted = account(profiles, args.against)
     except (profile_files.NoProfile, BadRecords, ValueError) as error:
         exits.fail(str(error))
-    accounted = account(profiles)
     if args.json:
-        first = worth_looking_at(accounted, profiles.iree["threads"])
+        first = largest(profiles, accounted)
         print(
             json.dumps({"cell": str(profiles.cell), **asdict(accounted), "first": first}, indent=2)
         )

@@ -1,9 +1,7 @@
-"""Where the time of a call goes, by nn.Module, for torch.compile with inductor on the CPU.
+"""Profiles torch.compile with inductor on a CPU, by the kernels of its generated code.
 
-Inductor's generated code is a list of kernel calls. Here it gets a line before each of them that notes the
-time, so the time of a kernel lasts until the next one. Each kernel knows the nodes of the graph that it
-computes, and they know their modules. A kernel of several modules counts for each of them with
-equal shares.
+That code is a list of kernel calls. Here it gets a line before each of them that notes the time, so the time of a kernel lasts
+until the next one. Each kernel knows the nodes of the graph that it computes, and they know their modules.
 
 Uses internals of inductor: the wrapper class of a backend, and the table of kernels and nodes
 (`trace.provenance_tracking_level`). Written for the PyTorch that envs/torch-mlir.yaml pins.
@@ -16,7 +14,7 @@ import itertools
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,17 +25,23 @@ from torch._inductor.codegen import common
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.virtualized import V
 
-from scripts.tools.profile.by_module import Module, Times, medians
+from scripts.baselines.sessions import torch_session
+from scripts.baselines.sessions.runtime import Work, settle
+from scripts.tools.profile import parts
+from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler
+from scripts.tools.profile.rounds import CallTimes
 
 MS = 1e-6
 """Milliseconds of a nanosecond."""
 END = -1
 """The mark at the end of a graph: what comes until the next mark is not of a kernel."""
-_UNKNOWN = Module(None, "")
+COPIES = frozenset(("aten.clone", "aten.copy_", "aten.permute", "aten.transpose", "aten._to_copy", "aten.view"))  # fmt: skip
+"""Operators that only change layout or type."""
 
-
-_kernels: list[tuple[Module, ...]] = []
-"""The modules of the nodes of each kernel call of the generated code; a path is None if it is not known."""
+_kernels: list[tuple[str, tuple[Node, ...]]] = []
+"""The name and the nodes of each kernel call of the generated code."""
+_kinds: dict[str, str] = {}
+"""The class of each module by its path."""
 _marks: list[tuple[int, int]] = []
 
 
@@ -70,8 +74,8 @@ class _MarkingWrapper(PythonWrapperCodegen):
         known = torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info
         names = known.get(f"{kernel_name}:{debug_handle}", [])
         nodes = {node.name: node for node in V.graph.graph.nodes}
-        modules = [_module(nodes[name].meta) for name in names if name in nodes]
-        _kernels.append(tuple(dict.fromkeys(modules)) or (_UNKNOWN,))
+        computed = (_node(nodes[name]) for name in names if name in nodes)
+        _kernels.append((kernel_name, tuple(dict.fromkeys(computed))))
         self.writeline(f"_mark({len(_kernels) - 1})")
 
     def generate_return(self, output_refs: list[str]) -> None:
@@ -93,14 +97,15 @@ def path_of(source: str) -> str:
     return _ITEM.sub(r".\g<name>", source).removeprefix(".")
 
 
-def _module(meta: Mapping[str, Any]) -> Module:
-    """The innermost module of a node."""
-    stack = meta.get("nn_module_stack")
-    if not stack:
-        return _UNKNOWN
-    source, kind = list(stack.values())[-1]
-    name = kind if isinstance(kind, str) else kind.__qualname__
-    return Module(path_of(source), name.rsplit(".", 1)[-1])
+def _node(node: Any) -> Node:
+    """A node of inductor's graph, with its innermost module."""
+    stack = node.meta.get("nn_module_stack")
+    path = None
+    if stack:
+        source, kind = list(stack.values())[-1]
+        path = path_of(source)
+        _kinds[path] = (kind if isinstance(kind, str) else kind.__qualname__).rsplit(".", 1)[-1]
+    return Node(node.name, str(node.target), path)
 
 
 @contextlib.contextmanager
@@ -117,30 +122,47 @@ def marking() -> Iterator[None]:
         common.device_codegens["cpu"] = usual
 
 
-def inductor(call: Callable[[], Any], calls: int) -> dict[Module, float]:
-    """The time of each module per call, in milliseconds: the median of `calls` calls.
+def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
+    """The model of a cell, as inductor compiles it."""
+    split = parts.Parts(torch_session.build_ahead(work).module)
+    with marking():
+        session = runtime.open_session(work, device)
+        session()  # compiles
+    settle(runtime)
 
-    The first call of `call`, which compiles, must have been made in `marking`. Another call that does not count is
-    made here.
-    """
-    call()
+    def take(calls: int) -> list[CallTimes]:
+        session()
+        return times_of_calls(session, split, calls)
+
+    return Profiler(session, take, split.kinds or _kinds)
+
+
+def times_of_calls(call: Callable[[], Any], split: parts.Parts, calls: int) -> list[CallTimes]:
+    """The times of so many calls of what was compiled in `marking`."""
     timed = []
     for _ in range(calls):
         _marks.clear()
         start = time.perf_counter_ns()
         call()
-        end = time.perf_counter_ns()
-        timed.append(_by_module([(END, start), *_marks, (END, end)]))
+        timed.append(_times(start, _marks, time.perf_counter_ns(), split))
     _marks.clear()
-    return medians(timed)
+    return timed
 
 
-def _by_module(noted: Sequence[tuple[int, int]]) -> Times:
-    """The time of one call by module, from what was noted during it: kernels and the times at which they began."""
-    times: dict[Module, float] = defaultdict(float)
+def _times(start: int, noted: Sequence[tuple[int, int]], end: int, split: parts.Parts) -> CallTimes:
+    """The times of a call, from its start and end and what was noted during it: kernels and the times at which they began."""
+    kernels_ms: dict[Any, float] = defaultdict(float)
+    between = 0.0
     for (number, begun), (_, ended) in itertools.pairwise(noted):
-        # Outside kernels there are guards of dynamo, and allocations.
-        modules = _kernels[number] if number != END else (_UNKNOWN,)
-        for module in modules:
-            times[module] += (ended - begun) * MS / len(modules)
-    return times
+        ms = (ended - begun) * MS
+        if number == END:
+            between += ms
+            continue
+        name, nodes = _kernels[number]
+        merged = tuple(node._replace(module=split.module_of(node.module)) for node in nodes)
+        copies = nodes and all(node.operator.rpartition(".")[0] in COPIES for node in nodes)
+        kernels_ms[Kernel(f"{name}_{number}", merged, LAYOUT if copies else "")] += ms
+    inside = (noted[-1][1] - noted[0][1]) * MS if noted else 0.0
+    ms = (end - start) * MS
+    # Outside kernels there are guards of dynamo, and allocations.
+    return CallTimes(ms, kernels_ms, between, ms - inside)

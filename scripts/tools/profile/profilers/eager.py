@@ -1,0 +1,127 @@
+"""Profiles eager mode on a CPU: the outermost operators of ATen in the forward pass of each nn.Module, by PyTorch's profiler.
+
+What is neither inside an operator nor outside the model is between kernels: Python, and the dispatch of operators.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from scripts.baselines.sessions import torch_session
+from scripts.baselines.sessions.runtime import Work
+from scripts.frontends.torch_model.step import count_work
+from scripts.tools.profile import parts
+from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler
+from scripts.tools.profile.rounds import CallTimes
+
+MS = 1e-3
+_MODULE = "module:"
+"""What the names of a module's ranges in the profile begin with; the module's path follows."""
+COPIES = frozenset(("copy_", "clone", "contiguous", "_to_copy", "to"))
+"""Operators that only change layout or type."""
+
+
+def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
+    """The model of a cell, as eager mode runs it."""
+    split = parts.Parts(torch_session.build_ahead(work).module)
+    session = runtime.open_session(work, device)
+    model = session.step.loaded.module
+
+    def take(calls: int) -> list[CallTimes]:
+        session()
+        return list(times_of_calls(session, model, split, calls))
+
+    kinds = {path: type(module).__name__ for path, module in model.named_modules()}
+    return Profiler(
+        session,
+        take,
+        split.kinds or kinds,
+        lambda: split.merged_work(asdict(count_work(session, session.step.loaded))),
+    )
+
+
+def times_of_calls(
+    call: Callable[[], Any], model: torch.nn.Module, split: parts.Parts, calls: int
+) -> Iterator[CallTimes]:
+    """The times of so many calls, which run `model` in this process."""
+    with _named_ranges(model):
+        for _ in range(calls):
+            with profile(activities=[ProfilerActivity.CPU]) as recording:
+                begun = time.perf_counter()
+                call()
+                ms = (time.perf_counter() - begun) * 1e3
+            yield _times(recording.events(), ms, split)
+
+
+def _times(events: Any, ms: float, split: parts.Parts) -> CallTimes:
+    """The times of a call that took `ms` milliseconds, from the events of its profile."""
+    kernels_ms: dict[Any, float] = defaultdict(float)
+    inside = 0.0
+    for event in events:
+        if (path := _path(event)) is None:
+            continue
+        module = split.module_of(path)
+        for child in event.cpu_children:
+            if _path(child) is None:
+                operator = child.name.replace("::", ".")
+                name = operator.rpartition(".")[2]
+                node = Node(name, operator, module)
+                kernel = Kernel(operator, (node,), LAYOUT if name in COPIES else "")
+                kernels_ms[kernel] += (child.time_range.elapsed_us() - _inner_us(child)) * MS
+        if event.cpu_parent is None or _outermost(event):
+            inside += event.time_range.elapsed_us() * MS
+    return CallTimes(ms, kernels_ms, inside - sum(kernels_ms.values()), ms - inside)
+
+
+def _outermost(event: Any) -> bool:
+    """Whether no range of a module surrounds that of an event."""
+    parent = event.cpu_parent
+    while parent is not None:
+        if _path(parent) is not None:
+            return False
+        parent = parent.cpu_parent
+    return True
+
+
+@contextlib.contextmanager
+def _named_ranges(model: torch.nn.Module) -> Iterator[None]:
+    """Give each forward pass of a module a range in the profile, while the context lasts."""
+    handles = []
+    for path, module in model.named_modules():
+        ranges: list[Any] = []  # a module may call itself
+
+        def enter(*_: Any, path: str = path, ranges: list[Any] = ranges) -> None:
+            ranges.append(record_function(f"{_MODULE}{path}"))
+            ranges[-1].__enter__()
+
+        def leave(*_: Any, ranges: list[Any] = ranges) -> None:
+            ranges.pop().__exit__(None, None, None)
+
+        handles.append(module.register_forward_pre_hook(enter))
+        handles.append(module.register_forward_hook(leave, always_call=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _path(event: Any) -> str | None:
+    """The module of an event, or None for an event that is no module's range."""
+    return event.name.removeprefix(_MODULE) if event.name.startswith(_MODULE) else None
+
+
+def _inner_us(event: Any) -> float:
+    """Microseconds of the outermost module ranges inside an event."""
+    return sum(
+        child.time_range.elapsed_us() if _path(child) is not None else _inner_us(child)
+        for child in event.cpu_children
+    )

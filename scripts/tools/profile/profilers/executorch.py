@@ -1,0 +1,89 @@
+"""Profiles ExecuTorch by its event tracer (ETDump), which times XNNPACK's operators and ExecuTorch's own kernels.
+
+XNNPACK's operators do not say where they come from. Products are mapped to those of the captured graph by their order, if there are as
+many; what is no product has no node.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from executorch.devtools import Inspector
+from executorch.runtime import Runtime
+
+from scripts.baselines import executorch as baseline
+from scripts.baselines.sessions import converted
+from scripts.baselines.sessions.runtime import Work
+from scripts.frontends.lowering import locations
+from scripts.frontends.torch_model.loading import FLAT_PREFIX
+from scripts.tools.profile.profilers import (
+    LAYOUT,
+    PRODUCTS,
+    Kernel,
+    Node,
+    Profiler,
+    base_name,
+)
+from scripts.tools.profile.rounds import CallTimes
+
+WRAPPERS = frozenset(("OPERATOR_CALL", "DELEGATE_CALL", "Method::execute"))
+"""Events around others."""
+PRODUCT_NAMES = ("Convolution", "Deconvolution", "Fully Connected", "Batch Matrix Multiply", "native_call_convolution", "native_call_mm", "native_call_bmm", "native_call_addmm", "native_call_linear")  # fmt: skip
+LAYOUT_NAMES = ("Transpose", "Static Reshape", "Copy", "Convert", "native_call__to_dim_order_copy", "native_call_permute_copy", "native_call_clone", "native_call__clone_dim_order", "native_call_view_copy")  # fmt: skip
+NS = 1e-6
+
+
+def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
+    """The model of a cell, lowered to ExecuTorch."""
+    session = runtime.open_session(work, device)
+    loaded = session.step.loaded
+    origins = locations.of_nodes(converted.exported(loaded).graph.nodes, FLAT_PREFIX)
+    products = [Node(node.node, node.operator, node.module) for node in origins.nodes.values() if base_name(node.operator) in PRODUCTS]  # fmt: skip
+    inputs = [tensor.contiguous() for _, tensor in loaded.inputs]
+
+    def take(calls: int) -> list[CallTimes]:
+        with tempfile.TemporaryDirectory(prefix="profile-") as folder:
+            program = Runtime.get().load_program(
+                converted.folder() / baseline.FILE, enable_etdump=True
+            )
+            method = program.load_method("forward")
+            walls_ms = []
+            for _ in range(1 + calls):
+                begun = time.perf_counter()
+                method.execute(inputs)
+                walls_ms.append((time.perf_counter() - begun) * 1e3)
+            recorded = Path(folder, "calls.etdp")
+            program.write_etdump_result_to_file(str(recorded), str(Path(folder, "none.bin")))
+            blocks = Inspector(etdump_path=str(recorded)).event_blocks
+        events = [event for block in blocks if block.name == "Execute" for event in block.events]
+        return times(events, walls_ms, products)[1:]
+
+    return Profiler(session, take, origins.modules)
+
+
+def times(
+    events: Iterable[Any], walls_ms: Sequence[float], products: Sequence[Node]
+) -> list[CallTimes]:
+    """The times of calls that took `walls_ms`, from the events of all of them. `products`: those of the captured graph."""
+    inner = [event for event in events if event.name not in WRAPPERS and event.perf_data]
+    own = [event for event in inner if event.name.startswith(PRODUCT_NAMES)]
+    known = dict(zip(map(id, own), products, strict=True)) if len(own) == len(products) else {}
+    calls = []
+    for number, ms in enumerate(walls_ms):
+        kernels_ms: dict[Any, float] = defaultdict(float)
+        spans = []
+        for event in inner:
+            nodes = (known[id(event)],) if id(event) in known else ()
+            kind = LAYOUT if event.name.startswith(LAYOUT_NAMES) else ""
+            kernels_ms[Kernel(event.name, nodes, kind)] += event.perf_data.raw[number]
+            begun = event.start_time[number] * NS
+            spans.append((begun, begun + event.perf_data.raw[number]))
+        inside = max(end for _, end in spans) - min(begun for begun, _ in spans) if spans else 0.0
+        between = max(inside - sum(kernels_ms.values()), 0.0)
+        calls.append(CallTimes(ms, kernels_ms, between, ms - between - sum(kernels_ms.values())))
+    return calls

@@ -1,0 +1,154 @@
+"""Profiles ONNX Runtime by its own profiler, which times the nodes of the optimized graph.
+
+torch.onnx.export names values after the nodes of the captured graph, and says where each ONNX node comes from. ONNX Runtime's
+optimizer keeps the names of the values between fused nodes. So a fused node is mapped to the nodes between its results and its inputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxruntime
+
+from scripts.baselines import onnxruntime as baseline
+from scripts.baselines.sessions import converted
+from scripts.baselines.sessions.runtime import Work
+from scripts.frontends.torch_model.loading import FLAT_PREFIX
+from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler
+from scripts.tools.profile.rounds import CallTimes
+
+MS = 1e-3
+LAYOUTS = frozenset(("ReorderInput", "ReorderOutput", "Transpose"))
+PRODUCTS = {"Conv": "convolution", "ConvTranspose": "convolution", "Gemm": "addmm", "MatMul": "mm"}
+"""Operators of ONNX that are products, and those of ATen. torch.onnx.export may fold a batch norm into a convolution, whose metadata is then
+that of the batch norm."""
+_BLOCKED = re.compile(r"_nchwc(?:_token_\d+)?$")
+"""The end of the name of a node in another layout."""
+_FX_NODE = re.compile(r"%(?P<name>\w+) : .*?call_function\[target=torch\.ops\.(?P<operator>[\w.]+)\]")  # fmt: skip
+_KERNEL_TIME = "_kernel_time"
+
+
+def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
+    """The model of a cell as a session of ONNX Runtime."""
+    session = runtime.open_session(work, device)
+    folder = converted.folder()
+    inputs = [tensor for _, tensor in session.step.loaded.inputs]
+    kinds: dict[str, str] = {}
+
+    def take(calls: int) -> list[CallTimes]:
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="profile-") as scratch:
+            return _profiled(folder, Path(scratch), work.threads, inputs, calls, kinds)
+
+    return Profiler(session, take, kinds)
+
+
+def _profiled(
+    folder: Path, scratch: Path, threads: int, inputs: Any, calls: int, kinds: dict[str, str]
+) -> list[CallTimes]:
+    options = baseline.session_options(threads)
+    options.enable_profiling = True
+    options.profile_file_prefix = str(scratch / "calls")
+    options.optimized_model_filepath = str(scratch / "optimized.onnx")
+    entry = "session.optimized_model_external_initializers"
+    options.add_session_config_entry(f"{entry}_file_name", "optimized.data")
+    options.add_session_config_entry(f"{entry}_min_size_in_bytes", "1024")
+    options.log_severity_level = 3  # it warns that the file is for this machine
+    file = baseline.model_file(folder)
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    model = baseline.OnnxModel(session)
+    walls_ms = []
+    for _ in range(1 + calls):
+        begun = time.perf_counter()
+        model(inputs)
+        walls_ms.append((time.perf_counter() - begun) * 1e3)
+    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    graphs = (onnx.load(path, load_external_data=False).graph for path in (file, scratch / "optimized.onnx"))  # fmt: skip
+    kernels = mapped(*graphs, kinds)
+    return [_times(call, ms, kernels) for call, ms in zip(_calls(events), walls_ms, strict=True)][
+        1:
+    ]
+
+
+def _calls(events: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """The nodes that ran in each call, without those inside another node."""
+    nodes = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(_KERNEL_TIME)]  # fmt: skip
+    nodes.sort(key=lambda event: event["ts"])
+    for run in (event for event in events if event["name"] == "model_run"):
+        end, outer = run["ts"] + run["dur"], []
+        for node in nodes:
+            if run["ts"] <= node["ts"] < end and (
+                not outer or node["ts"] >= outer[-1]["ts"] + outer[-1]["dur"]
+            ):
+                outer.append(node)
+        yield outer
+
+
+def _times(
+    nodes: Sequence[Mapping[str, Any]], ms: float, kernels: Mapping[str, Kernel]
+) -> CallTimes:
+    kernels_ms: dict[Any, float] = defaultdict(float)
+    for node in nodes:
+        name = node["name"].removesuffix(_KERNEL_TIME)
+        unknown = Kernel(name, (), LAYOUT if node["args"]["op_name"] in LAYOUTS else "")
+        kernels_ms[kernels.get(name, unknown)] += node["dur"] * MS
+    inside = (nodes[-1]["ts"] + nodes[-1]["dur"] - nodes[0]["ts"]) * MS if nodes else 0.0
+    return CallTimes(ms, kernels_ms, inside - sum(kernels_ms.values()), ms - inside)
+
+
+def mapped(exported: Any, optimized: Any, kinds: dict[str, str]) -> dict[str, Kernel]:
+    """The kernels of an optimized graph by the names of its nodes, with the nodes of the captured graph, by those of the graph before.
+    `kinds` gets the classes of the modules."""
+    producers = {value: node for node in exported.node for value in node.output}
+    results = {node.name: _results(node, producers) for node in optimized.node}
+    ends = {value for values in results.values() for value in values}
+    kernels = {}
+    for node in optimized.node:
+        own = results[node.name]
+        todo, reached = [*own], dict[int, Any]()
+        while todo:
+            origin = producers.get(todo.pop())
+            if origin is not None and id(origin) not in reached:
+                reached[id(origin)] = origin
+                todo += [value for value in origin.input if value not in ends]
+        kind = LAYOUT if node.op_type in LAYOUTS else ""
+        nodes = () if kind else tuple(_node(origin, kinds) for origin in reached.values())
+        kernels[node.name] = Kernel(node.name, nodes, kind)
+    return kernels
+
+
+def _results(node: Any, producers: Mapping[str, Any]) -> list[str]:
+    """The results of an optimized node as the exported graph names them. The names of values in another layout are numbers; then the node
+    is named after its result."""
+    if node.op_type in LAYOUTS:
+        return []
+    known = [value for value in node.output if value in producers]
+    named = _BLOCKED.sub("", node.name)
+    return known or [named] * (named in producers)
+
+
+def _node(origin: Any, kinds: dict[str, str]) -> Node:
+    """The captured node of a node of the exported graph."""
+    about = {prop.key: prop.value for prop in origin.metadata_props}
+    match = _FX_NODE.search(about.get("pkg.torch.onnx.fx_node", ""))
+    name, operator = (match["name"], match["operator"]) if match else (origin.output[0], origin.op_type)  # fmt: skip
+    module = None
+    scopes = ast.literal_eval(about.get("pkg.torch.onnx.name_scopes", "[]"))
+    classes = ast.literal_eval(about.get("pkg.torch.onnx.class_hierarchy", "[]"))
+    for path, kind in [*zip(scopes, classes, strict=False)][1:-1]:
+        module = f"{path}.".removeprefix(FLAT_PREFIX).rstrip(".")
+        kinds[module] = kind.rpartition(".")[2]
+    if product := PRODUCTS.get(origin.op_type):
+        operator = f"aten.{product}.default"
+        for weight in origin.input[1:2]:
+            if weight.startswith(FLAT_PREFIX) and weight.endswith(".weight"):
+                module = weight.removeprefix(FLAT_PREFIX).removesuffix(".weight")
+    return Node(name, operator, module)
