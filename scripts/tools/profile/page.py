@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from scripts.config import stages
 from scripts.config.cell import Cell, Kind
@@ -146,7 +146,7 @@ def largest(profiles: Profiles, account: Account) -> list[str]:
         return []
     between = account.terms[accounts.BETWEEN]
     count = sum(dispatch.calls for dispatch in account.dispatches)
-    parts = [(region.iree_ms - region.other_ms, _about(region, profiles, account)) for region in account.regions]  # fmt: skip
+    parts: list[tuple[float, Iterable[str]]] = [(region.iree_ms - region.other_ms, _about(region, profiles, account)) for region in account.regions]  # fmt: skip
     parts.append((between.ms, [f"{accounts.BETWEEN}, in {_counted(count, 'dispatch', 'es')}: {_with_half(between)} ms."]))  # fmt: skip
     parts.sort(key=lambda part: -part[0])
     named = [" ".join(said) for ms, said in parts[:MOST] if ms >= WORTH * account.call_ms[IREE]]

@@ -71,8 +71,11 @@ def _profiled(
         model(inputs)
         walls_ms.append((time.perf_counter() - begun) * 1e3)
     events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
-    graphs = (onnx.load(path, load_external_data=False).graph for path in (file, scratch / "optimized.onnx"))  # fmt: skip
-    kernels = mapped(*graphs, kinds)
+    exported, optimized = (
+        onnx.load(path, load_external_data=False).graph
+        for path in (file, scratch / "optimized.onnx")
+    )
+    kernels = mapped(exported, optimized, kinds)
     return [_times(call, ms, kernels) for call, ms in zip(_calls(events), walls_ms, strict=True)][
         1:
     ]
@@ -83,7 +86,7 @@ def _calls(events: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, An
     nodes = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(_KERNEL_TIME)]  # fmt: skip
     nodes.sort(key=lambda event: event["ts"])
     for run in (event for event in events if event["name"] == "model_run"):
-        end, outer = run["ts"] + run["dur"], []
+        end, outer = run["ts"] + run["dur"], list[Mapping[str, Any]]()
         for node in nodes:
             if run["ts"] <= node["ts"] < end and (
                 not outer or node["ts"] >= outer[-1]["ts"] + outer[-1]["dur"]
