@@ -35,9 +35,11 @@ SLOWER, IDLE, LAYOUTS, MORE, BETWEEN, UNMAPPED = TERMS = (
     "not mapped",
 )
 """What a gap consists of. `slower code`: kernels of the same modules take longer. `idle threads`: the part of that in which threads
-of IREE had nothing to do. `layout changes`: kernels that only move data. `more work`: kernels that are no products, for modules for which the other
-side has none: it has fused their work, or does not do it. `between kernels`: also before the first and after the last one.
-`not mapped`: kernels that belong to no module of the model, and products that only one side has in a module."""
+of IREE had nothing to do. `layout changes`: kernels that only move data. `more work`: kernels for modules for which the other side has none: it has fused
+their work, or does not do it. `between kernels`: also before the first and after the last one.
+`not mapped`: kernels that belong to no module; if a side has more than SOME of them, also those of modules for which it has none."""
+SOME = 0.01
+"""The share of a call that may be in kernels without a module, before modules without kernels are not mapped either."""
 Node = Sequence
 """A node of the captured graph in a profile: [name, operator, module or None]."""
 _LAYOUT_DISPATCH = re.compile(
@@ -260,12 +262,13 @@ class _Matched:
         own, other = self._sums
         count = len(self._sides[0].between)
         zero = [0.0] * count
+        lost = [self._unmapped_ms(sums) > SOME * side.call_ms for sums, side in zip(self._sums, self._sides, strict=True)]  # fmt: skip
         for region, kind in dict.fromkeys((*own, *other)):
             mine, theirs = own.get((region, kind), zero), other.get((region, kind), zero)
             more = [a - b for a, b in zip(mine, _fitted(theirs, count), strict=True)]
             if kind == LAYOUT:
                 yield region, LAYOUTS, more
-            elif (region is None and any(theirs)) or (kind == _PRODUCT and not (any(mine) and any(theirs))):  # fmt: skip
+            elif region is None or (not any(theirs) and lost[1]) or (not any(mine) and lost[0]):
                 yield region, UNMAPPED, more
             elif not any(theirs) or not any(mine):
                 yield region, MORE, more
@@ -274,6 +277,10 @@ class _Matched:
                 waiting = [min(a, max(b, 0.0)) for a, b in zip(idle, more, strict=True)]
                 yield region, IDLE, waiting
                 yield region, SLOWER, [a - b for a, b in zip(more, waiting, strict=True)]
+
+    def _unmapped_ms(self, sums: _Sums) -> float:
+        """Milliseconds of kernels that compute something and belong to no module."""
+        return sum(statistics.fmean(sums.get((None, kind), [0.0])) for kind in (_PRODUCT, _OTHER))
 
     def terms(self) -> dict[str, Estimate]:
         """The parts of the gap, the largest first."""
