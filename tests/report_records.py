@@ -18,18 +18,22 @@ Record = dict[str, Any]
 
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 HOSTILE_LOG = "</script><script>window.hacked=1</script>\n" + HOSTILE
+_MEASURED = {"call_ms": 10.0, "profiled_ms": 10.0, "control_ms": [10.0, 10.1], "foreign": 0.0, "load": 1.0}  # fmt: skip
+_ROUNDS = {"between_ms": [0.5], "outside_ms": [0.5], "kinds": {"": "Net", "fc": "Linear"}}
+_MM = [["mm", "aten.mm.default", "fc"]]
 PROFILE = {
-    "runtime": "iree",
-    "threads": 2,
-    "calls": 3,
-    **{"call_ms": 10.0, "profiled_ms": 10.0, "control_ms": [10.0, 10.1], "foreign": 0.0, "load": 1.0},
-    "kinds": {"": "Net", "fc": "Linear"},
+    **{"runtime": "iree", "threads": 2, **_MEASURED, **_ROUNDS, "rounds_ms": [10.0]},
     "dispatches": [
-        {"function": "d_0_matmul", "ms": 8.0, "tiles": 8, "busy": 2.0, "nodes": [["mm", "aten.mm.default", "fc"]]},
-        {"function": "d_1_add", "ms": 2.0, "tiles": 1, "busy": 1.0, "nodes": []},
+        {"function": "d_0_matmul", "ms": 7.0, "rounds_ms": [7.0], "tiles": 8, "busy": 2.0, "nodes": _MM},
+        {"function": "d_1_add", "ms": 2.0, "rounds_ms": [2.0], "tiles": 1, "busy": 1.0, "nodes": []},
     ],
 }  # fmt: skip
 """The profile of an IREE cell."""
+PROFILE_OF_EAGER = {
+    **{"runtime": "eager", "threads": 2, **_MEASURED, **_ROUNDS, "rounds_ms": [5.0], "call_ms": 5.0},
+    "kernels": [{"function": "aten.mm", "ms": 4.0, "rounds_ms": [4.0], "kind": "", "nodes": _MM}],
+}  # fmt: skip
+"""That of eager for the same model."""
 
 _OF_RUN = (
     *("first_call_ms", "load_ms", "max_rss_mb", "device_memory_mb", "compile_s", "command"),

@@ -46,7 +46,8 @@ class Line:
 class Chart:
     """A chart, which only the report page has. `x`, `y`: what the axes show. `ticks`: the names of x = 0, 1, …; without them x is a number.
     `rule`: a y that is marked. `marks`: x that are marked, with words. `bands`: colour the ground by faster, same and slower than 1. `dots`: each of
-    `lines` has one y, which is shown from left to right beside its name; the path of a ratio is its verdict."""
+    `lines` has one y, which is shown from left to right beside its name; the path of a ratio is its verdict. `stacked`: each of `ticks` is a bar, in
+    which `lines` follow each other, y wide."""
 
     title: str
     y: str
@@ -57,6 +58,7 @@ class Chart:
     marks: Sequence[tuple[float, str]] = ()
     bands: bool = False
     dots: bool = False
+    stacked: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from scripts.tools.report.web.page import packed, policy_hash
 from scripts.tools.report.web.page_source import Source
 from tests import report_records
 from tests.operator_results import MM, OPERATORS, Tree
-from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE, unpacked
+from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE, PROFILE_OF_EAGER, unpacked
 from tests.unit.conftest import MATRIX
 
 ROOT = Path(__file__).parents[2]
@@ -276,9 +276,16 @@ def test_profiles_are_shown_where_there_are_any(source):
     path.write_text(json.dumps(PROFILE))
     [cell] = profile_view.why(source)
     assert cell.title == "bert/torchmlir-torch/llvm-cpu"
-    _, _, dispatches, first = cell.parts
-    assert [row[5] for row in dispatches.rows] == ["d_0_matmul", "d_1_add"]
-    assert first.lines
+    assert [row[5] for row in cell.parts[-1].rows] == ["d_0_matmul", "d_1_add"]
+    eager = source.results / "profile/bert/eager/eval/profile.json"
+    eager.parent.mkdir(parents=True)
+    eager.write_text(json.dumps(PROFILE_OF_EAGER))
+    charts, cell = profile_view.why(source)
+    [chart] = charts.charts
+    assert (chart.title, chart.ticks) == ("bert", ["torchmlir-torch/llvm-cpu", "eager"])
+    wide = [sum(point[1] for line in chart.lines for point in line.points if point[0] == bar) for bar in range(2)]  # fmt: skip
+    assert wide == pytest.approx([10.0, 5.0]), "each bar is a call"
+    assert [part.title for part in cell.parts] == ["", "Look first at", "", "", ""]
     path.write_text("{")  # damaged
     assert profile_view.why(source) is None
 

@@ -364,12 +364,12 @@ def test_why_shows_the_baselines_that_were_profiled_with_as_many_threads(tmp_pat
     def profile(path: str, **values: Any) -> None:
         file = tmp_path / "results/profile/conv" / path / "profile.json"
         file.parent.mkdir(parents=True)
-        file.write_text(json.dumps(values))
+        file.write_text(json.dumps({"rounds_ms": [1.0], **values}))
 
     profile("iree/mlir/llvm-cpu+2-threads", runtime="iree", threads=2)
     for number in (1, 2):
         profile(f"eager+{number}-threads/eval", runtime="eager", threads=number)
     found = profile_files.read(tmp_path / "results", "conv/mlir/llvm-cpu+2-threads")
-    assert found.torch["eager"]["threads"] == 2
+    assert found.others["eager"]["threads"] == 2
     with pytest.raises(profile_files.NoProfile, match=r"targets=llvm-cpu$"):
         profile_files.read(tmp_path / "results", "conv/mlir/llvm-cpu+4-threads")

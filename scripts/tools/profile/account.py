@@ -91,11 +91,12 @@ class Dispatched:
 
 @dataclass(frozen=True)
 class Account:
-    """The account of a cell. `against`: the runtime that it is compared with, "" if there is no other profile. `call_ms`: by runtime, that of the
+    """The account of a cell. `path`: its lowering path and target. `against`: the runtime that it is compared with, "" if there is no other profile. `call_ms`: by runtime, that of the
     row, or without one of the calls between the profiled ones; `limit_ms`: of the program. `gap`: of the latencies; its parts are `terms`
     and, finer, the terms of `regions`. `doubts`: what speaks against the profiles. `profiled`: by runtime, what was measured beside the
     profile (rounds.py)."""
 
+    path: str
     against: str
     call_ms: Mapping[str, float]
     limit_ms: float | None
@@ -133,6 +134,7 @@ def account(profiles: Profiles, against: str = "") -> Account:
         regions, terms = matched.regions(), matched.terms()
     shown = patterns({node[2] for kernel in iree.kernels for node in kernel["nodes"] if node[2]}, kinds)  # fmt: skip
     return Account(
+        str(profiles.cell).partition("/")[2],
         other,
         call_ms,
         _limit_ms(profiles.limits, work) if work else None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 from scripts.config import stages
 from scripts.config.cell import Cell, Kind
 from scripts.core import checkout
-from scripts.results.page_sections import Section, Styled, as_text
+from scripts.results.page_sections import Chart, Line, Section, Styled, as_text
 from scripts.results.wording import milliseconds
 from scripts.tools.profile import account as accounts
 from scripts.tools.profile import profile_files
@@ -24,6 +25,8 @@ WORTH = 0.05
 """A part of the gap is named if it is at least this share of IREE's call."""
 ONE_THREAD = 1.2
 """Up to this many busy threads, a dispatch is said to run on one."""
+SAME = "as long elsewhere"
+"""What a bar begins with: the part of a call that is in no term."""
 NO_LIMIT = 10_000
 """Characters of a line of `vmfbench why`."""
 
@@ -192,8 +195,7 @@ def _counted(number: int, name: str, plural: str = "s") -> str:
 
 
 def why(source: Source) -> list[Section] | None:
-    """Return the account of every cell that has a profile: its modules and dispatches, beside PyTorch and the machine's
-    limit; None if there is no profile."""
+    """Return the account of every cell that has a profile, and a chart per model of what its gaps consist of; None if there is no profile."""
     below = source.root / stages.STAGES["profile_iree"].path(".")
     cells = [
         str(Cell.parse(path.parent.relative_to(below).as_posix(), Kind.IREE_DUMP).row)
@@ -201,20 +203,41 @@ def why(source: Source) -> list[Section] | None:
         if path.stat().st_size
     ]
     places = {str(row.cell): index for index, row in enumerate(source.rows)}
-    parts = {cell: known for cell in cells if (known := _sections_of(source, cell))}
-    return [
-        Section(cell, parts=known, folded=at > 0, rows=[("details",)] if cell in places else (), places=[places.get(cell)])
-        for at, (cell, known) in enumerate(parts.items())
+    known = {cell: read for cell in cells if (read := _read(source, cell))}
+    by_model: dict[str, list[Account]] = defaultdict(list)
+    for profiles, account in known.values():
+        if account.gap is not None and not account.doubts:
+            by_model[profiles.cell.model].append(account)
+    charts = [_chart(model, accounted) for model, accounted in by_model.items()]
+    return [Section("", charts=charts)] * bool(charts) + [
+        Section(cell, parts=sections(*read), folded=at > 0, rows=[("details",)] if cell in places else (), places=[places.get(cell)])
+        for at, (cell, read) in enumerate(known.items())
     ] or None  # fmt: skip
 
 
-def _sections_of(source: Source, cell: str) -> list[Section]:
-    """Return what is shown of a cell; nothing if a file of it is damaged."""
+def _chart(model: str, accounted: Sequence[Account]) -> Chart:
+    """A bar per lowering path of a model, and one of the fastest other runtime. A bar of IREE is what takes as long elsewhere, and the terms that
+    are longer here; so all of a bar is a call."""
+    against = accounted[0].against
+    bars = [*(account.path for account in accounted), against]
+    parts: dict[str, list[tuple[float, float, None, None]]] = defaultdict(list)
+    for at, account in enumerate(accounted):
+        longer = {term: estimate.ms for term, estimate in account.terms.items() if estimate.ms > 0}
+        parts[SAME].append((at, max(0.0, account.call_ms[IREE] - sum(longer.values())), None, None))
+        for term, ms in longer.items():
+            parts[term].append((at, ms, None, None))
+    parts[SAME].append((len(accounted), accounted[0].call_ms[against], None, None))
+    lines = [Line(name, name, parts[name]) for name in (SAME, *accounts.TERMS) if name in parts]
+    return Chart(model, "ms", lines, ticks=bars, stacked=True)
+
+
+def _read(source: Source, cell: str) -> tuple[Profiles, Account] | None:
+    """The profiles of a cell and their account; None if a file of it is damaged or of another version."""
     try:
         profiles = profile_files.read(source.results, cell)
-        return sections(profiles, accounts.account(profiles))
+        return profiles, accounts.account(profiles)
     except (profile_files.NoProfile, ValueError, LookupError, TypeError):
-        return []
+        return None
 
 
 VIEWS = (

@@ -68,14 +68,33 @@ report.sectionTable = function ({ head = [], rows, right = [], places = [] }) {
 
 report.drawCharts = function (element, charts) {
   const { h } = report;
-  const several = charts.filter((chart) => chart.lines.length > 1 && !chart.dots);
+  const several = charts.filter((chart) => chart.lines.length > 1 && !chart.dots && !chart.stacked);
   if (several.length) element.append(report.legend([...new Set(several.flatMap((chart) => chart.lines.map((line) => line.path)))]));
   const panels = h("div", { class: charts.length > 1 ? "panels wide" : null });
   element.append(panels);
   const width = charts.length > 1 ? report.panelWidth(element, 380) : report.width(element, 900);
-  panels.append(...charts.slice(0, report.CHARTS).map((chart) => (chart.dots ? report.dotChart : report.lineChart)(chart, width)));
+  panels.append(...charts.slice(0, report.CHARTS).map((chart) => report.drawChart(chart, width)));
   const rest = charts.length - report.CHARTS;
   if (rest > 0) element.append(h("p", { class: "note" }, `${rest} more charts; select fewer rows to see them.`));
+};
+
+report.drawChart = (chart, width) => (chart.dots ? report.dotChart : chart.stacked ? report.stackedChart : report.lineChart)(chart, width);
+
+/** A bar per tick, of the lines one after the other. */
+report.stackedChart = function (chart, width) {
+  const parts = chart.lines.flatMap(({ name, points }) => points.map(([bar, ms]) => ({ name, bar: chart.ticks[bar], ms })));
+  const names = chart.lines.map((line) => line.name);
+  const text = (one) => `${one.bar}: ${one.name} ${report.significant(one.ms, 3)} ${chart.y}`;
+  const plot = report.plot({
+    width,
+    height: 60 + 26 * chart.ticks.length,
+    marginLeft: Math.min(330, 0.5 * width, 20 + 6 * d3.max(chart.ticks, (name) => name.length)),
+    x: { label: chart.y, grid: true },
+    y: { domain: chart.ticks, label: null },
+    color: { domain: names, range: ["var(--eager)", ...report.COLORS], legend: true },
+    marks: [Plot.barX(parts, { x: "ms", y: "bar", fill: "name", order: names, title: text })],
+  });
+  return report.figure(chart.title, `${chart.title}: ${parts.map(text).join("; ")}`, plot);
 };
 
 /** Values with their intervals, a line per path. */
