@@ -68,6 +68,9 @@ def at_full_length(program: ExportedProgram) -> bool:
 def masked_rows_as_zeros(node: fx.Node) -> fx.Node | None:
     """A row of attention whose boolean mask leaves it no key is 0, as in PyTorch since 2.5; PyTorch/XLA 2.9 makes NaN of it.
 
+    Such a row attends to all keys here, and is multiplied by 0. Which rows have a key is kept as numbers, because IREE 3.13 does not compile
+    rows of booleans that two dispatches read ("'iree_codegen.load_from_buffer' op buffer and tensor shapes must be compatible").
+
     Only of masks that depend on an input: others are the same in every call.
     """
     mask = argument(node, "attn_mask")
@@ -76,8 +79,11 @@ def masked_rows_as_zeros(node: fx.Node) -> fx.Node | None:
     if not _depends_on_input(mask):
         return None
     build = Builder(node)
-    attention = build(node.target, *node.args, **node.kwargs)
-    return build.where(build(aten.any.dim, mask, -1, True), attention, 0.0)
+    has_key = build(aten.amax.default, build.cast(mask, value(node).dtype), [-1], True)
+    filled = build(aten.logical_or.default, mask, build(aten.eq.Scalar, has_key, 0))
+    arguments = [filled if known is mask else known for known in node.args]
+    named = {name: filled if known is mask else known for name, known in node.kwargs.items()}
+    return build(aten.mul.Tensor, build(node.target, *arguments, **named), has_key)
 
 
 def _depends_on_input(node: fx.Node) -> bool:
