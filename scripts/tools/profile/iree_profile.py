@@ -7,7 +7,7 @@ import itertools
 import json
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,38 +77,26 @@ class CalledModule:
         """Write the inputs as raw bytes; return the flags of the tools that name them."""
         return session.raw_inputs(self.inputs, self.signature, folder)
 
+    def command_line(self, folder: Path) -> list[str]:
+        """The command that benchmarks the module, whose inputs are written to `folder`."""
+        return session.command_line(self.module, self.raw_inputs(folder / "inputs"), self.threads)
+
+    def load(self, folder: Path) -> Callable[[], object]:
+        """The module, loaded as for timing: a function that makes one call."""
+        return session.load_command(self.command_line(folder)[1:])
+
 
 def run(called: CalledModule, folder: Path) -> tuple[list[Event], list[int]]:
     """Profile CALLS of a module, with files in `folder`: the dispatches in the order in which they were queued, and the host's times
     at which work was queued, ns. Exits as the tools do if they fail."""
     recorded, module = folder / "profile.ireeprof", called.module
     flags = (f"--device_profiling_mode={MODES}", f"--device_profiling_output={recorded}")
-    _called_ms(called, folder, *flags)
+    process.require_tool([*called.command_line(folder), *CALLS, *flags])
     queued = _rows(recorded, "queue")
     recorded_events = events(_rows(recorded, "executable"), queued)
     if not recorded_events:
         exits.fail(f"the profile of {module.vmfb} has no dispatch on {module.device}")
     return recorded_events, [row["host_time_ns"] for row in queued if row["type"] == "queue_event"]
-
-
-def plain_ms(called: CalledModule, folder: Path) -> float:
-    """Milliseconds of a call of a module without the profiler, of CALLS: the fastest repetition. Exits as the tool does if it
-    fails."""
-    return min(_called_ms(called, folder))
-
-
-def _called_ms(called: CalledModule, folder: Path, *flags: str) -> list[float]:
-    """Milliseconds of a call in each repetition of CALLS."""
-    report, inputs = folder / "google-benchmark.json", called.raw_inputs(folder / "inputs")
-    process.require_tool(
-        [
-            *session.command_line(called.module, inputs, called.threads),
-            *CALLS,
-            *flags,
-            *(f"--benchmark_out={report}", "--benchmark_out_format=json"),
-        ]
-    )
-    return session.read_ms(report)
 
 
 def _rows(recorded: Path, kind: str) -> list[dict[str, Any]]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import importlib
 import os
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,6 @@ from scripts.core import atomic, commands, exits, requests
 from scripts.core.requests import Folders
 from scripts.tools.profile import profilers, rounds
 from scripts.tools.profile.profilers import Profiler
-
-CALLS, SHORT_S = 5, 0.3
-"""Calls of a round, and seconds that they fill at least, if a call does not take longer than LONG_S / CALLS."""
-LONG_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +47,7 @@ def profile(cell: Work) -> dict[str, Any]:
     commands.report_working()
     module = importlib.import_module(f"{profilers.__name__}.{cell.runtime}")
     profiler: Profiler = module.open_profiler(cell, runtime, device)
-    calls = _calls(profiler.call)
-    measured = rounds.profiled(
-        lambda: _fastest_ms(profiler.call, calls),
-        lambda: profiler.take(calls),
-        lambda kernel: kernel.described(),
-    )
+    measured = rounds.profiled(profiler.call, profiler.take, lambda kernel: kernel.described())
     work = profiler.work()
     return {
         "runtime": cell.runtime,
@@ -67,26 +56,6 @@ def profile(cell: Work) -> dict[str, Any]:
         **measured,
         **({"work": work} if work else {}),
     }
-
-
-def _calls(call: Callable[[], Any]) -> int:
-    """The number of calls of a round."""
-    call()
-    start = time.perf_counter()
-    call()
-    each_s = time.perf_counter() - start
-    return max(1, min(max(CALLS, int(SHORT_S / each_s)), int(LONG_S / each_s)))
-
-
-def _fastest_ms(session: Callable[[], Any], calls: int) -> float:
-    """Milliseconds of the fastest of `calls` calls, after one that does not count."""
-    session()
-    seconds = []
-    for _ in range(calls):
-        start = time.perf_counter()
-        session()
-        seconds.append((time.perf_counter() - start) * 1e3)
-    return min(seconds)
 
 
 if __name__ == "__main__":

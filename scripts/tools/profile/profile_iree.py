@@ -42,12 +42,12 @@ def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
         functions = [site.function for site in dispatch_sites]
         dispatches: list[Dispatch] = []
 
-        def take() -> list[CallTimes]:
+        def take(_: int) -> list[CallTimes]:
             dispatches[:], calls = profile.per_call(*profile.run(called, scratch), functions)
             return calls
 
         measured = rounds.profiled(
-            lambda: profile.plain_ms(called, scratch),
+            called.load(scratch),
             take,
             lambda place: described(dispatch_sites[place], dispatches[place], located),
             "dispatches",

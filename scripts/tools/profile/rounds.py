@@ -6,6 +6,7 @@ differ, something has disturbed the profile (account.doubts).
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,29 @@ class CallTimes:
     outside_ms: float
 
 
+CALLS, SHORT_S, LONG_S = 5, 0.3, 10.0
+"""Calls of a round, and seconds that they fill at least, if they then do not take more than LONG_S."""
+
+
+def number_of_calls(call: Callable[[], object]) -> int:
+    """The number of calls of a round."""
+    call()
+    each_s = _seconds(call)
+    return max(1, min(max(CALLS, int(SHORT_S / each_s)), int(LONG_S / each_s)))
+
+
+def fastest_ms(call: Callable[[], object], calls: int) -> float:
+    """Milliseconds of the fastest of `calls` calls, after one that does not count."""
+    call()
+    return min(_seconds(call) for _ in range(calls)) * 1e3
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
 def quiet_mean(calls: Sequence[CallTimes]) -> CallTimes:
     """The mean of the faster half of some calls: other work only adds time to a call. Its parts add up as those of each call do,
     which medians of the parts would not."""
@@ -47,24 +71,24 @@ def quiet_mean(calls: Sequence[CallTimes]) -> CallTimes:
 
 
 def profiled(
-    plain_ms: Callable[[], float],
-    take: Callable[[], Sequence[CallTimes]],
+    call: Callable[[], object],
+    take: Callable[[int], Sequence[CallTimes]],
     described: Callable[[Any], Mapping[str, Any]],
     kernels: str = "kernels",
 ) -> dict[str, Any]:
-    """Take a profile. `plain_ms`: make some calls without a profiler; the milliseconds of an undisturbed one. `take`: make
-    some with it. `described`: what profile.json says about a kernel beside its times, in a list named `kernels`.
+    """Take a profile. `call`: make a call without a profiler. `take`: make about so many with it. `described`: what profile.json says about a kernel beside its times, in a list named `kernels`.
 
     Returns what profile.json says. `call_ms` and `profiled_ms`: milliseconds of the fastest call without and with the
     profiler; `control_ms`: those without it in each round and after the last one; `foreign` and `load`: as in GroupTiming;
     `rounds_ms`, `between_ms`, `outside_ms`, and `rounds_ms` of each kernel: by round, as in CallTimes; `ms` of a kernel: in the fastest round.
     """
     control_ms, rounds = [], []
+    calls = number_of_calls(call)
     with load_watched() as load:
         for _ in range(ROUNDS):
-            control_ms.append(plain_ms())
-            rounds.append(quiet_mean(take()))
-        control_ms.append(plain_ms())
+            control_ms.append(fastest_ms(call, calls))
+            rounds.append(quiet_mean(take(calls)))
+        control_ms.append(fastest_ms(call, calls))
     fastest = min(rounds, key=lambda times: times.ms)
     keys = dict.fromkeys(key for times in rounds for key in times.kernels_ms)
     return {
