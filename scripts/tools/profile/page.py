@@ -204,5 +204,5 @@ def _sections_of(source: Source, cell: str) -> list[Section]:
 
 
 VIEWS = (
-    View("why", "Why slow", why, f"There are no profiles. Make them, {AGAIN}{checkout.run_command('profile', 'models=vit')}"),
+    View("why", "Why slow", why, f"There are no profiles. To make them: {checkout.run_command('profile', 'models=vit')}{AGAIN}"),
 )  # fmt: skip
