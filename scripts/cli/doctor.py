@@ -165,7 +165,7 @@ def _environment(name: str) -> Finding:
     if not environments.whole(folder):
         return Finding(what, "not made", _python_for(name))
     if not _is_made(name):
-        return Finding(what, "made from other pins", "made again by the next run")
+        return Finding(what, "made from other pins", "made again by the next run that needs it")
     compiler = tools.compiler_of(folder)
     said = f"made with Python {installing.python_of(folder) or 'of unknown version'}"
     return Finding(what, f"{said}{f', iree-compile {tools.release(compiler)}' if compiler else ''}")

@@ -21,7 +21,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.config import reading
@@ -85,29 +85,12 @@ def main() -> None:
         in_batches(args, further)
 
 
-def report() -> None:
-    """Make results/report.html, the page with all rows."""
-    _short(report.__doc__, lambda _: ["results/report.html"])
-
-
 def clean() -> None:
-    """Delete what a later run makes again: dumps, inputs, weights or environments (docs/disk.md)."""
-    _short(
-        clean.__doc__, lambda args: [f"clean_{args.what}"], ("dumps", "inputs", "weights", "envs")
-    )
-
-
-def _short(
-    description: str | None,
-    targets: Callable[[argparse.Namespace], list[str]],
-    choices: Sequence[str] = (),
-) -> None:
-    """A verb that is a target of Snakemake, with one of `choices` as its argument."""
+    """Delete what a later run makes again: dumps, weights or environments (docs/disk.md)."""
     own, further = _split(sys.argv[1:])
-    parser = argparse.ArgumentParser(description=description)
-    if choices:
-        parser.add_argument("what", choices=choices)
-    snakemake(["--cores", "all", *targets(parser.parse_args(own)), *further])
+    parser = argparse.ArgumentParser(description=clean.__doc__)
+    parser.add_argument("what", choices=("dumps", "weights", "envs"))
+    snakemake(["--cores", "all", f"clean_{parser.parse_args(own).what}", *further])
 
 
 def words(args: argparse.Namespace) -> list[str]:

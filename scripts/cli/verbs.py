@@ -42,7 +42,7 @@ VERBS = (
     Verb("import", "scripts.tools.report.verbs.import_record", "add a row that was measured on another machine"),
     Verb("merge", "scripts.tools.report.verbs.merge", "the results of several folders as one"),
     Verb("export", "scripts.cli.export", "the rows in formats of other tools"),
-    Verb("report", "scripts.cli.run", "results/report.html, the page with all rows", "report"),
+    Verb("report", "scripts.tools.report.write_report", "results/report.html, the page with all rows of the last run"),
     Verb("docs", "scripts.cli.docs", "write the pages of docs/ that are made from declarations"),
 )  # fmt: skip
 """The verbs, in the order of the help."""
@@ -75,6 +75,3 @@ def usage() -> None:
     for verb in VERBS:
         print(f"  {verb.name:<{width}}  {verb.does}")
     print("\n`vmfbench run` prints the snakemake command that it runs.")
-
-
-"""The function of bash that completes verbs, their options, and file names."""

@@ -78,12 +78,11 @@ def refuse_installed(verb: str) -> None:
 
 
 def run_command(targets: str, config: str = "", options: str = "") -> str:
-    """Return the command that makes `targets`, as a message tells it to the user: an installed wheel has no `snakemake` that
-    knows the workflow, but `vmfbench run`. `config`: the words after `--config`; `options`: further ones of Snakemake."""
+    """Return the command that makes `targets`, as a message tells it to the user. `config`: the words after `--config`;
+    `options`: further ones of Snakemake."""
+    made = "" if targets == "results/latency.csv" else f" --make {targets}"
     configured = f" --config {config}" if config else ""
-    if INSTALLED:
-        return f"vmfbench run --make {targets}{configured}" + (f" -- {options}" if options else "")
-    return f"snakemake --cores 8 {targets}" + (f" {options}" if options else "") + configured
+    return f"vmfbench run{made}{configured}" + (f" -- {options}" if options else "")
 
 
 def prefix() -> list[str]:

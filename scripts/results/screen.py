@@ -125,7 +125,7 @@ def plain_table(*head: str, gap: int = 2) -> RichTable:
 def _legend(table: Table, page: str) -> Iterator[str]:
     if table.has_intervals:
         yield f"±: 99 % interval, its wider side; {wording.UNKNOWN}: wider than ±50 %; {wording.NO_INTERVAL}: none"
-        yield f"{FASTEST}: the fastest on its device, and what cannot be told from it; none where a ratio is not known to 25 %"
+        yield f"{FASTEST}: the fastest on its device, and what cannot be told from it; none where such a ratio is not known to 25 %"
     else:
         yield f"{wording.NO_INTERVAL}: no interval, which needs {LEAST} generations; so nothing is called the fastest"
     if unknown := wording.unknown(table):

@@ -23,10 +23,10 @@ FILES: dict[str, dict[str, tuple[str, ...]]] = {
         "read_code": ("",),
         "profile_compile": ("",),
     },
-    "inputs": {"verify": ("*/*/inputs",)},
     "weights": {
         "reference": ("weights.irpa", "inputs.npz", "golden.npz"),
         "gradients": ("weights.irpa", "inputs.npz", "golden.npz"),
+        "verify": ("*/*/inputs",),
         "baseline": ("*/*/cache/converted",),
     },
 }

@@ -331,7 +331,8 @@ def time_in_turns(
     members: Sequence[Member], rule: Rule, said: Callable[[str], None] = lambda _: None
 ) -> GroupTiming:
     """Time members until each ratio to the first one is decided, for the budget of the rule at most; the first one is there
-    twice, as a control.
+    twice, as a control. One member has no ratio, and takes the whole budget. (Where it is measured elsewhere, there is no scipy,
+    which a ratio needs.)
 
     A member that ended, or could not be started, has the reason in its MemberTiming.
     """
@@ -342,7 +343,7 @@ def time_in_turns(
         list(by_name),
         lambda name: Process(by_name[name], os.getpid(), by_name[name].log, LOAD_S, lambda: None),
         rule,
-        lambda timed: ratios.is_decided(latencies(timed), [first.name]),
+        lambda timed: len(members) > 1 and ratios.is_decided(latencies(timed), [first.name]),
         said,
     )
     group.run()

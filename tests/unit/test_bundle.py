@@ -179,6 +179,9 @@ def test_a_cell_without_a_failure_is_not_reduced_and_has_a_reproducer(tree, monk
     said = capsys.readouterr().out
     assert f"note: {CELL}: only failures to compile and wrong results on a CPU are reduced" in said
     assert FOLDER.with_name(f"{FOLDER.name}.tar.zst").exists()
+    assert re.search(
+        r"takes [\d.]+ ms \(99 % interval: .*\) per call", (FOLDER / "ISSUE.md").read_text()
+    )
 
 
 def reduction(folder: Path, **report) -> None:

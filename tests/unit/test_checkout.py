@@ -48,20 +48,11 @@ def test_elsewhere_files_are_absolute(elsewhere):
 
 
 def test_messages_have_a_command_that_the_user_has(monkeypatch):
-    made = {
-        False: "snakemake --cores 8 profile --forcerun export_program --config models=vit",
-        True: "vmfbench run --make profile --config models=vit -- --forcerun export_program",
-    }
-    for is_installed, command in made.items():
-        monkeypatch.setattr(checkout, "INSTALLED", is_installed)
-        given = "profile", "models=vit", "--forcerun export_program"
-        assert checkout.run_command(*given) == command
-    assert checkout.run_command("all") == "vmfbench run --make all"
-
-
-def test_the_command_of_a_wheel_is_that_of_the_checkout(monkeypatch):
-    """`vmfbench run` hands Snakemake what a message of a checkout says."""
-    monkeypatch.setattr(checkout, "INSTALLED", True)
+    assert checkout.run_command("results/latency.csv") == "vmfbench run"
+    assert (
+        checkout.run_command("results/latency.csv", "models=vit")
+        == "vmfbench run --config models=vit"
+    )
     started: list[list[str]] = []
     monkeypatch.setattr(run, "snakemake", started.append)
     said = checkout.run_command("profile code", "models=vit tests=train", "--force")

@@ -161,7 +161,7 @@ def test_the_latency_that_is_divided_is_that_of_turns(pair, sides, changed_softm
 
 def test_code_that_was_not_read_is_named_with_the_command(pair, sides):
     sides[0].code(DISPATCHES)
-    assert "snakemake --cores 8 code" in change_of(pair, sides).unknown
+    assert "vmfbench run --make code" in change_of(pair, sides).unknown
 
 
 def compiled(total_s: float, status: str = "ok", **seconds: float) -> dict:

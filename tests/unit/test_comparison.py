@@ -269,8 +269,11 @@ def test_toolchains_of_one_run_are_paired_without_their_names(before):
     for one in newer:
         one["experiment"] |= {"toolchain": "next", "target": one["experiment"]["target"] + "@next"}
     newer[0]["experiment"]["frontend"] += "@next"
-    found = pairs.of_toolchains([*before, *newer], "pinned", "next")
+    elsewhere = copy.deepcopy(cell(before, BERT))
+    elsewhere["experiment"] |= {"target": elsewhere["experiment"]["target"] + "@laptop", "imported": "laptop"}  # fmt: skip
+    found = pairs.of_toolchains([*before, *newer, elsewhere], "pinned", "next")
     assert len(found) == len(newer)
+    assert cell(before, BERT) in [one.before for one in found]
     assert all(one.both for one in found)
     assert BERT in {one.cell for one in found}
     for number, one in enumerate(newer):

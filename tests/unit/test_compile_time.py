@@ -166,7 +166,7 @@ def test_the_parts_of_a_page_add_up(executables, said):
 
 
 def test_without_a_measurement_the_command_that_makes_it_is_said(tmp_path):
-    with pytest.raises(profile_files.NoProfile, match="snakemake --cores 8 compile_time --config models=tiny frontends=mlir targets=vulkan"):  # fmt: skip
+    with pytest.raises(profile_files.NoProfile, match="vmfbench run --make compile_time --config models=tiny frontends=mlir targets=vulkan"):  # fmt: skip
         compile_page.read(tmp_path / "results", CELL)
 
 

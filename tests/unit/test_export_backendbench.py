@@ -98,8 +98,8 @@ def test_only_problems_that_backendbench_includes_are_exported(tree):
     [
         (["--only", "target=cuda"], "nothing to export: no problem that BackendBench includes was run"),
         (["--cell", "*/mlir/*"], "nothing to export: no record matches --cell */mlir/*; there are: aten.add"),
-        (["--results", "elsewhere.jsonl"], "elsewhere.jsonl: no such file; run `snakemake --cores 8 results/operators.csv`"),
-        (["--results", "models.jsonl"], "models.jsonl:1: Object missing required field `problem`; expected a record of this project, as `snakemake --cores 8 results/operators.csv` writes it"),
+        (["--results", "elsewhere.jsonl"], "elsewhere.jsonl: no such file; run `vmfbench run --make results/operators.csv`"),
+        (["--results", "models.jsonl"], "models.jsonl:1: Object missing required field `problem`; expected a record of this project, as `vmfbench run --make results/operators.csv` writes it"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_exported_is_refused_with_the_reason(tree, capsys, arguments, error):

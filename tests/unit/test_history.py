@@ -290,7 +290,7 @@ def test_the_query_of_the_page_is_answered_without_this_project():
         (("--sql", "select nothing from nowhere"), "nowhere"),
         (("--value", "doubt"), "'doubt' is not a column of numbers; there are batch_size"),
         (("--cell", "nothing/*"), "no cell in 2 runs matches --cell nothing/*"),
-        (("--results", "none"), "no run is kept; `snakemake --cores 8 results/latency.csv`"),
+        (("--results", "none"), "no run is kept; `vmfbench run`"),
     ],
 )
 def test_mistakes_are_named(run, capsys, words, problem):

@@ -128,7 +128,7 @@ def test_readers_say_in_one_line_that_the_file_is_damaged(
     said = capsys.readouterr().err
     assert (ended.value.code > 0, said.count("\n")) == (True, 1)
     assert said.startswith("error: results/results.jsonl is damaged: it has ")
-    assert "`snakemake --cores 8 results/latency.csv` makes it again" in said
+    assert "`vmfbench run` makes it again" in said
 
 
 @pytest.mark.parametrize(("reader", "words"), READERS)

@@ -219,7 +219,7 @@ def test_the_terms_add_up_to_the_gap_and_the_regions_to_the_calls(own, other, be
 
 def test_without_a_profile_the_command_or_the_failure_is_named(results, why):
     missing = why(cell="other/mlir/llvm-cpu")
-    assert "snakemake --cores 8 profile --config models=other frontends=mlir" in missing
+    assert "vmfbench run --make profile --config models=other frontends=mlir" in missing
     one = Outcome("error", "profile", "other/iree/mlir/llvm-cpu", "exit-1", "it broke", log="l")
     path = results.parent / status_path("profile", "other/iree/mlir/llvm-cpu")
     outcome.write(path, one, Usage(0, 0))

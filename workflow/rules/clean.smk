@@ -1,4 +1,4 @@
-"""`snakemake clean_dumps`, `clean_inputs`, `clean_weights`, `clean_envs`: free disk space in steps.
+"""`snakemake clean_dumps`, `clean_weights`, `clean_envs`: free disk space in steps.
 
 docs/disk.md lists the files that each of them deletes, and how they are made again. Each is a run,
 and the lock of the run excludes other runs in this folder.
@@ -28,14 +28,6 @@ rule clean_dumps:
         f"{PREFIX}"
         "{params.python} -m scripts.stages.clean {params.step} --models {params.models}"
         " 2>&1 | tee {log:q}"
-
-
-use rule clean_dumps as clean_inputs with:
-    """Delete the inputs of the recorded measuring commands; a new measurement writes them again."""
-    log:
-        "results/logs/clean_inputs.txt",
-    params:
-        step="inputs",
 
 
 use rule clean_dumps as clean_weights with:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from scripts.core import atomic, checkout
+from scripts.core import atomic
 from scripts.results.page_sections import Chart, Line, Section
 from scripts.tools.compare.history import series, store
 from scripts.tools.compare.history.series import LATENCY, Series
@@ -106,6 +106,6 @@ def _chart(of_cell: Series, row: int, entries: Sequence[Entry]) -> Chart:
 
 
 VIEWS = (
-    View("history", "History", history, f"results/history/ has fewer than two runs. Every run that changes a row adds one; {AGAIN}{checkout.run_command('results/report.html')}"),
-    View("comparison", "Comparison", comparison, f"Nothing was compared. Compare with an earlier run, {AGAIN}vmfbench compare BEFORE/results results --format json=results/comparison.json", filtered=False),
+    View("history", "History", history, f"results/history/ has fewer than two runs. Every run that changes a row adds one{AGAIN}"),
+    View("comparison", "Comparison", comparison, f"Nothing was compared. To compare with an earlier run: vmfbench compare BEFORE/results results --format json=results/comparison.json{AGAIN}", filtered=False),
 )  # fmt: skip

@@ -51,13 +51,13 @@ def of_files(before: Iterable[Record], after: Iterable[Record]) -> list[Pair]:
 
 
 def of_toolchains(records: Iterable[Record], before: str, after: str) -> list[Pair]:
-    """Return the pairs of the rows of two toolchains in one run, without baselines and rows that both share.
+    """Return the pairs of the rows of two toolchains in one run, without baselines, rows that both share, and imported rows.
 
     Raises ValueError, with the toolchains that there are, if one of the two has no row.
     """
     rows: dict[str, dict[str, Record]] = {}
     for row in records:
-        if row["experiment"]["runtime"] == "iree":
+        if row["experiment"]["runtime"] == "iree" and not speedups.machine_of(row):
             shared = str(cell_of(row).without("toolchain"))
             rows.setdefault(toolchain_of(row), {})[shared] = row
     for name in (before, after):

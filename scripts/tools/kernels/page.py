@@ -198,7 +198,7 @@ def view(source: Source) -> list[Section] | None:
 
 
 VIEWS = (
-    View("kernels", "Kernels", view, f"No kernels were measured. Measure them, {AGAIN}{checkout.run_command('results/kernels.csv')}", filtered=False),
+    View("kernels", "Kernels", view, f"No kernels were measured. To measure them: {checkout.run_command('results/kernels.csv')}{AGAIN}", filtered=False),
 )  # fmt: skip
 
 

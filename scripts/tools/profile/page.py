@@ -241,5 +241,5 @@ def _read(source: Source, cell: str) -> tuple[Profiles, Account] | None:
 
 
 VIEWS = (
-    View("why", "Why slow", why, f"There are no profiles. Make them, {AGAIN}{checkout.run_command('profile', 'models=vit')}"),
+    View("why", "Why slow", why, f"There are no profiles. To make them: {checkout.run_command('profile', 'models=vit')}{AGAIN}"),
 )  # fmt: skip

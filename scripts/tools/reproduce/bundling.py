@@ -7,6 +7,7 @@ import re
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,13 @@ def _write_tensors(folder: Path, file: Path, prefix: str, types: tuple[TensorTyp
         tensors.as_native(stored[f"{prefix}{number}"], kind.dtype).tofile(folder / f"{number}.bin")
 
 
+def _milliseconds(latency: Mapping[str, Any]) -> str:
+    """Return `3.1 ms (99 % interval: 3 to 3.2)`, or the latency alone if it has no interval."""
+    low, high = latency["low_ms"], latency["high_ms"]
+    interval = f" (99 % interval: {low:.3g} to {high:.3g})" if low is not None else ""
+    return f"{latency['ms']:.3g} ms{interval}"
+
+
 def write_issue(case: Case, folder: Path) -> None:
     """Write the issue of a case beside its run.sh and log. It has the reduced program of the folder, if there is one."""
     if case.ended.stage == COMPILE:
@@ -138,7 +146,7 @@ def write_issue(case: Case, folder: Path) -> None:
     elif case.ended.reason == WRONG_RESULT:
         what = f"compiles, but computes other values than {RIGHT.get(case.exporter, 'PyTorch in eager mode')}"
     elif case.ended.status == outcome.OK:
-        what = f"takes {case.latency_ms:.3g} ms per call" if case.latency_ms else "runs"
+        what = f"takes {_milliseconds(case.latency)} per call" if case.latency else "runs"
     else:
         what = f"compiles, and fails when it runs ({case.ended.status})"
     log = issue.clipped((folder / LOG).read_text(encoding="utf-8"), case.ended.detail)

@@ -89,7 +89,7 @@ class Case:
     exporter: str
     dialect: str = ""
     tol: float | None = None
-    latency_ms: float | None = None
+    latency: Mapping[str, Any] | None = None
     compares_values: bool = False
     hanging: Mapping[str, str] = field(default_factory=dict)
     golden: Recorded | None = None
@@ -170,7 +170,7 @@ def case_of(root: Path, record: Record, of_golden: bool = False) -> Case:
         device=experiment["device_uri"],
         threads=_threads(root, data, cell) if BACKENDS[backend].device_kind == "cpu" else None,
         tol=data["verification"].get("tol"),
-        latency_ms=(data["latency"] or {}).get("ms"),
+        latency=data["latency"],
         versions=data["versions"],
         exporter=experiment["exporter"],
         dialect=experiment["exporter_options"].get("dialect", "stablehlo"),

@@ -358,5 +358,5 @@ def view(source: Source) -> list[Section] | None:
 
 
 VIEWS = (
-    View("operators", "Operators", view, f"No operators were run. Run them, {AGAIN}{COMMAND}", filtered=False),
+    View("operators", "Operators", view, f"No operators were run. To run them: {COMMAND}{AGAIN}", filtered=False),
 )  # fmt: skip

@@ -34,10 +34,10 @@ LEVEL = 6
 VIEWS = (
     View("overview", "Overview", row_views.overview, script="overview"),
     View("latency", "Latency", row_views.latency, script="latency"),
-    View("threads", "Threads", row_views.threads, f"All rows were measured on one number of threads. Measure on several, {AGAIN}" + checkout.run_command("results/report.html", "measure='{threads: [1, 2]}'")),
+    View("threads", "Threads", row_views.threads, "All rows were measured on one number of threads. To measure on several: " + checkout.run_command("results/latency.csv", "measure='{threads: [1, 2]}'") + AGAIN),
     View("failures", "Failures", row_views.failures),
     View("memory", "Memory", row_views.memory),
-    View("training", "Training", row_views.training, f"No training steps were measured. Measure them, {AGAIN}{checkout.run_command('results/latency.csv', 'tests=eval,train')}"),
+    View("training", "Training", row_views.training, f"No training steps were measured. To measure them: {checkout.run_command('results/latency.csv', 'tests=eval,train')}{AGAIN}"),
 )  # fmt: skip
 """The views of the rows: each is a function that returns its sections (scripts/results/page_sections.py)."""
 

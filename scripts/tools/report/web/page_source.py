@@ -20,8 +20,8 @@ from scripts.results.row import ENDINGS, Column, Row
 from scripts.supervise import outcome
 
 Record = Mapping[str, Any]
-AGAIN = "then make this page again: "
-"""Of `View.missing`."""
+AGAIN = ", then vmfbench report"
+"""The end of `View.missing`, after the command that makes what is missing."""
 Run = dict[str, Any]
 """A stage of a row that has an outcome: name, cell, status, seconds and peak in MiB."""
 
