@@ -134,7 +134,7 @@ def _result(stage: Stage, cell: Cell, wrong: bool) -> dict[str, Any]:
         case "operator_export":
             return {"program_bytes": 100, "rewrites": []}
         case "operator_compile":
-            return {"module": "m.vmfb", "function": "program_0", "seconds": 0.1, "together": 3, "cached": False, "vmfb_bytes": 10}  # fmt: skip
+            return {"module": "m.vmfb", "function": "main", "seconds": 0.1, "cached": False, "vmfb_bytes": 10}  # fmt: skip
     of = cell.frontend or cell.baseline
     measured = Verified(
         device="local-task",
