@@ -10,17 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
-
-from scripts.core import checkout
 from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits
-from scripts.results import row_set, screen, wording
+from scripts.results import wording
 from scripts.results.page_sections import Chart, Line, Section, as_markdown
 from scripts.results.results_table import ModelRows, Table
 from scripts.results.row import Column, Row
-from scripts.run import outputs
-from scripts.tools.report.web.page_source import AGAIN, Source, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +76,7 @@ def page(records: Sequence[Record], limits: Sequence[MachineLimits]) -> str:
 
 
 def sections(
-    records: Sequence[Record], limits: Sequence[MachineLimits], plot: str = ""
+    records: Sequence[Record], limits: Sequence[MachineLimits] = (), plot: str = ""
 ) -> list[Section]:
     """Return what is shown of some records. `plot`: the Markdown of the plot of a kernel."""
     kernels = Kernels.of_records(records)
@@ -173,33 +167,15 @@ def _limits(device: MachineLimits) -> Section:
     return Section(title, head, rows, (3, 4), parts=[Section("", lines=device.doubts)])
 
 
-@dataclass(frozen=True)
-class Screen:
-    """The geometric means over all kernels, for each runtime and lowering path, at the end of a run."""
-
-    kernels: Kernels
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = self.kernels.table
-        yield from screen.heading("Kernels: geometric means", table)
-        shown = screen.plain_table("of", *wording.means_head(table), "share of the bandwidth")
-        for row in self.kernels.means():
-            shown.add_row(*row)
-        yield shown
-        for absent in table.absent:
-            yield Text(wording.absent(absent))
-
-
-def view(source: Source) -> list[Section] | None:
-    """Return what results/kernels.md has, for the report page; None if there are no kernels."""
-    path = source.root / outputs.files_of("kernels")[2]
-    records = list(row_set.Stored(path)) if path.is_file() else []
-    return sections(records, ()) if records else None
-
-
-VIEWS = (
-    View("kernels", "Kernels", view, f"No kernels were measured. Measure them, {AGAIN}{checkout.run_command('results/kernels.csv')}", filtered=False),
-)  # fmt: skip
+def on_screen(records: Iterable[Record]) -> list[Section]:
+    """Return the geometric means over all kernels, for each runtime and lowering path, at the end of a run."""
+    kernels = Kernels.of_records(records)
+    table = kernels.table
+    return [
+        Section("Kernels", lines=[wording.title(table), "; ".join(table.provenance.measured_with)]),
+        _means("Geometric means", kernels),
+        Section("", lines=[*map(wording.absent, table.absent)]),
+    ]
 
 
 PLOT_STYLE = {

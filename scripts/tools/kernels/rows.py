@@ -16,9 +16,11 @@ from scripts.results import columns, record, speedups
 from scripts.results.columns import FROM_1, INTEGER, NUMBER, OBJECT, POSITIVE, TEXT, Field, names
 from scripts.results.results_file import Form
 from scripts.results.row_set import Content, RowSet
+from scripts.results.screen import Printed
 from scripts.run import outputs
 from scripts.tools.kernels import kernels, page
 from scripts.tools.kernels.kernels import BITS, Kernel
+from scripts.tools.report.web.page_source import of_set
 
 OWN = (
     Field("kernel", OBJECT, "The kernel, the work of a call, and how fast it was done."),
@@ -179,5 +181,8 @@ ROW_SET = RowSet(
     columns=COLUMNS,
     described=(*COLUMNS, OWN[0]),
     content=content,
-    screen=lambda records: page.Screen(page.Kernels.of_records(records)),
+    screen=lambda records: Printed(page.on_screen(records)),
+)
+VIEWS = (
+    of_set(ROW_SET, "Kernels", "No kernels were measured", lambda records: page.sections(records)),
 )

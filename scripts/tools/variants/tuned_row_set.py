@@ -36,6 +36,7 @@ from scripts.results.record import VERSIONS_OF_EVERY_RECORD, iree_versions
 from scripts.results.results_file import Form
 from scripts.results.results_table import Table
 from scripts.results.row_set import Content, RowSet
+from scripts.results.screen import Printed
 from scripts.run import outputs
 from scripts.run.outputs import Result
 from scripts.supervise import outcome
@@ -285,20 +286,6 @@ def found_rows(records: Sequence[Row]) -> Iterator[list[str]]:
         ]
 
 
-def said(records: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence about each model and target, for the end of a run."""
-    for row in found_rows(records):
-        cells = dict(zip(HEAD, row, strict=True))
-        best = (
-            f"{cells['tuned']} ms ({cells['candidate']})" if cells["candidate"] else cells["tuned"]
-        )
-        gain = f"; gain {cells['gain']}" if cells["gain"] else ""
-        kept = (
-            "kept" if cells["kept"] == "yes" else f"not kept: {cells['kept'].removeprefix('no: ')}"
-        )
-        yield f"{cells['model']} on {cells['target']}: default {cells['default']} ms, tuned {best}{gain}, {kept}"
-
-
 def _ms(record: Row | None) -> str:
     if record is None:
         return wording.NOT_IN_MATRIX
@@ -373,5 +360,7 @@ ROW_SET = RowSet(
     columns=COLUMNS,
     described=OWN,
     content=content,
-    screen=lambda records: "\n".join(said(list(records))),
+    screen=lambda records: Printed(
+        [Section("Tuned models", HEAD, [*found_rows(list(records))], range(2, 7))]
+    ),
 )

@@ -28,6 +28,7 @@ from scripts.results import record as of_model
 from scripts.results.columns import names
 from scripts.results.record import add_versions, pinned_versions
 from scripts.results.row_set import Content, RowSet
+from scripts.results.screen import Printed
 from scripts.run import fingerprint, outputs
 from scripts.run.environments import COMPILER
 from scripts.supervise import outcome
@@ -38,6 +39,7 @@ from scripts.tools.operators.report import columns, faults, page
 from scripts.tools.operators.report.analysis import Table
 from scripts.tools.operators.report.columns import FIELDS
 from scripts.tools.operators.settings import part
+from scripts.tools.report.web.page_source import of_set
 
 OVERHEAD = 1.3
 """BackendBench's bound: a call that takes less than this times an empty call is mostly overhead."""
@@ -299,6 +301,7 @@ ROW_SET = RowSet(
     columns=columns.COLUMNS,
     described=columns.FIELDS,
     content=content,
-    screen=lambda records: page.Screen(Table(records)),
+    screen=lambda records: Printed(page.on_screen(Table(records))),
     is_large=True,
 )
+VIEWS = (of_set(ROW_SET, "Operators", "No operators were run", page.view),)
