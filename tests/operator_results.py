@@ -15,8 +15,8 @@ from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartT
 from scripts.measure.verify.verification import Verification, Verified
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
+from scripts.tools.operators.operators_plan import Operators
 from scripts.tools.operators.problems.problem import Facts, Problem
-from scripts.tools.operators.settings import Operators
 
 ADD = Problem("aten.add.Tensor", "((T([4], f32), T([4], f32)), {})", 10, ("bert", "gpt"), calls=(6, 4))  # fmt: skip
 MM = Problem("aten.mm.default", "((T([2, 4], f32), T([4, 2], f32)), {})", 3, ("bert",), calls=(3,))

@@ -34,11 +34,11 @@ from scripts.run.environments import COMPILER
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd
 from scripts.tools.operators.batch.timing import member_outcome
+from scripts.tools.operators.operators_plan import part
 from scripts.tools.operators.problems.problem import Problem, read_problems
 from scripts.tools.operators.report import columns, faults, page
 from scripts.tools.operators.report.analysis import Table
 from scripts.tools.operators.report.columns import FIELDS
-from scripts.tools.operators.settings import part
 from scripts.tools.report.web.page_source import of_set
 
 OVERHEAD = 1.3
