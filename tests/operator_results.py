@@ -15,8 +15,8 @@ from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartT
 from scripts.measure.verify.verification import Verification, Verified
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
+from scripts.tools.operators.operators_plan import Operators
 from scripts.tools.operators.problems.problem import Facts, Problem
-from scripts.tools.operators.settings import Operators
 
 ADD = Problem("aten.add.Tensor", "((T([4], f32), T([4], f32)), {})", 10, ("bert", "gpt"), calls=(6, 4))  # fmt: skip
 MM = Problem("aten.mm.default", "((T([2, 4], f32), T([4, 2], f32)), {})", 3, ("bert",), calls=(3,))
@@ -134,7 +134,7 @@ def _result(stage: Stage, cell: Cell, wrong: bool) -> dict[str, Any]:
         case "operator_export":
             return {"program_bytes": 100, "rewrites": []}
         case "operator_compile":
-            return {"module": "m.vmfb", "function": "program_0", "seconds": 0.1, "together": 3, "cached": False, "vmfb_bytes": 10}  # fmt: skip
+            return {"module": "m.vmfb", "function": "main", "seconds": 0.1, "cached": False, "vmfb_bytes": 10}  # fmt: skip
     of = cell.frontend or cell.baseline
     measured = Verified(
         device="local-task",

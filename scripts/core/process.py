@@ -114,17 +114,6 @@ def resident_mb(pids: Iterable[int], shared_once: bool = False) -> float:
     return total / 2**20
 
 
-def cpu_seconds(pids: Iterable[int]) -> float:
-    """The CPU seconds of processes, if they still exist, and of the children that they have waited for."""
-    import psutil
-
-    total = 0.0
-    for pid in pids:
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            total += sum(psutil.Process(pid).cpu_times()[:4])
-    return total
-
-
 def kill_descendants(spare: int | None = None, but: Collection[int] = ()) -> None:
     """SIGKILL every descendant of this process and reap all of them but `spare`.
 

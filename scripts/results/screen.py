@@ -20,6 +20,7 @@ from scripts.config import stages
 from scripts.core.console import Console
 from scripts.measure.timing.ratios import LEAST
 from scripts.results import row_set, wording
+from scripts.results.page_sections import Section, as_text
 from scripts.results.remedied import WAYS
 from scripts.results.results_table import ModelRows, Table
 from scripts.results.row import Column, Timing
@@ -88,6 +89,18 @@ class Screen:
             yield Text()
             for absent in table.absent:
                 yield Text(wording.absent(absent))
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Sections at the end of a run."""
+
+    sections: Sequence[Section]
+
+    def __rich_console__(
+        self, console: rich_console.Console, options: ConsoleOptions
+    ) -> RenderResult:
+        yield Text(as_text(self.sections, options.max_width).rstrip())
 
 
 def compiled(table: Table) -> Iterator[Text]:

@@ -19,8 +19,7 @@ class Job:
     `memory_mb` limits the resident set of the whole process tree. `skip` is the reason why the job must not run at all.
     `owner` is the process that must remain this one's parent (default: the present parent); if it ends, the job stops.
     `more_time` and `more_memory`: the limit would be larger in a further attempt. `preload`: fork the stage from the run's
-    process that has imported the packages of its environment (fork_server). `cpu_s`: CPU seconds of the process tree after
-    which the job is stopped as well; None for no such limit. `sandbox`: the folder that it may write to, as its model file
+    process that has imported the packages of its environment (fork_server). `sandbox`: the folder that it may write to, as its model file
     is not trusted (sandbox.py); None for no sandbox. `hang`: why it is not run, as it is known to hang ("": it is run).
     """
 
@@ -42,7 +41,6 @@ class Job:
     more_memory: bool = False
     preload: bool = False
     sandbox: Path | None = None
-    cpu_s: float | None = None
     hang: str = ""
     request: StageRequest | None = None
 

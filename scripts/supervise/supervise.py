@@ -245,9 +245,6 @@ def verdict(job: Job, ended: Ended, scratch: Path) -> Diagnosis | None:
             where = f", in the compiler's pass {name}" if (name := pass_in_stack(stacks)) else ""
             detail = f"still running after {job.timeout_s:g} s{where}{said}"
             return Diagnosis("timeout", "time-limit", detail)
-        case "cpu-time":
-            detail = f"still running after {job.cpu_s:g} s of CPU time"
-            return Diagnosis("timeout", "cpu-limit", detail)
         case "oom":
             detail = f"process tree held {ended.peak_seen_mb:.0f} MiB; the limit is {job.memory_mb:.0f} MiB"
             return Diagnosis("oom", "memory-limit", detail)

@@ -310,8 +310,6 @@ class Watch:
         self._memory.add(self._seconds(), seen)
         if self._seconds() - self._limited_since > self._job.timeout_s:
             return "timeout"
-        if self._job.cpu_s is not None and process.cpu_seconds(tree) > self._job.cpu_s:
-            return "cpu-time"
         limit = self._job.memory_mb
         # A plain sum counts shared pages once per process, but is cheaper to compute.
         if seen > limit and process.resident_mb(child.tree(), shared_once=True) > limit:

@@ -33,8 +33,8 @@ DECLARED = (
 )
 """The modules that declare a FEATURE, in the order in which these are asked."""
 VIEWS = (
-    "scripts.tools.operators.report.page",
-    "scripts.tools.kernels.page",
+    "scripts.tools.operators.report.problem_record",
+    "scripts.tools.kernels.rows",
     "scripts.tools.profile.page",
     "scripts.tools.compare.page_views",
 )

@@ -123,7 +123,7 @@ class Stage:
             outcome.write_problem_ends(path, lines)
             above = {"operator_reference": path}
         batch = batch_stage.Batch(problems, above, self.pins, self._again)
-        supervise.run(self.job, batch_stage.work(batch, batch_stage.in_workers))
+        supervise.run(self.job, batch_stage.work(batch))
         assert process.descendants(os.getpid()) == []
         assert outcome.read(self.job.status_path).status == "ok"
         found = outcome.read_problem_ends(self.job.artifacts[0])
@@ -397,7 +397,7 @@ def test_a_damaged_file_of_a_problem_is_made_again_by_the_stage_before(run, dama
     damage(above / of("aten.ok.a").name / "golden.npz")
     before = {"operator_reference": above / "outcomes.jsonl"}
     batch = batch_stage.Batch([of("aten.ok.a")], before, "", lambda _: False)
-    ended = supervise.run(run.job, batch_stage.work(batch, batch_stage.in_workers))
+    ended = supervise.run(run.job, batch_stage.work(batch))
     assert (ended.status, ended.blocked_by) == ("skipped", "operator_reference 0")
     found = outcome.read(above / "status.json")
     assert found.status == "damaged"
@@ -413,6 +413,6 @@ def test_a_damaged_file_of_the_stage_before_skips_the_batch(run):
     batch = batch_stage.Batch(
         [of("aten.ok.a")], {"operator_reference": above / "outcomes.jsonl"}, "", lambda _: False
     )
-    ended = supervise.run(run.job, batch_stage.work(batch, batch_stage.in_workers))
+    ended = supervise.run(run.job, batch_stage.work(batch))
     assert (ended.status, ended.blocked_by) == ("skipped", "operator_reference 0")
     assert outcome.read(above / "status.json").status == "damaged"

@@ -15,12 +15,12 @@ from scripts.core import atomic
 from scripts.core.tensors import Signature, TensorType
 from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
 from scripts.results import speedups
+from scripts.results.screen import Printed
 from scripts.run import outputs
 from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
-from scripts.tools.kernels import kernels, page, rows
-from scripts.tools.kernels.page import Kernels, Screen
-from scripts.tools.kernels.rows import COLUMNS, ROW_SET
+from scripts.tools.kernels import kernels, rows
+from scripts.tools.kernels.rows import COLUMNS, ROW_SET, Kernels
 
 CSV, _, JSONL = outputs.files_of("kernels")
 
@@ -214,7 +214,7 @@ def test_a_plot_has_the_device_the_bandwidth_and_a_line_for_each_runtime(tree, t
     write(tree)
     found = records(tree)
     for folder in ("a", "b"):
-        page.write_plot("own", found, tmp_path / folder)
+        rows.write_plot("own", found, tmp_path / folder)
     svg = (tmp_path / "a/own.svg").read_text()
     for text in ("own: bf16, A CPU, 4 threads", "bandwidth of the machine: 1 GB/s", "eager", "mlir on llvm-cpu", *SHAPES):  # fmt: skip
         assert text in svg
@@ -226,14 +226,14 @@ def test_a_kernel_without_a_latency_has_a_plot_that_says_so(tree, tmp_path):
     for shape in SHAPES:
         failed[("reference", name(shape))] = Outcome("error", "reference", name(shape), "x", "y")
     write(tree, failed)
-    page.write_plot("own", records(tree), tmp_path)
+    rows.write_plot("own", records(tree), tmp_path)
     assert "own: nothing was measured" in (tmp_path / "own.svg").read_text()
 
 
 def test_page_and_screen_have_means_shares_and_the_reasons_of_failures(tree):
     cell = f"{name('100x400')}/eager/eval"
     write(tree, {("baseline", cell): Outcome("crashed", "baseline", cell, "SIGSEGV", "what")})
-    text = page.page(records(tree), [LIMITS])
+    text = rows.page(records(tree), [LIMITS])
     assert "| mlir on llvm-cpu | 3 of 3 | 2.00 (1.83 to 2.18), 2 rows |" in text
     assert "| 100x400 bf16 |" in text
     assert "SIGSEGV" in text
@@ -241,10 +241,10 @@ def test_page_and_screen_have_means_shares_and_the_reasons_of_failures(tree):
     assert "A CPU, 4 threads: 1 GB/s from memory" in text
     assert "- others used 40% of the cores" in text
     console = Console(record=True, width=150)
-    console.print(Screen(Kernels.of_records(records(tree))))
+    console.print(Printed(rows.on_screen(records(tree))))
     said = console.export_text()
     assert "mlir on llvm-cpu" in said
-    assert "share of the bandwidth" in said
+    assert "bandwidth" in said
 
 
 def test_what_a_remedy_compiled_by_another_lowering_path_is_not_stated_for_this_one(tree):
@@ -256,7 +256,7 @@ def test_what_a_remedy_compiled_by_another_lowering_path_is_not_stated_for_this_
     made = Kernels.of_records(found)
     [shares] = [shares for column, shares in made.shares.items() if column.target]
     assert len(shares) == 2
-    text = page.page(found, [LIMITS])
+    text = rows.page(found, [LIMITS])
     assert "| mlir on llvm-cpu | 2 of 3 |" in text
     assert "| bufferization |" in text
 

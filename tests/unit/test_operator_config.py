@@ -13,8 +13,8 @@ from scripts.config.rows import Matrix
 from scripts.config.settings import ConfigError
 from scripts.core.checkout import ROOT
 from scripts.run.plan import Plan
+from scripts.tools.operators.operators_plan import OPERATOR_RULE, Operators
 from scripts.tools.operators.problems.problem import Selection
-from scripts.tools.operators.settings import OPERATOR_RULE, Operators
 
 SHIPPED = ROOT / "config.yaml"
 

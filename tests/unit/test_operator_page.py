@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from scripts.results.screen import Printed
 from scripts.tools.operators.report import analysis, page, problem_record
 from scripts.tools.operators.report.analysis import Table, rates
 from tests.operator_results import ADD, FACTS, MM, MM_16, OPERATORS, Tree
@@ -186,7 +187,7 @@ def test_a_selection_without_problems_is_a_page_too():
 def test_the_summary_has_rates_and_scores_by_path_and_the_first_failures(tree, width):
     tree.endings = {f"{TORCH}: {MM.name}": stack(1)}
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(page.Screen(table(tree)))
+    console.print(Printed(page.on_screen(table(tree))))
     shown = console.export_text()
     lines = [re.split(r"\s{2,}", line.strip()) for line in shown.splitlines()]
     assert ["torch/llvm-cpu", "2 of 3", "75.0%", "1.682", "50.0%"] in lines

@@ -21,8 +21,7 @@ from scripts.supervise.outcome import MemorySeries, Outcome, Usage
 from scripts.tools import registry
 from scripts.tools.compare import formats, page_views, pairs
 from scripts.tools.compare.comparing import Settings, compare
-from scripts.tools.kernels import page as kernels_page
-from scripts.tools.operators.report import page as operators_page
+from scripts.tools.kernels import rows as kernels
 from scripts.tools.operators.report import problem_record as operator_record
 from scripts.tools.profile import page as profile_view
 from scripts.tools.report import write_report
@@ -291,11 +290,11 @@ def test_profiles_are_shown_where_there_are_any(source):
 
 
 def test_kernels_are_shown_where_there_are_any(source):
-    assert kernels_page.view(source) is None
+    assert kernels.VIEWS[0].select(source) is None
     one = source.records[0]
     one["kernel"] = {"name": "softmax", "shape": "4x8", "gb_per_s": 5.0, "gb_per_s_low": None, "gb_per_s_high": None, "machine_gb_per_s": 9.0, "bandwidth_share": 0.5}  # fmt: skip
     (source.results / "kernels.jsonl").write_text(json.dumps(one) + "\n")
-    *_, rates = kernels_page.view(source)
+    *_, rates = kernels.VIEWS[0].select(source)
     [softmax] = rates.parts
     assert softmax.title == "softmax"
     assert softmax.rows == [["4x8 f32", "5"]]
@@ -341,7 +340,7 @@ def test_threads_are_shown_where_rows_have_several_numbers(source):
 
 
 def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
-    assert operators_page.view(source) is None
+    assert operator_record.VIEWS[0].select(source) is None
     monkeypatch.chdir(tmp_path)
     tree = Tree(dataclasses.replace(MATRIX, parts={"operators": OPERATORS}))
     tree.endings = {
@@ -351,7 +350,7 @@ def test_operators_are_shown_where_there_are_any(source, tmp_path, monkeypatch):
     found = operator_record.of_batch(Path(), tree.matrix, "0", tree.problems)
     path = source.root / "results/operators/operators.jsonl"
     path.write_text("".join(row_set.lines(found)))
-    by_title = {section.title: section for section in operators_page.view(source)}
+    by_title = {section.title: section for section in operator_record.VIEWS[0].select(source)}
     cpu = next(part for part in by_title["Operators"].parts if part.title.startswith("llvm-cpu"))
     assert cpu.head[2:] == ["torch", "xla", "best path"]
     rates = {row[0]: row[2:] for row in cpu.rows}

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from scripts.tools.operators import select_operators
+from scripts.tools.operators.operators_plan import Operators
 from scripts.tools.operators.problems.problem import read_problems
-from scripts.tools.operators.settings import Operators
 
 TRACE = """\
 Operator: aten.add.Tensor

@@ -24,9 +24,9 @@ from scripts.run.plan import Plan
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.tools.variants import tuned_matrix, tuned_row_set
+from scripts.tools.variants import tuned_row_set, variants_plan
 from scripts.tools.variants.candidates import Line, Report, Search, Timing
-from scripts.tools.variants.tuned_matrix import Tuning
+from scripts.tools.variants.variants_plan import Tuning
 
 ROOT = Path(__file__).parents[2]
 TUNED = of_axes(model="conv", frontend="tuned", target="llvm-cpu")
@@ -55,7 +55,7 @@ def test_candidates_are_what_is_configured_then_all_combinations_each_once():
             "p": compile_tables.FlagSet(name="p", flags=("--p",), avoid=("odd",), **one)
         },
     )
-    found = tuned_matrix.combined("llvm-cpu", [Variant("f", "O2", ("--a",))], ["f", "g"], table)
+    found = variants_plan.combined("llvm-cpu", [Variant("f", "O2", ("--a",))], ["f", "g"], table)
     assert [(c.name, c.variant.flags) for c in found] == [
         ("f-as-configured", ("--a",)),
         ("f-O2", ()), ("g-O2", ()), ("g-O2-a", ("--a",)),
@@ -70,7 +70,7 @@ def test_candidates_are_what_is_configured_then_all_combinations_each_once():
 
 def test_every_configured_path_of_the_shipped_target_is_a_candidate():
     matrix = shipped({"models": "bert"})
-    found = tuned_matrix.candidates(matrix, "bert", "llvm-cpu")
+    found = variants_plan.candidates(matrix, "bert", "llvm-cpu")
     assert [c.variant for c in found if c.configured] == [
         matrix.parts["variants"].targets["llvm-cpu"].for_model(matrix.models["bert"]).asked(name)
         for name in matrix.frontends
@@ -176,7 +176,7 @@ def aggregate(tree, monkeypatch):
         for name, ms, noise in (("tuned", tuned_ms, 1.005), ("default", default_ms, 1 / 1.005)):
             _verify(tree, name, ended, has_module=bool(best if name == "tuned" else default))
             tree.values_ms[f"conv/{name}/llvm-cpu"] = (ms, ms * noise, ms / noise, ms, ms)
-        [(group, rows)] = tuned_matrix.groups(tree.matrix).items()
+        [(group, rows)] = variants_plan.groups(tree.matrix).items()
         cells = {name: f"conv/{name}/llvm-cpu" for name in dict(left)}
         endings = {("time_tuned", of): Outcome(cell=of, stage="", **left[name]) for name, of in cells.items()}  # fmt: skip
         tree.time("time_tuned", group, rows, endings)
@@ -223,11 +223,11 @@ def test_a_gain_beyond_its_interval_is_kept(aggregate):
     page = Path("results/tuned.md").read_text()
     assert "| bad |  |  |  | crashed (SIGSEGV): it crashed |" in page
     assert "- 1 not tried (budget): used up" in page
-    [said] = tuned_row_set.said(
-        list(map(json.loads, Path("results/tuned.jsonl").read_text().splitlines()))
-    )
-    assert said.startswith("conv on llvm-cpu: default 4.00 ms, tuned 2.00 ms (other); gain 2.00 (")
-    assert said.endswith("), kept")
+    rows = map(json.loads, Path("results/tuned.jsonl").read_text().splitlines())
+    [shown] = tuned_row_set.found_rows(list(rows))
+    shown = dict(zip(tuned_row_set.HEAD, shown, strict=True))
+    assert (shown["default"], shown["tuned"], shown["candidate"]) == ("4.00", "2.00", "other")
+    assert (shown["gain"].startswith("2.00 ("), shown["kept"]) == (True, "yes")
 
 
 TIMEOUT = {"status": "timeout", "reason": "time-limit", "detail": "more than 300 s"}

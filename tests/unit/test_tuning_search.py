@@ -1,4 +1,4 @@
-"""tools/variants/tune_work.py: the search for the fastest candidate, with a compiler and a module that are stubs."""
+"""tools/variants/tune_iree.py: the search for the fastest candidate, with a compiler and a module that are stubs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scripts.measure.timing import turns
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.tools.variants import candidates, race, tune_work
+from scripts.tools.variants import candidates, race, tune_iree
 from scripts.tools.variants.candidates import Candidate, Report, Search
 
 CELL = "m/t"
@@ -117,7 +117,7 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
         search = Search(tuple(tried), properties, budget_s, 1 / 3)
         text = compile_tables.to_text(search)
         assert msgspec.json.decode(text, type=Search) == search
-        result = supervise.run(dataclasses.replace(job, **changes), tune_work.work(search, at_once))
+        result = supervise.run(dataclasses.replace(job, **changes), tune_iree.work(search, at_once))
         return (
             result,
             candidates.read(atomic.read_json(made[2])),
@@ -153,7 +153,7 @@ def test_the_fastest_candidate_and_the_fastest_configured_one_are_found(tune):
 def test_whatever_happens_to_a_candidate_is_a_line_of_the_report_and_the_search_goes_on(
     tune, monkeypatch
 ):
-    monkeypatch.setattr(tune_work, "AT_MOST", 0.06)  # of 100 s
+    monkeypatch.setattr(tune_iree, "AT_MOST", 0.06)  # of 100 s
     result, report, modules = tune(
         candidate("ok 5", configured=True),
         *map(candidate, ("fail", "crash", "hang", "wrong", "abort", "late", "ok 4")),

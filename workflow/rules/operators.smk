@@ -130,7 +130,7 @@ rule export_operators:
 
 
 rule compile_operators:
-    """The modules of a batch of programs for one target, several programs per module."""
+    """The modules of a batch of programs for one target."""
     input:
         **JOBS.environment("operator_compile"),
         **PLAN["operators"].batch_of_problems("operator_export"),
@@ -157,8 +157,6 @@ rule compile_operators:
             lists="before",
             after="env upstream",
             makes="outcomes",
-            python="python",
-            more="--file compiler_python {params.python}",
         )
 
 

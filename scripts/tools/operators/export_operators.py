@@ -13,10 +13,8 @@ from scripts.core.commands import option
 from scripts.core.requests import Folders
 from scripts.frontends.lowering import capture, link
 from scripts.tools.operators.batch import batch_worker
-from scripts.tools.operators.batch.batch_program import ENTRY, FILE
-from scripts.tools.operators.batch.normalise import Normaliser
 from scripts.tools.operators.calls.calling import Call, NotCallable
-from scripts.tools.operators.problems.problem import Problem
+from scripts.tools.operators.problems.problem import PROGRAM, Problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +26,6 @@ class OperatorExportRequest(batch_worker.TasksRequest):
 def export_operators(args: OperatorExportRequest, folders: Folders) -> None:
     """Lower the problems, each into a folder of its own."""
     exporter = importlib.import_module(f"scripts.frontends.exporters.{args.exporter}")
-    normaliser = Normaliser()
 
     def handle(payload: dict[str, Any], facts: dict[str, Any]) -> None:
         problem = Problem(payload["op"], payload["args"])
@@ -38,13 +35,12 @@ def export_operators(args: OperatorExportRequest, folders: Folders) -> None:
             lowered = _lowered(exporter, call, args.exporter_options)
         except (capture.UnsupportedProgram, NotCallable) as error:
             exits.fail(str(error), exits.UNSUPPORTED)
-        linked = link.link(lowered, call.input_types()).decode()
-        text = normaliser.normalise(linked, ENTRY)
+        program = link.link(lowered, call.input_types())
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / FILE).write_text(text, encoding="utf-8")
-        facts["program_bytes"] = len(text.encode())
+        (folder / PROGRAM).write_bytes(program)
+        facts["program_bytes"] = len(program)
         facts["rewrites"] = list(lowered.rewrites)
-        facts["files"] = batch_worker.record_files(folder, [FILE])
+        facts["files"] = batch_worker.record_files(folder, [PROGRAM])
 
     batch_worker.serve(args, handle)
 

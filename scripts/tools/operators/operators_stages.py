@@ -38,6 +38,7 @@ STAGES = (
         entry="frontend",
         after="operator_reference",
         forked=True,
+        version=2,
     ),
     _of_batch(
         "operator_compile",
@@ -45,6 +46,8 @@ STAGES = (
         ("scripts.tools.operators.compile_operators",),
         env=IREE_ENV,
         after="operator_export",
+        forked=True,
+        version=2,
     ),
     _of_batch(
         "operator_verify",

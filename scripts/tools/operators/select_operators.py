@@ -17,9 +17,9 @@ import msgspec
 from scripts.core import atomic, commands, exits
 from scripts.core.commands import option
 from scripts.tools import registry
+from scripts.tools.operators.operators_plan import Operators
 from scripts.tools.operators.problems import problem, sources
 from scripts.tools.operators.problems.problem import Problem, Selection
-from scripts.tools.operators.settings import Operators
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
 """Run one stage on a batch of problems, each with an outcome of its own. Worker processes handle them, but this process itself starts
-the compilers, and the programs that take turns."""
+the programs that take turns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import sys
 from scripts.core import commands, requests
 from scripts.run import job_arguments
 from scripts.supervise import supervise
-from scripts.tools.operators.batch import batch_stage, timing, together
+from scripts.tools.operators.batch import batch_stage, timing
 from scripts.tools.operators.batch.timing import OperatorTimingRequest
-from scripts.tools.operators.batch.together import OperatorCompileRequest
 
 
 def main() -> int:
@@ -20,14 +19,10 @@ def main() -> int:
     job = job_arguments.job(args)
     batch = commands.options_of(batch_stage.Options, args).batch(job)
     assert job.request is not None
-    fields = job.request.fields
-    match job.request.module:
-        case "scripts.tools.operators.compile_operators":
-            work = together.work(requests.decode(OperatorCompileRequest, fields), batch)
-        case "scripts.tools.operators.time_operators":
-            work = timing.work(requests.decode(OperatorTimingRequest, fields).group, batch)
-        case _:
-            work = batch_stage.work(batch, batch_stage.in_workers)
+    if job.request.module == "scripts.tools.operators.time_operators":
+        work = timing.work(requests.decode(OperatorTimingRequest, job.request.fields).group, batch)
+    else:
+        work = batch_stage.work(batch)
     return job_arguments.run(job, lambda: supervise.run(job, work))
 
 

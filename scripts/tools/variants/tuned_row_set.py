@@ -36,10 +36,11 @@ from scripts.results.record import VERSIONS_OF_EVERY_RECORD, iree_versions
 from scripts.results.results_file import Form
 from scripts.results.results_table import Table
 from scripts.results.row_set import Content, RowSet
+from scripts.results.screen import Printed
 from scripts.run import outputs
 from scripts.run.outputs import Result
 from scripts.supervise import outcome
-from scripts.tools.variants import candidates, tuned_matrix
+from scripts.tools.variants import candidates, variants_plan
 from scripts.tools.variants.candidates import NOT_APPLICABLE, OUT_OF_BUDGET, Line, Report
 
 OWN = (
@@ -80,14 +81,14 @@ def tuned_records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Re
 
     Raises ValueError if the file with the limits of a device has another form.
     """
-    by_row = {row: _tuned_record(root, matrix, row) for row in tuned_matrix.rows(matrix)}
+    by_row = {row: _tuned_record(root, matrix, row) for row in variants_plan.rows(matrix)}
     reports = {(row.model, row.target): report for row, (_, report) in by_row.items() if report}
     baselines = [
         record.baseline_record(root, matrix, matrix.models[cell.model], matrix.baselines[cell.baseline], cell.test, "time_tuned")
-        for cell in tuned_matrix.baselines(matrix)
+        for cell in variants_plan.baselines(matrix)
     ]  # fmt: skip
     rows = [*(row_record for row_record, _ in by_row.values()), *baselines]
-    record.compare(rows, tuned_matrix.devices(matrix), root)
+    record.compare(rows, variants_plan.devices(matrix), root)
     for baseline in baselines:
         baseline["tuning"] = None
     for row, (row_record, searched) in by_row.items():
@@ -101,7 +102,7 @@ def tuned_records(matrix: Matrix, root: Path = Path()) -> tuple[list[Record], Re
 
 def _tuned_record(root: Path, matrix: Matrix, row: Cell) -> tuple[Record, Report | None]:
     """The record of a row of results/tuned.csv, and the report of its tuning (None: there is none)."""
-    model, target = matrix.models[row.model], tuned_matrix.part(matrix).targets[row.target]
+    model, target = matrix.models[row.model], variants_plan.part(matrix).targets[row.target]
     target = target.for_model(model)
     common = record.common_record(
         root, matrix, row, matrix.chain(row), model, target.device_kind, "time_tuned"
@@ -285,20 +286,6 @@ def found_rows(records: Sequence[Row]) -> Iterator[list[str]]:
         ]
 
 
-def said(records: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence about each model and target, for the end of a run."""
-    for row in found_rows(records):
-        cells = dict(zip(HEAD, row, strict=True))
-        best = (
-            f"{cells['tuned']} ms ({cells['candidate']})" if cells["candidate"] else cells["tuned"]
-        )
-        gain = f"; gain {cells['gain']}" if cells["gain"] else ""
-        kept = (
-            "kept" if cells["kept"] == "yes" else f"not kept: {cells['kept'].removeprefix('no: ')}"
-        )
-        yield f"{cells['model']} on {cells['target']}: default {cells['default']} ms, tuned {best}{gain}, {kept}"
-
-
 def _ms(record: Row | None) -> str:
     if record is None:
         return wording.NOT_IN_MATRIX
@@ -351,7 +338,7 @@ YAML_HEAD = (
 
 
 def content(matrix: Matrix, folder: Path) -> Content:
-    if not tuned_matrix.part(matrix).targets:
+    if not variants_plan.part(matrix).targets:
         raise ValueError("the configuration selects no target to tune for; set tune.targets")
     rows, reports = tuned_records(matrix)
 
@@ -373,5 +360,7 @@ ROW_SET = RowSet(
     columns=COLUMNS,
     described=OWN,
     content=content,
-    screen=lambda records: "\n".join(said(list(records))),
+    screen=lambda records: Printed(
+        [Section("Tuned models", HEAD, [*found_rows(list(records))], range(2, 7))]
+    ),
 )

@@ -76,14 +76,9 @@ class Options:
         )
 
 
-Known = Mapping[str, Mapping[str, Any]]
-"""The results of earlier stages of the problems to handle, by name."""
-Do = Callable[[Job, Known, Batch], tuple[list[ProblemEnd], list[Ended]]]
-"""Handles the problems that have such results. Returns a line for each, and the outcomes of its processes."""
-
-
-def work(batch: Batch, do: Do) -> supervise.Work:
-    """Return the work of a job: it does `do` with a batch, and writes the job's artifact."""
+def work(batch: Batch) -> supervise.Work:
+    """Return the work of a job that handles a batch in workers (batch_worker.py), and writes the job's artifact. Its request is that
+    of a worker, which writes the files of a problem into the folder of the job, in a folder with the name of the problem."""
 
     def run(job: Job, owner: int, scratch: Path, log: CappedLog) -> Ran:
         if damaged := outcome.first_damage([str(path) for path in batch.before.values()]):
@@ -91,14 +86,14 @@ def work(batch: Batch, do: Do) -> supervise.Work:
         known, skipped = _sorted_out(job, batch)
         if damaged := _damage(known, batch):
             return Ran(Ended(), damage=damaged)
-        lines, processes = do(dataclasses.replace(job, owner=owner), known, batch)
+        lines, workers = _in_workers(dataclasses.replace(job, owner=owner), known, batch)
         by_name = {line.problem: line for line in [*lines, *skipped]}
         write(job, scratch, log, [by_name[problem.name] for problem in batch.problems])
         ended = Ended(
             returncode=0,
-            seconds=sum(process.seconds for process in processes),
-            max_rss_mb=max((process.max_rss_mb for process in processes), default=0.0),
-            startup_s=sum(process.startup_s or 0.0 for process in processes),
+            seconds=sum(worker.seconds for worker in workers),
+            max_rss_mb=max((worker.max_rss_mb for worker in workers), default=0.0),
+            startup_s=sum(worker.startup_s or 0.0 for worker in workers),
         )
         return Ran(ended, supervise.digests(job, scratch))
 
@@ -114,9 +109,12 @@ def write(job: Job, scratch: Path, log: CappedLog, lines: Sequence[ProblemEnd]) 
     log.note(f"# problems: {shown or 'none'}")
 
 
-def in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[ProblemEnd], list[Ended]]:
-    """Handle problems by the request of a job, which is that of a worker (batch_worker.py). The worker writes the files
-    of a problem into the folder of the job, in a folder with the name of the problem."""
+Known = Mapping[str, Mapping[str, Any]]
+"""The results of earlier stages of the problems to handle, by name."""
+
+
+def _in_workers(job: Job, known: Known, batch: Batch) -> tuple[list[ProblemEnd], list[Ended]]:
+    """Handle the problems that have such results. Return a line for each, and the outcomes of the workers."""
     folder = job.status_path.parent
     assert job.request is not None
     fields = {key: v for key, v in job.request.fields.items() if key not in ("problems", "before")}

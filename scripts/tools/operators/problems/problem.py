@@ -15,6 +15,9 @@ from pathlib import Path
 from scripts.tools.operators.problems import argument_values
 from scripts.tools.operators.problems.argument_values import Arguments
 
+PROGRAM, ENTRY = "program.mlir", "main"
+"""The file of a problem's program, in a folder with the name of the problem, and the function to call in it."""
+
 
 @dataclass(frozen=True)
 class Facts:

@@ -17,7 +17,6 @@ from scripts.results.columns import (
     CLOSED,
     FLAG,
     FROM_0,
-    FROM_1,
     INTEGER,
     LIST,
     NUMBER,
@@ -77,10 +76,9 @@ COLUMNS = (
     Field("reference.bytes", INTEGER, "Size of arguments and results.", unit="bytes", column="bytes", optional=True, checks=FROM_0),
     Field("reference.flops", INTEGER, "Floating-point operations of a call, where known.", unit="FLOP", column="flops", nullable=True, optional=True, checks=FROM_0),
     *columns.chosen(columns.FIELDS, "run.load_ms", "run.first_call_ms"),
-    Field("compile.seconds", NUMBER, "Time of iree-compile for the module with this problem / problems in it.", unit="s", column="compile_s", optional=True, varies=True, checks=FROM_0),
-    Field("compile.together", INTEGER, "Problems in that module.", unit="count", column="together", optional=True, varies=True, checks=FROM_1),
+    Field("compile.seconds", NUMBER, "Time of IREE's compiler.", unit="s", column="compile_s", optional=True, varies=True, checks=FROM_0),
     Field("compile.cached", FLAG, "Whether it was compiled in an earlier run, or for another problem.", column="cached", optional=True, varies=True),
-    Field("compile.vmfb_bytes", INTEGER, "Size of that module.", unit="bytes", column="vmfb_bytes", optional=True, varies=True),
+    Field("compile.vmfb_bytes", INTEGER, "Size of the module.", unit="bytes", column="vmfb_bytes", optional=True, varies=True),
     *columns.chosen(columns.FIELDS, "export.rewrites", "versions.torch", "versions.frontend", "versions.torch_xla", "versions.iree", "outcome.fingerprint", "outcome.stale", "outcome.log"),
 )  # fmt: skip
 """The columns of results/operators.csv, in order."""

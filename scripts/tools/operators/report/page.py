@@ -7,16 +7,10 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table as RichTable
-from rich.text import Text
-
-from scripts.results import row_set, wording
+from scripts.results import wording
 from scripts.results.page_sections import CODE, Section, Styled, as_markdown
-from scripts.results.screen import plain_table
 from scripts.supervise.diagnose import failure_signature, readable_detail
 from scripts.tools.operators.problems.scores import Scores
 from scripts.tools.operators.report import analysis, faults
@@ -29,8 +23,6 @@ from scripts.tools.operators.report.analysis import (
     Scored,
     Table,
 )
-from scripts.tools.operators.report.columns import COMMAND, JSONL
-from scripts.tools.report.web.page_source import AGAIN, Source, View
 
 MOST = 100
 """Lines of a table of failures; operators.csv has all."""
@@ -78,6 +70,12 @@ def sections(table: Table) -> list[Section]:
         _weak(table),
         Section("Measured with", lines=_measured_with(table)),
     ]
+
+
+def view(records: Iterable[Mapping[str, Any]]) -> list[Section]:
+    """Return what the report page shows of some records."""
+    table = Table(records)
+    return [Section("", lines=[f"{title(table)}."]), *sections(table)] if table.rows else []
 
 
 def title(table: Table) -> str:
@@ -288,49 +286,37 @@ SHOWN_FIXES = 5
 """Failures on the screen; results/operators.md has all."""
 
 
-@dataclass(frozen=True)
-class Screen:
-    """Pass rates and scores by lowering path, and the failures that concern the most calls."""
+def on_screen(table: Table) -> list[Section]:
+    """Return pass rates and scores by lowering path, and the failures that concern the most calls, at the end of a run."""
+    failures = [
+        line
+        for fix in analysis.fixes(table)[:SHOWN_FIXES]
+        for line in (_counted(fix), f"  {textwrap.shorten(fix.detail, CHARS, placeholder=' …')}")
+    ]
+    return [
+        Section(title(table), lines=["; ".join(table.provenance.where)]),
+        _passing(table),
+        Section("What to fix first", lines=failures),
+    ]
 
-    table: Table
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(title(self.table), style="bold")
-        yield Text("; ".join(self.table.provenance.where), style="dim")
-        yield Text()
-        yield self._paths()
-        if fixes := analysis.fixes(self.table):
-            yield Text()
-            yield Text("What to fix first", style="bold")
-            yield Text()
-            width = max(options.max_width, 40) - 2
-            for fix in fixes[:SHOWN_FIXES]:
-                yield Text(_counted(fix))
-                detail = textwrap.shorten(fix.detail, width, placeholder=" …")
-                yield Text(f"  {detail}", style="dim")
-
-    def _paths(self) -> RichTable:
-        """Return pass rates and BackendBench's scores, by lowering path and for the best path."""
-        scored = {
-            scored_column.label: scored_column for scored_column in analysis.scored(self.table)
+def _passing(table: Table) -> Section:
+    """The pass rates and BackendBench's scores, by lowering path and for the best path."""
+    scored = {column.label: column for column in analysis.scored(table)}
+    rows = []
+    for target in table.targets:
+        rates = analysis.rates(table, target)
+        of_path = {
+            column.label: rate
+            for column, rate in zip(rates.columns, rates.all.by_column, strict=True)
         }
-        shown = plain_table()
-        shown.add_column("")
-        for name in ("pass", "correctness", "performance", "perf@1"):
-            shown.add_column(name, justify="right")
-        for target in self.table.targets:
-            target_rates = analysis.rates(self.table, target)
-            labels = [column.label for column in target_rates.columns]
-            rates = [*target_rates.all.by_column]
-            if len(labels) > 1:
-                labels.append(analysis.best_path(target))
-                rates.append(target_rates.all.best)
-            for label, rate in zip(labels, rates, strict=True):
-                passed = f"{rate.passed:,} of {rate.total:,}"
-                shown.add_row(label, passed, *_score_cells(scored.pop(label, None)))
-        for label, scored_column in scored.items():
-            shown.add_row(label, "", *_score_cells(scored_column))
-        return shown
+        if len(of_path) > 1:
+            of_path[analysis.best_path(target)] = rates.all.best
+        for label, rate in of_path.items():
+            passed = f"{rate.passed:,} of {rate.total:,}"
+            rows.append([label, passed, *_score_cells(scored.pop(label, None))])
+    rows += [[label, "", *_score_cells(column)] for label, column in scored.items()]
+    return Section("", ("", "pass", "correctness", "performance", "perf@1"), rows, range(1, 5))
 
 
 def _score_cells(scored: Scored | None) -> list[str]:
@@ -346,17 +332,3 @@ def _counted(fix: Fix) -> str:
     more = f" and {others} more operator{'s' * (others > 1)}" if others else ""
     problems = f"{count} problem{'s' * (count > 1)} of {fix.operators[0]}{more}"
     return f"{fix.first.fault}: {fix.calls:,} calls, {problems}"
-
-
-def view(source: Source) -> list[Section] | None:
-    """Return what results/operators.md has, for the report page; None if there are no operators."""
-    path = source.root / JSONL
-    table = Table(row_set.Stored(path)) if path.is_file() else None
-    if table is None or not table.rows:
-        return None
-    return [Section("", lines=[f"{title(table)}."]), *sections(table)]
-
-
-VIEWS = (
-    View("operators", "Operators", view, f"No operators were run. To run them: {COMMAND}{AGAIN}", filtered=False),
-)  # fmt: skip

@@ -28,16 +28,18 @@ from scripts.results import record as of_model
 from scripts.results.columns import names
 from scripts.results.record import add_versions, pinned_versions
 from scripts.results.row_set import Content, RowSet
+from scripts.results.screen import Printed
 from scripts.run import fingerprint, outputs
 from scripts.run.environments import COMPILER
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd
 from scripts.tools.operators.batch.timing import member_outcome
+from scripts.tools.operators.operators_plan import part
 from scripts.tools.operators.problems.problem import Problem, read_problems
 from scripts.tools.operators.report import columns, faults, page
 from scripts.tools.operators.report.analysis import Table
 from scripts.tools.operators.report.columns import FIELDS
-from scripts.tools.operators.settings import part
+from scripts.tools.report.web.page_source import of_set
 
 OVERHEAD = 1.3
 """BackendBench's bound: a call that takes less than this times an empty call is mostly overhead."""
@@ -299,6 +301,7 @@ ROW_SET = RowSet(
     columns=columns.COLUMNS,
     described=columns.FIELDS,
     content=content,
-    screen=lambda records: page.Screen(Table(records)),
+    screen=lambda records: Printed(page.on_screen(Table(records))),
     is_large=True,
 )
+VIEWS = (of_set(ROW_SET, "Operators", "No operators were run", page.view),)

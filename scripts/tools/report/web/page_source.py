@@ -5,7 +5,7 @@ of a row when it is opened.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,13 @@ from typing import Any
 from scripts.config import stages
 from scripts.config.cell import TRAIN, Cell, EntryName, Kind
 from scripts.config.stages import STAGES, STATUS, Stage
+from scripts.core import checkout
 from scripts.results import page_sections, speedups, stage_files
 from scripts.results.columns import COLUMNS, TEXT, Field
+from scripts.results.page_sections import Section
 from scripts.results.results_table import BASES, ModelRows, Table, over
 from scripts.results.row import ENDINGS, Column, Row
+from scripts.results.row_set import RowSet, Stored
 from scripts.supervise import outcome
 
 Record = Mapping[str, Any]
@@ -108,6 +111,22 @@ class View:
         if self.script != "sections" or selected is None:
             return selected
         return [page_sections.to_json(section) for section in page_sections.shown(selected)]
+
+
+def of_set(
+    row_set: RowSet,
+    title: str,
+    missing: str,
+    sections: Callable[[Iterable[Record]], Sequence[Section]],
+) -> View:
+    """The view of a set of results beside that of models. `missing`: that it is not there. `sections`: what is shown of its records."""
+
+    def select(source: Source) -> Sequence[Section] | None:
+        jsonl = source.root / row_set.jsonl
+        return (jsonl.is_file() and sections(Stored(jsonl))) or None
+
+    again = f"{missing}. Make them, {AGAIN}{checkout.run_command(row_set.form.csv)}"
+    return View(row_set.name, title, select, again, filtered=False)
 
 
 NO_RESULTS = Path("/nonexistent/results")
