@@ -125,7 +125,7 @@ def of_set(
         jsonl = source.root / row_set.jsonl
         return (jsonl.is_file() and sections(Stored(jsonl))) or None
 
-    again = f"{missing}. Make them, {AGAIN}{checkout.run_command(row_set.form.csv)}"
+    again = f"{missing}. To make them: {checkout.run_command(row_set.form.csv)}{AGAIN}"
     return View(row_set.name, title, select, again, filtered=False)
 
 
