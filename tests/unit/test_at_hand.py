@@ -85,7 +85,7 @@ def test_rows_of_other_files_are_refused_by_name(records, monkeypatch, change, s
     message = str(refused.value)
     assert message.startswith("results/results.jsonl: its rows were made at ")
     assert said.replace("config.yaml,", f"{at_hand.checkout.path('config.yaml')},") in message
-    assert message.endswith("results/latency.csv --configfile gate.yaml --config models=net,program` first, or pass the path results/results.jsonl to use its rows as they are")  # fmt: skip
+    assert message.endswith("models=net,program -- --configfile gate.yaml` first, or pass the path results/results.jsonl to use its rows as they are")  # fmt: skip
 
 
 def test_files_that_rows_do_not_depend_on_may_differ(records):

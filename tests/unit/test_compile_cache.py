@@ -9,7 +9,6 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -21,7 +20,6 @@ from scripts.core.requests import StageRequest
 from scripts.iree import compile_cache, tools
 from scripts.iree.backends import compile_flags
 from scripts.iree.compile_cache import CachedCompilation, CompileCache
-from scripts.tools.operators.batch import together
 
 PLANNED = json.dumps(
     {
@@ -232,21 +230,6 @@ def test_what_is_kept_of_an_output_has_its_start_and_its_end(lines):
         assert len(kept) <= 2 * compile_cache.LOG_CHARS + 3
         assert text.startswith(kept[:1000])
         assert text.endswith(kept[-1000:])
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_batches_of_operators_use_a_part_of_the_same_folder(monkeypatch, tmp_path, shared):
-    folders = []
-
-    def compilation(job, compiler, cache, again):
-        folders.append(cache.folder)
-        return SimpleNamespace(run=lambda programs, done: [])
-
-    monkeypatch.setenv(compile_cache.FOLDER, str(tmp_path / "shared") if shared else "")
-    monkeypatch.setattr(together, "Compilation", compilation)
-    job = SimpleNamespace(status_path=tmp_path / "status.json", command=["no compiler"])
-    assert together.compile_batch(job, {}, SimpleNamespace(again=None)) == ([], [])
-    assert folders == [tmp_path / "shared/operators" if shared else together.CACHE]
 
 
 def test_a_key_depends_on_the_cpu_of_code_for_the_host_and_not_on_where_the_program_is(tmp_path, monkeypatch):  # fmt: skip

@@ -183,7 +183,7 @@ def test_a_line_that_is_no_record_is_named_with_its_number(export, line, why):
 
 def test_a_missing_file_is_named_with_what_to_do(export):
     said = export.refuses("pytorch-hud")
-    assert f"error: {export.results}: no such file; run `snakemake" in said
+    assert f"error: {export.results}: no such file; run `vmfbench run` first" in said
 
 
 XLA = "torchbench-xla"

@@ -419,7 +419,7 @@ def _side(case: Case, trial: Trial) -> Case:
         ended=dataclasses.replace(ended, stage=COMPILE) if ended.stage == "env" else ended,
         log=trial.log,
         flags=tuple(renamed(case.flags, trial.version)),
-        latency_ms=None,
+        latency=None,
         versions={**case.versions, "iree": trial.version},
     )
 
