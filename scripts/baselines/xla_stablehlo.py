@@ -41,9 +41,10 @@ class Device(runtime.Device):
 
 
 class ProgramSession(runtime.Session):
-    """A compiled program with its weights and inputs on the device."""
+    """A compiled program with its weights and inputs on the device. `located`: its instructions say which line of the program they
+    are of. `weight_names`: of the arguments that follow the inputs."""
 
-    def __init__(self, work: Work, device: Device) -> None:
+    def __init__(self, work: Work, device: Device, located: bool = False) -> None:
         signature = work.check.read_signature()
         stage = f"baseline {work.runtime}"
         footprint.require(footprint.of_archive(signature), stage, MEMORY_FACTOR)
@@ -51,7 +52,7 @@ class ProgramSession(runtime.Session):
             work.program is not None
         )  # else refused by runtime.prepare_process, as TAKES says "program"
         try:
-            program = unlink(work.program.read_bytes())
+            program = unlink(work.program.read_bytes(), located=located)
         except UnlinkError as error:
             exits.fail(f"{error}, which XLA compiles", exits.UNSUPPORTED)
         self._types = signature.inputs
@@ -67,9 +68,14 @@ class ProgramSession(runtime.Session):
             for key in program.weights
         ]
         self._weights = self._client.place(weights)
+        self.weight_names, self.input_count = program.weights, len(self._types)
         inputs = tensors.load_npz(work.inputs)
         self._inputs = self._inputs_of([inputs[str(i)] for i in range(len(self._types))])
         self.load_s = time.perf_counter() - start
+
+    def instructions(self) -> str:
+        """The compiled program in XLA's text format (HLO)."""
+        return "\n".join(module.to_string() for module in self._executable.hlo_modules())
 
     def __call__(self) -> list[Any]:
         return call(self._executable, [*self._inputs, *self._weights])

@@ -69,8 +69,9 @@ class Unlinked:
     weights: tuple[str, ...]
 
 
-def unlink(program: str | bytes, function: str = "main") -> Unlinked:
-    """Read a program, text or bytecode, with a function to call. Raises UnlinkError."""
+def unlink(program: str | bytes, function: str = "main", located: bool = False) -> Unlinked:
+    """Read a program, text or bytecode, with a function to call. `located`: its operations say which line of the program they are.
+    Raises UnlinkError."""
     from iree.compiler import ir, passmanager
 
     with ir.Context(), ir.Location.unknown():
@@ -102,7 +103,8 @@ def unlink(program: str | bytes, function: str = "main") -> Unlinked:
         for operation in within(ir, module.operation):
             if operation.name.split(".")[0] not in _DIALECTS:
                 raise UnlinkError(f"{operation.name} is no operation of StableHLO")
-        return Unlinked(str(module), tuple(keys[symbol] for symbol in loaded))
+        text = module.operation.get_asm(enable_debug_info=located)
+        return Unlinked(text, tuple(keys[symbol] for symbol in loaded))
 
 
 def _weights_as_arguments(ir, main) -> list[str]:

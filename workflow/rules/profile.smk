@@ -64,17 +64,19 @@ rule dump_iree:
 
 
 rule profile:
-    """Profiles of the selected CPU cells, and of eager and inductor, under results/profile/."""
+    """Profiles of the selected cells and baselines on a CPU, under results/profile/."""
     input:
         PLAN["profile"].profiles(),
 
 
 rule profile_baseline:
-    """Time of each nn.Module in eager mode or under inductor."""
+    """Time of each kernel of a baseline, with the nodes of the captured graph that it computes."""
     input:
         **JOBS.environment("profile_baseline"),
         **JOBS.model_files(),
         **JOBS.compared_with(),
+        program=of_cell(lambda cell: PLAN.program(cell, "program.mlir")),
+        export=of_cell(lambda cell: PLAN.program(cell, "status.json")),
     output:
         profile=artifact("profile_baseline", "profile.json"),
         status=artifact("profile_baseline", "status.json"),
@@ -93,7 +95,7 @@ rule profile_baseline:
         requested(
             "profile_baseline",
             files="model_file weights inputs golden signature",
-            after="env before",
+            after="env before export",
             makes="profile",
             values=JOBS.load_threads,
         )

@@ -17,7 +17,7 @@ from scripts.core.commands import option
 from scripts.iree import session
 from scripts.iree.session import Module, NoDevice, device_info
 from scripts.iree.tools import printed
-from scripts.tools.profile.rounds import CallTimes
+from scripts.tools.profile.rounds import CallTimes, shared_ns
 
 MODES = "queue-events,host-execution,executable-metadata"
 """What the runtime records. The local drivers do not have dispatch-events."""
@@ -176,7 +176,7 @@ def _timelines(calls: Sequence[Sequence[Event]], queued_ns: Sequence[int]) -> It
     for call, (start, end) in zip(calls[1:-1], itertools.pairwise(begun), strict=True):
         first = min(event.start_ns for event in call)
         last = max(event.start_ns + event.ns for event in call)
-        shares = _shares(call)
+        shares = shared_ns([(event.start_ns, event.start_ns + event.ns) for event in call])
         busy = sum(shares)
         yield CallTimes(
             (end - start) * MS,
@@ -184,22 +184,3 @@ def _timelines(calls: Sequence[Sequence[Event]], queued_ns: Sequence[int]) -> It
             (last - first - busy) * MS,
             (end - start - (last - first)) * MS,
         )
-
-
-def _shares(call: Sequence[Event]) -> list[float]:
-    """The nanoseconds of each dispatch of a call: while several run, the time is shared out equally, so they add up to the time in
-    which any ran."""
-    edges = sorted(
-        [(event.start_ns, 1, place) for place, event in enumerate(call)]
-        + [(event.start_ns + event.ns, 0, place) for place, event in enumerate(call)]
-    )
-    shares, running, before = [0.0] * len(call), set[int](), 0
-    for at, starts, place in edges:
-        for other in running:
-            shares[other] += (at - before) / len(running)
-        before = at
-        if starts:
-            running.add(place)
-        else:
-            running.discard(place)
-    return shares

@@ -61,10 +61,9 @@ def read(results: Path, name: str) -> Profiles:
     for path in sorted(of_test):
         profile = read_json(path)
         if "rounds_ms" in profile and profile["threads"] == iree["threads"]:
-            others.setdefault(profile["runtime"], profile)
-            rows.setdefault(
-                profile["runtime"], f"{cell.model}/{path.parent.parent.name}/{cell.test}"
-            )
+            baseline = path.parent.parent.name
+            others[baseline] = profile
+            rows[baseline] = f"{cell.model}/{baseline}/{cell.test}"
     cpu = str(EntryName("cpu", threads=cell.threads))
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
     return Profiles(

@@ -32,6 +32,25 @@ class CallTimes:
     outside_ms: float
 
 
+def shared_ns(spans: Sequence[tuple[int, int]]) -> list[float]:
+    """The nanoseconds of each of some spans (start and end): while several last, the time is shared out equally, so they add up to the
+    time in which any lasted."""
+    edges = sorted(
+        [(start, 1, place) for place, (start, _) in enumerate(spans)]
+        + [(end, 0, place) for place, (_, end) in enumerate(spans)]
+    )
+    shares, running, before = [0.0] * len(spans), set[int](), 0
+    for at, starts, place in edges:
+        for other in running:
+            shares[other] += (at - before) / len(running)
+        before = at
+        if starts:
+            running.add(place)
+        else:
+            running.discard(place)
+    return shares
+
+
 CALLS, SHORT_S, LONG_S = 5, 0.3, 10.0
 """Calls of a round, and seconds that they fill at least, if they then do not take more than LONG_S."""
 
