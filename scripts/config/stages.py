@@ -152,6 +152,7 @@ _DECLARED = (
         "compile",
         Kind.MODULE,
         ("scripts.stages.compile_iree",),
+        version=2,
         env=IREE_ENV,
         after="export",
         skipped="cell",

@@ -84,6 +84,11 @@ def cpu_name() -> str:
     return _cpuinfo().get("model name") or platform.processor() or platform.machine()
 
 
+def cpu_vendor() -> str:
+    """The vendor of the CPU in its own words, for example `GenuineIntel`; "" of one that is not x86."""
+    return _cpuinfo().get("vendor_id", "")
+
+
 def cpu_features() -> str:
     """The type of CPU and its instructions, as the kernel gives them. Programs that are compiled for this CPU may fail
     on one with another value."""

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from scripts.core import exits
 from scripts.core.commands import option
+from scripts.core.machine import cpu_vendor
 from scripts.iree import tools
 from scripts.iree.backends import (
     BACKENDS,
     OPT_LEVELS,
     compile_flags,
+    flags_for_cpu,
     release_of,
     renamed,
     unused_plugins,
@@ -68,11 +70,15 @@ class CompileRequest(TargetOptions):
     program: Path
 
     def added_flags(self) -> list[str]:
-        """The flags that the program needs beside those of its target."""
-        return flags_for_program(self.program, self.flags)
+        """The flags of the program and of this machine's CPU beside those of its target."""
+        arch = self.arch or BACKENDS[self.backend].arch
+        return [
+            *flags_for_cpu(arch, self.flags, cpu_vendor()),
+            *flags_for_program(self.program, self.flags),
+        ]
 
     def compiler_flags(self) -> list[str]:
-        return [*super().compiler_flags(), *self.added_flags()]
+        return [*super().compiler_flags(), *flags_for_program(self.program, self.flags)]
 
     def faster_flags(self, flags: Sequence[str]) -> list[str]:
         """Flags beside `flags` with which the compiler makes the same module in less time. They belong to no key of a cache

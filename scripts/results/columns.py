@@ -464,7 +464,7 @@ OTHERS = (
     Field("export.torch_version", TEXT, "Version of PyTorch that exported it, with its build.", optional=True),
     Field("compile", OBJECT, "The compilation of an IREE cell; empty where it failed, null for a baseline.", nullable=True),
     Field("compile.compile_s", NUMBER, "Time of iree-compile.", unit="s", optional=True, varies=True),
-    Field("compile.added_flags", LIST, "Flags of iree-compile that the program itself needs ([float64](models.md#float64)).", optional=True, checks=list[str]),
+    Field("compile.added_flags", LIST, "Flags of iree-compile that the program needs ([float64](models.md#float64)), or that make it faster on [this CPU](performance.md#on-an-intel-xeon).", optional=True, checks=list[str]),
     Field("remedy", OBJECT, "What was tried where the compilation of an IREE cell failed; null where it did not, where nothing was to be tried, and for baselines.", nullable=True, checks=CLOSED),
     Field("remedy.frontend", TEXT, "Frontend of the program that the remedy compiled.", optional=True),
     Field("remedy.opt_level", TEXT, "Its `--iree-opt-level`.", optional=True, checks=Literal[OPT_LEVELS]),

@@ -169,3 +169,14 @@ def test_an_architecture_that_the_release_does_not_know_is_an_error_of_its_own(
     found = diagnose(1, capsys.readouterr().err)
     assert (found.status, found.reason) == ("error", "unknown-target")
     assert "since 3.12, the toolchain old has 3.11.0" in found.detail
+
+
+def test_data_tiled_products_have_pointers_on_intel_alone():
+    tiled = ["--iree-dispatch-creation-data-tiling"]
+    flags_for_cpu = backends.flags_for_cpu
+    assert flags_for_cpu("host", tiled, "GenuineIntel") == ["--disable-lsr"]
+    assert flags_for_cpu("host", [f"{tiled[0]}=true"], "GenuineIntel") == ["--disable-lsr"]
+    assert flags_for_cpu("host", [], "GenuineIntel") == []
+    assert flags_for_cpu("host", tiled, "AuthenticAMD") == []
+    assert flags_for_cpu("znver4", tiled, "GenuineIntel") == []
+    assert flags_for_cpu("host", [*tiled, "--disable-lsr=false"], "GenuineIntel") == []
