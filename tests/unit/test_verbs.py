@@ -40,7 +40,7 @@ def snakemake(tmp_path, monkeypatch):
         (["mine.py", "gpt2*"], ["results/latency.csv", "--config", "file=mine.py", "models=gpt2*"]),
         (["gone.py"], ["results/latency.csv", "--config", "file=gone.py"]),
         (["--quick", "--targets", "a,b"], ["results/latency.csv", "--config", "targets=a,b", "quick=true"]),
-        (["--make", "x", "--config", "tests=eval", "-n"], ["x", "--dry-run", "--config", "tests=eval"]),
+        (["--make", "x", "--config", "tests=eval", "-n"], ["x", "--dry-run", "--quiet=rules", "--config", "tests=eval"]),
         (["--", "--profile", "p"], ["results/latency.csv", "--profile", "p"]),
         (["results/tuned.csv", "resnet"], ["results/tuned.csv", "--config", "models=resnet"]),
         (["results/report.html", "--make", "dumps"], ["results/report.html", "dumps"]),
