@@ -355,6 +355,40 @@ def kept_convolution(rng: random.Random):
     return _convolution(rng, torch.float16 if why == "half" else torch.float32, why)
 
 
+def small_images(rng: random.Random):
+    """A convolution with more channels than places in its result."""
+    return _of_small_images(rng, rng.choice((torch.float32, torch.float64)))
+
+
+def kept_small_images(rng: random.Random):
+    """The same, but with a reason why it stays: the rewrite must not change it."""
+    why = rng.choice(("groups", "places", "few weights", "half"))
+    return _of_small_images(rng, torch.float16 if why == "half" else torch.float32, why)
+
+
+def _of_small_images(rng: random.Random, dtype: torch.dtype, why: str = ""):
+    groups = 2 if why == "groups" else 1
+    channels, out = 32 * groups, 48 if why == "few weights" else 96
+    kernel = (3, 2) if why == "few weights" else (3, rng.randint(3, 4))
+    options = {
+        "stride": rng.choice((1, 2, (1, 2))),
+        "padding": rng.choice((0, 1, (1, 2))),
+        "dilation": rng.choice((1, (1, 2))),
+        "groups": groups,
+    }
+    batch, edge = (2, 14) if why == "places" else (rng.randint(1, 2), 4)
+    options |= {"stride": 1} if why == "places" else {}
+    image = torch.randn(batch, channels, edge, edge + 3)
+    weight = torch.randn(out, channels // groups, *kernel)
+    biased = rng.random() < 0.5
+
+    def function(image, weight, bias):
+        result = functional.conv2d(image, weight, bias if biased else None, **options)
+        return result.flatten(2)
+
+    return function, tuple(tensor.to(dtype) for tensor in (image, weight, torch.randn(out)))
+
+
 def _convolution(rng: random.Random, dtype: torch.dtype, why: str = ""):
     down, across = (1, 1) if why == "single" else (rng.randint(2, 4), rng.randint(1, 4))
     stride = {"overlap": (down - 1, across), "gap": (down + 1, across)}.get(why, (down, across))
@@ -558,7 +592,7 @@ def unset_values(rng: random.Random):
 
 FAMILIES_FOR_SPEED = (
     *(aggregated, kept_aggregation, interleaved, kept_interleaving, patches, kept_convolution),
-    *(grouped_steps, ungrouped_steps, kept_steps),
+    *(grouped_steps, ungrouped_steps, kept_steps, small_images, kept_small_images),
 )
 """Those with operators that a rewrite for speed takes. The lowering paths have these rewrites too, on all families."""
 FAMILIES = (

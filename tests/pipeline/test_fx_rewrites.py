@@ -30,6 +30,7 @@ EVERYWHERE = {
     "weight-gradients-by-offsets",
     "unpack-without-interleaving",
     "patches-as-product",
+    "small-images-as-product",
 }
 ONLY_STABLEHLO = {
     "index-from-the-front",
@@ -51,6 +52,7 @@ EXPECTED = {
         "weight-gradients-by-offsets",
         "unpack-without-interleaving",
         "patches-as-product",
+        "small-images-as-product",
     },
 }
 
@@ -106,6 +108,7 @@ def test_what_needs_no_rewrite_is_not_touched(judged, path):
         ("project-before-aggregation", "aggregated"),
         ("unpack-without-interleaving", "interleaved"),
         ("patches-as-product", "patches"),
+        ("small-images-as-product", "small_images"),
         ("weight-gradients-by-offsets", "ungrouped_steps"),
     ],
 )

@@ -51,6 +51,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "loops-with-open-condition": operators.open_first_condition,
     "loops-carry-all": operators.carry_all_of_loops,
     "patches-as-product": windows.patches_as_product,
+    "small-images-as-product": windows.small_images_as_product,
 }
 """All rewrites by name, in the order of application; each may rely on the ones before it. A rewrite
 changes a program in place and returns whether it did."""
@@ -60,6 +61,7 @@ SPEED = (
     "weight-gradients-by-offsets",
     "unpack-without-interleaving",
     "patches-as-product",
+    "small-images-as-product",
 )
 """The names of those that make programs faster and that no lowering path needs."""
 

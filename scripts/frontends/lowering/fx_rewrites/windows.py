@@ -28,6 +28,8 @@ from scripts.frontends.lowering.fx_rewrites.edit import (
 _HALF = (torch.float16, torch.bfloat16)
 MAX_OFFSETS = 128
 """The largest kernel, in elements, whose gradient is computed offset by offset."""
+MIN_WEIGHTS = 16_384
+"""The fewest weights of a convolution that becomes a product of small images: in float32 64 KiB, more than the L1 caches of CPUs hold."""
 
 
 @each(aten.conv2d.default, aten.convolution.default)
@@ -72,6 +74,66 @@ def _cuts_patches(node: fx.Node, image: fx.Node, weight: fx.Node) -> bool:
         and per_dimension(node, "stride") == kernel
         and kernel != [1, 1]
         and all(size % edge == 0 for size, edge in zip(value(image).shape[2:], kernel, strict=True))
+    )
+
+
+@each(aten.conv2d.default, aten.convolution.default)
+def small_images_as_product(node: fx.Node) -> fx.Node | None:
+    """A 2-D convolution whose result has at most as many places (batch × rows × columns) as channels becomes a product of weights
+    [channels, values] and patches [values, places]. The patches are one slice of the padded image per offset in the kernel, and
+    not larger than the weights.
+
+    IREE 3.13 convolves directly, with vectors along the channels of the result. So it reads each weight once per row of the image, in steps of
+    all channels. The order of sums may change.
+    """
+    image, weight = argument(node, "input"), argument(node, "weight")
+    if not _has_small_result(node, image, weight):
+        return None
+    build = Builder(node)
+    batch, channels, _, _ = value(image).shape
+    out, _, *kernel = value(weight).shape
+    _, _, rows, columns = value(node).shape
+    strides, paddings, dilations = (
+        per_dimension(node, name) for name in ("stride", "padding", "dilation")
+    )
+    padded = image
+    if any(paddings):
+        edges = [paddings[1], paddings[1], paddings[0], paddings[0]]
+        padded = build(aten.constant_pad_nd.default, image, edges, 0.0)
+    slices = []
+    for offsets in itertools.product(*map(range, kernel)):
+        part = padded
+        for dimension, size in enumerate((rows, columns)):
+            first = offsets[dimension] * dilations[dimension]
+            end = first + (size - 1) * strides[dimension] + 1
+            part = build(aten.slice.Tensor, part, 2 + dimension, first, end, strides[dimension])
+        slices.append(part)
+    values = math.prod(kernel) * channels
+    patches = build(aten.reshape.default, build(aten.cat.default, slices, 1), [batch, values, rows * columns])  # fmt: skip
+    ordered = build(aten.permute.default, patches, [1, 0, 2])
+    flat = build(aten.reshape.default, ordered, [values, batch * rows * columns])
+    last = build(aten.permute.default, weight, [0, 2, 3, 1])
+    product = build(aten.mm.default, build(aten.reshape.default, last, [out, values]), flat)
+    if (bias := argument(node, "bias")) is not None:
+        product = build(aten.add.Tensor, product, build(aten.reshape.default, bias, [out, 1]))
+    result = build(aten.reshape.default, product, [out, batch, rows, columns])
+    return build(aten.permute.default, result, [1, 0, 2, 3])
+
+
+def _has_small_result(node: fx.Node, image: fx.Node, weight: fx.Node) -> bool:
+    """Whether a convolution of 2-D images has a kernel of several values, and a result with no more places than channels."""
+    if value(image).dim() != 4 or value(weight).dim() != 4:
+        return False
+    if value(image).dtype not in WIDE or not is_static(image):
+        return False
+    if node.target is aten.convolution.default and argument(node, "transposed"):
+        return False
+    batch, out, rows, columns = value(node).shape
+    return (
+        argument(node, "groups") == 1
+        and math.prod(value(weight).shape[2:]) > 1
+        and value(weight).numel() >= MIN_WEIGHTS
+        and 0 < batch * rows * columns <= out
     )
 
 
