@@ -1,7 +1,7 @@
 """Print why a CPU cell is not as fast as another runtime: the terms of the gap, its largest parts, and the time by nn.Modules and by
 dispatch.
 
-It reads what the target `profile` wrote. The column "limit ms" needs the limits of the machine
+It reads what the target `profile` wrote. With --dispatch, it prints what the compiler has chosen for one dispatch, and its inner loop. The column "limit ms" needs the limits of the machine
 (results/machine_limits/cpu/limits.json). With --compile, it prints where the time of iree-compile goes, for any target: by phase,
 by pass and by executable, and which executable hangs. The target `compile_time` writes that.
 """
@@ -18,11 +18,13 @@ from scripts.config.cell import Cell, Kind
 from scripts.config.stages import STATUS
 from scripts.core import exits
 from scripts.results import at_hand
+from scripts.results.page_sections import Section, as_text
 from scripts.results.results_file import BadRecords, read
 from scripts.run import outputs
-from scripts.tools.profile import compile_page, profile_files
+from scripts.run.recorded import NoCase
+from scripts.tools.profile import compile_page, dispatch_view, profile_files
 from scripts.tools.profile.account import account
-from scripts.tools.profile.page import largest, page
+from scripts.tools.profile.page import NO_LIMIT, largest, page
 
 
 def main() -> None:
@@ -30,6 +32,19 @@ def main() -> None:
     parser.add_argument("cell", help="such as vit/torchmlir-torch/llvm-cpu")
     parser.add_argument(
         "--against", default="", metavar="RUNTIME", help="default: the fastest that was profiled"
+    )
+    parser.add_argument(
+        "--dispatch",
+        metavar="NAME",
+        help="the code of one dispatch; with --against CELL, what differs from the same dispatch of that cell, which has another toolchain or target",
+    )
+    parser.add_argument(
+        "--passes",
+        action="store_true",
+        help="with --dispatch: write its IR after each pass of the compiler",
+    )
+    parser.add_argument(
+        "-o", "--out", type=Path, help="folder for that (default: <results>/bundles/<dispatch>)"
     )
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument(
@@ -45,8 +60,11 @@ def main() -> None:
             print(json.dumps(data, indent=2) if args.json else compile_page.page(times))
             return
         profiles = profile_files.read(args.results, args.cell)
+        if args.dispatch:
+            print(as_text(_of_dispatch(args, profiles), width=NO_LIMIT).rstrip())
+            return
         accounted = account(profiles, args.against)
-    except (profile_files.NoProfile, BadRecords, ValueError) as error:
+    except (profile_files.NoProfile, NoCase, BadRecords, ValueError) as error:
         exits.fail(str(error))
     if args.json:
         first = largest(profiles, accounted)
@@ -55,6 +73,25 @@ def main() -> None:
         )
     else:
         print(page(profiles, accounted))
+
+
+def _of_dispatch(args: argparse.Namespace, profiles: profile_files.Profiles) -> list[Section]:
+    """What is shown of one dispatch; what its cells make of it alone is written to files. Raises as main says."""
+    accounted = account(profiles)
+    found = dispatch_view.sections(args.results, profiles, accounted, args.dispatch)
+    if not (args.passes or args.against):
+        return found
+    name = dispatch_view.find(args.dispatch, [each.function for each in accounted.dispatches])
+    out = args.out or args.results / "bundles" / name
+    one, *others = (
+        dispatch_view.compiled(args.results, cell, name, out)
+        for cell in (args.cell, *filter(None, [args.against]))
+    )
+    if args.passes:
+        found.append(dispatch_view.passes(one))
+    for other in others:
+        found += dispatch_view.difference(one, other)
+    return found
 
 
 def _check(results: Path, name: str) -> None:
