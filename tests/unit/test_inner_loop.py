@@ -132,6 +132,7 @@ def test_without_a_loop_the_whole_function_counts_and_without_arithmetic_its_wid
     found = loop("SELF:\nvmovups (%rdi), %ymm0\nvmovups %ymm0, (%rsi)\nje .LBB_2\n.LBB_2:\nretq")
     assert (found.depth, found.instructions, found.arithmetic, found.bits) == (0, 4, {}, 256)
     assert loop("movq (%rsi), %rdi\nretq").bits == 0
+    assert loop("vpminsd %zmm1, %zmm2, %zmm3\nvbroadcastss (%rdi), %zmm4").arithmetic == {512: 1}
 
 
 def test_aarch64():

@@ -169,13 +169,13 @@ layout changes   +0.0100  0             +0%
 more work         −0.400  0             −4%
 all                +6.50  ?            +59%
 
-modules             ×  IREE ms  eager ms  difference  limit ms  GFLOP/s      mostly        shape
+modules             ×  IREE ms  eager ms  difference  limit ms  GFLOP/s      mostly        shape    inner loop
 pool                1     8.00      1.50       +6.50         –        –   –  idle threads  scatter
 (the model itself)  1        –     0.400      −0.400  0.000250        –   –  more work     sigmoid
 fc                  1     2.00      2.50      −0.500     0.400       20  16  slower code   matmul
 (all others)        1   0.0100         –     +0.0100
 
-share    ms  calls  workgroups  busy  dispatch              operators    modules
+share    ms  calls  workgroups  busy  dispatch              operators    modules  inner loop
   73%  8.00      1           1   1.0  d_dispatch_1_scatter  scatter_add  pool
   18%  2.00      1           8   1.9  d_dispatch_0_matmul   mm, add      fc
 """

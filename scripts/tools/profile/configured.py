@@ -12,14 +12,15 @@ from typing import Any
 
 from scripts.tools.profile.sites import inside
 
+_CHOSEN = ("translation_info", "lowering_config")
 _TILED = frozenset({"linalg.mmt4d", "linalg.batch_mmt4d", "linalg.pack", "linalg.unpack"})
-_BUFFER = re.compile(
-    r"(?:memref|tensor)<(?P<sizes>(?:\d+x)*)(?P<kind>[a-z]+)(?P<bits>\d+|index)?\b"
-)
+_BUFFER = re.compile(r"(?:memref|tensor)<(?P<sizes>(?:\d+x)*)(?:bf|f|[su]?i|index)(?P<bits>\d*)")
 _FLOAT = re.compile(r"arith\.(?:add|sub|mul|div|rem|neg|m(?:ax|in)\w*)f$|math\.")
 _LOOP = re.compile(r"d(\d+)$")
-_CALLED = re.compile(r"@(iree_uk_\w+)")
-_DEFINED = re.compile(r'define .*@"?(?P<name>[\w$.]+)"?\(')
+_DEFINED = re.compile(
+    r'^define .*?@"?(?P<name>[\w$.]+)"?\((?P<body>.*?)^}', re.MULTILINE | re.DOTALL
+)
+_MICROKERNEL = re.compile(r"@(iree_uk_\w+)")
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,11 @@ def dispatches(folder: Path) -> Iterator[Configured]:
             functions = (op for op in inside(module.operation) if op.name == "func.func")
             for function in functions:
                 operations = list(inside(function))
-                said = [_attribute(function, "translation_info")]
-                said += [_attribute(op, "lowering_config") for op in operations]
+                said = [op.attributes[name] for op in (function, *operations) for name in _CHOSEN if name in op.attributes]  # fmt: skip
                 yield Configured(
                     ir.StringAttr(function.attributes["sym_name"]).value,
-                    [text for text in dict.fromkeys(said) if text],
+                    # Without the prefix of a dialect: <tile_sizes = [[8, 8]]>.
+                    [*dict.fromkeys(str(each).partition("<")[2].removesuffix(">") for each in said)],
                     any(op.name in _TILED for op in operations),
                     _total(map(_flop, operations)),
                     _total(_bytes(op) for op in operations if op.name == "hal.interface.binding.subspan"),
@@ -57,22 +58,11 @@ def dispatches(folder: Path) -> Iterator[Configured]:
 
 
 def microkernels(folder: Path) -> dict[str, list[str]]:
-    """The microkernels of IREE that each function calls, by the functions that call some. `folder`: that of
-    --iree-hal-dump-executable-intermediates-to, with the code before microkernels are inlined."""
-    found: dict[str, dict[str, None]] = {}
-    for path in sorted(folder.glob("*.codegen.ll")):
-        name = ""
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if match := _DEFINED.match(line):
-                name = match["name"]
-            elif "call " in line and (called := _CALLED.search(line)):
-                found.setdefault(name, {})[called[1]] = None
-    return {name: [*called] for name, called in found.items()}
-
-
-def _attribute(operation: Any, name: str) -> str:
-    """An attribute without its dialect's prefix: `<tile_sizes = [[8, 8]]>`; "" if the operation does not have it."""
-    return str(operation.attributes[name]).partition("<")[2].removesuffix(">") if name in operation.attributes else ""  # fmt: skip
+    """The microkernels of IREE that each function calls. `folder`: that of --iree-hal-dump-executable-intermediates-to, which
+    has the code before they are inlined."""
+    texts = (path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.codegen.ll")))
+    bodies = {match["name"]: match["body"] for text in texts for match in _DEFINED.finditer(text)}
+    return {name: [*dict.fromkeys(_MICROKERNEL.findall(body))] for name, body in bodies.items()}
 
 
 def _total(numbers: Iterator[int | None]) -> int | None:

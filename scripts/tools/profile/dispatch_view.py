@@ -19,14 +19,11 @@ from scripts.results.wording import milliseconds
 from scripts.run.recorded import NoCase, recorded
 from scripts.tools.profile.account import Account, Dispatched, some
 from scripts.tools.profile.dispatch_words import chosen, counted, inner_loop
-from scripts.tools.profile.profile_files import NoProfile, Profiles, why_no_code
-from scripts.tools.profile.read_dispatch import ASSEMBLY, FILE, PASSES
+from scripts.tools.profile.profile_files import NoProfile, Profiles, code_cell, why_none
+from scripts.tools.profile.read_dispatch import ASSEMBLY, FILE, PASSES, SOURCE
 
-SHOWN = 40
+SHOWN = 30
 """Lines of a difference that are printed."""
-_TARGET = re.compile(
-    r"target\(<.*?\}>\)|^#executable_target_.*\n|#executable_target_\w+", re.MULTILINE
-)
 _NUMBER = re.compile(r"(dispatch|encoding)_\d+")
 
 
@@ -46,7 +43,7 @@ def sections(results: Path, profiles: Profiles, account: Account, name: str) -> 
     ]
     cell, threads = profiles.cell, profiles.iree["threads"]
     if not (code := dispatch.code):
-        raise NoProfile(why_no_code(results, cell))
+        raise NoProfile(why_none(results.parent, cell, code_cell(cell), "read_code", "profile", "code"))  # fmt: skip
     loop = code["loop"]
     at = f"{counted(loop['depth'], 'loop')} deep" if loop["depth"] else "no loop"
     counts = [f"{count} × {bits} bits" for bits, count in loop["arithmetic"].items()]
@@ -84,18 +81,18 @@ class Compiled:
     passes: list[dict[str, Any]]
 
     def ir(self, place: int) -> str:
-        """The IR after a pass, without the target and the numbers of dispatches."""
+        """The IR after a pass, without the numbers of dispatches."""
         path = self.folder / PASSES / self.passes[place]["file"]
         text = path.read_text(encoding="utf-8").partition("\n")[2]
-        return _NUMBER.sub(r"\1", _TARGET.sub("target", text))
+        return _NUMBER.sub(r"\1", text)
 
 
-def compiled(results: Path, cell: str, function: str, out: Path) -> Compiled:
-    """Compile a dispatch of a cell by itself, with its files in a folder of `out`, which is made anew. Raises NoCase, and ValueError if it is no cell."""
+def compiled(results: Path, cell: str, function: str) -> Compiled:
+    """Compile a dispatch of a cell by itself, with its files in a folder below bundles/. Raises NoCase, and ValueError if it is no cell."""
     module = Cell.parse(cell, Kind.IREE).to(Kind.MODULE)
     compilation = recorded(results.parent.absolute(), "compile", str(module))
     known = compilation.request.only(*(field.name for field in fields(CompileRequest)))
-    folder = out.absolute() / cell.replace("/", "__")
+    folder = results.absolute() / "bundles" / function / cell.replace("/", "__")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if compilation.run("scripts.tools.profile.read_dispatch", {**known, "function": function}, folder):  # fmt: skip
@@ -105,10 +102,9 @@ def compiled(results: Path, cell: str, function: str, out: Path) -> Compiled:
 
 
 def passes(one: Compiled) -> Section:
-    """The files with the IR after each pass that has changed it."""
-    rows = [[each["file"].partition("-")[0], each["name"]] for each in one.passes if each["changed"]]  # fmt: skip
-    rows.append(["", f"assembly: {one.folder / ASSEMBLY}"])
-    return Section(f"IR after each pass that changed it: {one.folder / PASSES}", ["", "pass"], rows)
+    """The files with the IR before all passes, after each one that has changed it, and with the assembly."""
+    files = [f"{PASSES}/{each['file']}" for each in one.passes if each["changed"]]
+    return Section(f"IR after each pass that changed it, in {one.folder}", text="\n".join([SOURCE, *files, ASSEMBLY]))  # fmt: skip
 
 
 def difference(one: Compiled, other: Compiled) -> list[Section]:

@@ -9,7 +9,7 @@ from typing import Any
 
 NOTABLE = 0.05
 """From this share of the instructions of a loop on, those on the stack, of one value, and the shuffles are named."""
-_PIPELINE = re.compile(r"pipeline = (?:#\w+\.pipeline<)?(?P<name>\w+)")
+_PIPELINE = re.compile(r"pipeline = (?:#\w+\.\w+<)?(?P<name>\w+)")
 _SIZES = re.compile(r"(?P<name>\w+) = (?P<sizes>\[[\d, \[\]]*\])")
 
 
@@ -17,28 +17,19 @@ def chosen(code: Mapping[str, Any]) -> str:
     """`DoubleTilingExpert, tiles 8×32×0, vectors 8×16×16, data-tiled, iree_uk_mmt4d`."""
     pipelines = (match["name"] for text in code["tiling"] if (match := _PIPELINE.search(text)))
     configs = [dict(_SIZES.findall(text)) for text in code["tiling"]]
-    root = next(
-        (config for config in configs if {"distribution", "tile_sizes"} & config.keys()), {}
-    )
+    root = next((each for each in configs if "distribution" in each or "tile_sizes" in each), {})
     words = [next(pipelines, "no pipeline")]
-    if sizes := root.get("distribution") or root.get("tile_sizes"):
-        words.append(f"tiles {_sizes(sizes)}")
-    if vectors := [_numbers(sizes) for name, sizes in root.items() if name.startswith("vector_")]:
+    if tiles := root.get("distribution") or root.get("tile_sizes"):
+        levels = (re.findall(r"\d+", level) for level in tiles.split("], ["))
+        words.append(f"tiles {' / '.join(map('×'.join, levels))}")
+    vectors = [
+        re.findall(r"\d+", sizes) for name, sizes in root.items() if name.startswith("vector_")
+    ]
+    if vectors:
         words.append(
-            f"vectors {'×'.join(str(max(sizes)) for sizes in zip(*vectors, strict=False))}"
+            f"vectors {'×'.join(max(each, key=int) for each in zip(*vectors, strict=False))}"
         )
-    words += ["data-tiled"] * code["data_tiled"] + code["microkernels"]
-    return ", ".join(words)
-
-
-def _numbers(sizes: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", sizes)]
-
-
-def _sizes(sizes: str) -> str:
-    """`8×32`; of several levels of tiles, `8×32 / 8×16`."""
-    levels = (_numbers(level) for level in sizes.split("], ["))
-    return " / ".join("×".join(map(str, level)) for level in levels)
+    return ", ".join([*words, *["data-tiled"] * code["data_tiled"], *code["microkernels"]])
 
 
 def inner_loop(code: Mapping[str, Any]) -> str:

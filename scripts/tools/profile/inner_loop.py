@@ -14,19 +14,17 @@ _JUMP = re.compile(r"(?:j\w+|b|b\.\w+|[ct]bn?z) (?:.*, ?)?(\.L\w+)$")
 _END = re.compile(r"(?:jmp|b|br|ret)q?\b(?!\.)")
 """Behind it nothing goes on: a jump without a condition, or the end of the function."""
 _FUSED = re.compile(
-    r"vf(?:n?m(?:add|sub)|maddsub|msubadd)\d|v?pdp|vdpbf16|tdp"  # x86
+    r"vf(?:n?m(?:add|sub)|maddsub|msubadd)\d|vpdp|vdpbf16"  # x86
     r"|f(?:ml[as]|n?m(?:add|sub))\b|ml[as] v|(?:bf|[su]s?)(?:dot|mmla)\b"  # AArch64
 )
-_ARITHMETIC = re.compile(
-    r"v?(?:add|sub|mul|div|max|min|sqrt|r?sqrt14|rcp14|rndscale|round|scalef)(?:[ps][sdh]|bf16)\b"
-    r"|vp(?:add|sub|mul|madd|max|min)"
+_COMPUTING = re.compile(
+    rf"{_FUSED.pattern}|vp(?:add|sub|mul|madd|max|min)"
+    r"|v?(?:add|sub|mul|div|max|min|sqrt|r?sqrt14|rcp14|rndscale|round|scalef)(?:[ps][sdh]|bf16)\b"
     r"|f(?:add|sub|mul|div|max|min|maxnm|minnm|sqrt|rint\w)\b|(?:add|sub|mul|[su]max|[su]min) v"
 )
-_SCALAR = re.compile(r"v\w*s(?P<x86>[sdh]) |f\w+ (?P<arm>[sdh])\d")
-"""An operation of one value: of 32, 64 or 16 bits."""
-_BITS = {"s": 32, "d": 64, "h": 16, "z": 512, "y": 256, "x": 128, "q": 128}
+_ONE_VALUE = re.compile(r"v(?!p|broadcast)\w*s(?P<x86>[sdh]) |f\w+ (?P<arm>[sdh])\d")
 _REGISTER = re.compile(r"%(?P<x86>[xyz])mm|\b(?P<arm>[qdsh])\d+\b|\bv\d+\.(?P<lanes>\d+)(?P<lane>[bhsd])\b")  # fmt: skip
-_LANE = {"b": 8, "h": 16, "s": 32, "d": 64}
+_BITS = {"z": 512, "y": 256, "x": 128, "q": 128, "d": 64, "s": 32, "h": 16, "b": 8}
 _GATHERED = re.compile(r"vp?(?:gather|scatter)")
 _SINGLE = re.compile(
     r"v?(?:mov[sdqw][sdh]?|insertps|pinsr[bwdq]|extractps|pextr[bwdq]) (?=.*\()(?=.*%xmm)"
@@ -37,8 +35,9 @@ _SHUFFLED = re.compile(
     r"v?(?:p?shuf|perm|p?unpck|punpck|p?align|p?blend|insert[fi]|extract[fi]|p?broadcast\w+ (?!.*\()|movs[hl]dup|movddup)"
     r"|(?:zip|uzp|trn)[12]\b|(?:tbl|ext|rev\d*|dup)\b|mov v\d+\.[bhsd]\["
 )
-_ON_STACK = re.compile(r"(?<![\w,(])-?\d*\(%r[sb]p\)|\[(?:sp|x29)\b(?:, #-?\d+)?\]")
-_NO_ACCESS = ("lea", "prefetch", "push", "pop", "prfm")
+_ON_STACK = re.compile(
+    r"(?!lea|p(?:refetch|rfm|ush|op)).*(?:(?<![\w,(])-?\d*\(%r[sb]p\)|\[(?:sp|x29)\b(?:, #-?\d+)?\])"
+)
 _CALL = re.compile(r"(?:callq?|bl) (\w+)")
 
 
@@ -128,37 +127,32 @@ def _reached(start: int, steps: Sequence[set[int]], barrier: int = -1) -> set[in
 def _mix(lines: Iterable[str], depth: int) -> Loop:
     text = [line for line in lines if not line.startswith(".p2align")]
     code = [line for line in text if not line.endswith(":")]
-    arithmetic, moved = Counter[int](), 0
-    fused = stack = single = gathers = shuffles = 0
-    calls: dict[str, None] = {}
-    for line in code:
-        if (is_fused := bool(_FUSED.match(line))) or _ARITHMETIC.match(line):
-            arithmetic[_bits(line)] += 1
-            fused += is_fused
-        else:
-            shuffles += bool(_SHUFFLED.match(line))
-            moved = max(moved, _bits(line))
-        if _ON_STACK.search(line) and not line.startswith(_NO_ACCESS):
-            stack += 1
-        else:
-            single += bool(_SINGLE.match(line))
-        gathers += bool(_GATHERED.match(line))
-        if called := _CALL.match(line):
-            calls[called[1]] = None
-    bits = max(arithmetic, key=lambda width: (arithmetic[width], width), default=moved)
-    return Loop(depth, len(code), dict(arithmetic), fused, stack, single, gathers, shuffles, [*calls], bits, text)  # fmt: skip
+    computing = [line for line in code if _COMPUTING.match(line)]
+    moving = [line for line in code if not _COMPUTING.match(line)]
+    arithmetic = dict(Counter(map(_bits, computing)))
+    calls = dict.fromkeys(match[1] for line in code if (match := _CALL.match(line)))
+    return Loop(
+        depth=depth,
+        instructions=len(code),
+        arithmetic=arithmetic,
+        fused=_count(_FUSED, code),
+        stack=_count(_ON_STACK, code),
+        single=_count(_SINGLE, [line for line in code if not _ON_STACK.match(line)]),
+        gathers=_count(_GATHERED, code),
+        shuffles=_count(_SHUFFLED, moving),
+        calls=[*calls],
+        bits=max(arithmetic, key=lambda bits: (arithmetic[bits], bits), default=max(map(_bits, moving), default=0)),
+        text=text,
+    )  # fmt: skip
+
+
+def _count(kind: re.Pattern[str], lines: Iterable[str]) -> int:
+    return sum(bool(kind.match(line)) for line in lines)
 
 
 def _bits(line: str) -> int:
     """The bits that an instruction works on at once: of one value, or of its widest register; 0 if it has no vector register."""
-    if match := _SCALAR.match(line):
+    if match := _ONE_VALUE.match(line):
         return _BITS[match["x86"] or match["arm"]]
-    return max(
-        (
-            int(match["lanes"]) * _LANE[match["lane"]]
-            if match["lanes"]
-            else _BITS[match["x86"] or match["arm"]]
-            for match in _REGISTER.finditer(line)
-        ),
-        default=0,
-    )
+    found = _REGISTER.finditer(line)
+    return max((int(m["lanes"] or 1) * _BITS[m["lane"] or m["x86"] or m["arm"]] for m in found), default=0)  # fmt: skip

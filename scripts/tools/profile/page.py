@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from scripts.config import stages
 from scripts.config.cell import Cell, Kind
@@ -120,14 +119,7 @@ def _regions(account: Account) -> Iterator[Section]:
     if small:
         own, other = (sum(getattr(row, name) for row in small) for name in ("iree_ms", "other_ms"))
         rows.append(["(all others)", str(sum(row.regions for row in small)), _ms(own), _ms(other), _difference(own - other), *[""] * 6])  # fmt: skip
-    yield _without_empty(Section("", head, rows, range(1, 8)))
-
-
-def _without_empty(table: Section) -> Section:
-    """The table without its last column if nothing is in it, as without the code of the dispatches."""
-    if any(row[-1] for row in table.rows):
-        return table
-    return replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows])
+    yield Section("", head, rows, range(1, 8))
 
 
 def _ms(value: float | None) -> str:
@@ -151,7 +143,7 @@ def _dispatches(account: Account) -> Section:
         for dispatch in account.dispatches
         if dispatch.share >= SHOWN
     ]
-    return _without_empty(Section("", head, rows, range(5)))
+    return Section("", head, rows, range(5))
 
 
 def largest(profiles: Profiles, account: Account) -> list[str]:

@@ -68,29 +68,20 @@ def read(results: Path, name: str) -> Profiles:
             )
     cpu = str(EntryName("cpu", threads=cell.threads))
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
+    code = read_json(root / stages.STAGES["read_code"].path(code_cell(cell), "code.json"))
     return Profiles(
         cell,
         iree,
         others,
         limits if limits and limits.threads == iree["threads"] else None,
         _timed(root, cell, rows),
-        _code(root, cell),
+        {each["name"]: each for each in code.get("functions", ()) if each.get("loop")},
     )
 
 
-def _code(root: Path, cell: Cell) -> dict[str, dict[str, Any]]:
-    """What read_code says of the dispatches of a cell."""
-    code = read_json(root / stages.STAGES["read_code"].path(_code_cell(cell), "code.json"))
-    return {each["name"]: each for each in code.get("functions", ()) if each.get("loop")}
-
-
-def _code_cell(cell: Cell) -> Cell:
+def code_cell(cell: Cell) -> Cell:
+    """The cell of the code of an IREE cell."""
     return cell.to(Kind.MODULE).to(Kind.IREE_DUMP)
-
-
-def why_no_code(results: Path, cell: Cell) -> str:
-    """Why there is no code of a cell."""
-    return why_none(results.parent, cell, _code_cell(cell), "read_code", "profile", "code")
 
 
 def _timed(root: Path, cell: Cell, rows: Mapping[str, str]) -> dict[str, tuple[float, ...]]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,8 +21,10 @@ from scripts.tools.profile import assembly
 from scripts.tools.profile.compile_profile import EXPORT, LAST_BEFORE_CODE, RUN_OTHERS
 from scripts.tools.profile.read_code import described, dumps
 
-FILE, PASSES, ASSEMBLY = "dispatch.json", "passes", "assembly.txt"
-_PLACE = re.compile(r"^.*?(?:dispatch|encoding)_(?P<number>\d+)_?")
+FILE, PASSES, ASSEMBLY, SOURCE = "dispatch.json", "passes", "assembly.txt", "executable.mlir"
+_PLACE = re.compile(r"^.*?(?:dispatch|encoding)_(?P<number>\d+)_?(?P<computes>.+)$")
+_INSIDE = "*/*/*/*/**/*.mlir"
+"""In the folders of the module, its executable, the variant for a target, and the module in that."""
 _PRINTED = re.compile(r"(?P<order>\d+(?:_\d+)*)_(?P<name>.+)\.mlir")
 
 
@@ -33,7 +36,7 @@ class DispatchRequest(CompileRequest):
 
 
 def read_dispatch(args: DispatchRequest, folders: Folders) -> None:
-    """Write FILE, ASSEMBLY and a file for each pass in PASSES. Exits if the program has no such dispatch."""
+    """Write FILE, ASSEMBLY, a file for each pass in PASSES, and SOURCE, of which `iree-compile --compile-mode=hal-executable` makes the code. Exits if the program has no such dispatch."""
     compiler = [tool("iree-compile"), *args.compiler_flags()]
     discarded = ("-o", "/dev/null")
     with tempfile.TemporaryDirectory(dir=folders.results, prefix="dispatch-") as folder:
@@ -53,6 +56,7 @@ def read_dispatch(args: DispatchRequest, folders: Folders) -> None:
                 *(str(paths[function]), *discarded),
             ]
         )
+        shutil.copyfile(paths[function], folders.results / SOURCE)
         [said] = (each for each in described(code, executables) if each["name"] == function)
         text = "".join(f"{line}\n" for line in assembly.text_of(code, function))
         (folders.results / ASSEMBLY).write_text(text, encoding="utf-8")
@@ -62,20 +66,17 @@ def read_dispatch(args: DispatchRequest, folders: Folders) -> None:
 
 def counterpart(function: str, names: Mapping[str, Any]) -> str:
     """The function of this name, else the one that computes the same by its name and has the nearest number; "" if there is none."""
-    alike = [name for name in names if _PLACE.sub("", name) == _PLACE.sub("", function) != ""]
-    return function if function in names else min(alike, key=lambda name: abs(_number(name) - _number(function)), default="")  # fmt: skip
-
-
-def _number(function: str) -> int:
-    match = _PLACE.match(function)
-    return int(match["number"]) if match else 0
+    if function in names or not (own := _PLACE.match(function)):
+        return function if function in names else ""
+    places = ((match, name) for name in names if (match := _PLACE.match(name)) and match["computes"] == own["computes"])  # fmt: skip
+    return min(places, key=lambda each: abs(int(each[0]["number"]) - int(own["number"])), default=(None, ""))[1]  # fmt: skip
 
 
 def _passes(tree: Path, folder: Path) -> Iterator[dict[str, Any]]:
-    """Move the IR that --mlir-print-ir-tree-dir has written to files with the number and the name of the pass; yield each: `file`, `name` and whether it has
-    `changed` what it ran on. The numbers before a pass are those of the last passes that ran on what contains its operation."""
+    """Move the IR that --mlir-print-ir-tree-dir has written of what is inside an executable to files with the number and the name of the pass; yield each: `file`, `name` and
+    whether it has `changed` what it ran on. The numbers before a pass are those of the last passes that ran on what contains its operation."""
     folder.mkdir(exist_ok=True)
-    printed = ((match, path) for path in tree.rglob("*.mlir") if (match := _PRINTED.match(path.name)))  # fmt: skip
+    printed = ((match, path) for path in tree.glob(_INSIDE) if (match := _PRINTED.match(path.name)))
     before: dict[Path, str] = {}
     ordered = sorted(printed, key=lambda each: [*map(int, each[0]["order"].split("_"))])
     for number, (match, path) in enumerate(ordered, start=1):
@@ -83,7 +84,7 @@ def _passes(tree: Path, folder: Path) -> Iterator[dict[str, Any]]:
         file = folder / f"{number:03}-{match['name']}.mlir"
         file.write_text(text, encoding="utf-8")
         head, _, ir = text.partition("\n")
-        runs_others = any(f" {name}:" in head for name in RUN_OTHERS)
+        runs_others = any(f"{name}:" in head for name in RUN_OTHERS)
         changed = before.get(path.parent) != ir and not runs_others
         before[path.parent] = ir
         yield {"file": file.name, "name": match["name"], "changed": changed}

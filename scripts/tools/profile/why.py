@@ -41,10 +41,7 @@ def main() -> None:
     parser.add_argument(
         "--passes",
         action="store_true",
-        help="with --dispatch: write its IR after each pass of the compiler",
-    )
-    parser.add_argument(
-        "-o", "--out", type=Path, help="folder for that (default: <results>/bundles/<dispatch>)"
+        help="with --dispatch: write its IR after each pass of the compiler, below <results>/bundles/",
     )
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument(
@@ -82,16 +79,13 @@ def _of_dispatch(args: argparse.Namespace, profiles: profile_files.Profiles) -> 
     if not (args.passes or args.against):
         return found
     name = dispatch_view.find(args.dispatch, [each.function for each in accounted.dispatches])
-    out = args.out or args.results / "bundles" / name
-    one, *others = (
-        dispatch_view.compiled(args.results, cell, name, out)
-        for cell in (args.cell, *filter(None, [args.against]))
-    )
-    if args.passes:
-        found.append(dispatch_view.passes(one))
-    for other in others:
-        found += dispatch_view.difference(one, other)
-    return found
+    one = dispatch_view.compiled(args.results, args.cell, name)
+    found += [dispatch_view.passes(one)] if args.passes else []
+    if not args.against:
+        return found
+    # The difference takes the place of the loop.
+    other = dispatch_view.compiled(args.results, args.against, name)
+    return [found[0], *found[2:], *dispatch_view.difference(one, other)]
 
 
 def _check(results: Path, name: str) -> None:
