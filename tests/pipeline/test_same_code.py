@@ -114,6 +114,7 @@ def test_a_dispatch_alone_has_the_code_of_the_program_and_its_ir_differs_by_the_
     assert (tmp_path / "own/assembly.txt").read_text().startswith("SELF:\npushq %rbp\n")
     said = as_text(difference(*sides), width=1000)
     assert "First pass after which the IR differs: iree-llvmcpu-split-reduction" in said
+    assert "\n--- own\n+++ scalar\n" in said
     assert "-vaddps" in (tmp_path / "own/assembly.diff").read_text()
     assert "The IR after each pass is the same." in as_text(difference(sides[0], sides[0]))
 

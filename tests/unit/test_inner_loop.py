@@ -121,6 +121,9 @@ def test_a_deeper_loop_is_taken_to_run_more_often():
     text = f".LBB_1:\n{inner}jb .LBB_1\n.LBB_3:\n{{}}jb .LBB_3"
     assert loop(text.format(fused * 7)).depth == 2
     assert loop(text.format(fused * 9)).depth == 1
+    # But not one that has a loop inside.
+    around = f".LBB_1:\n{fused * 20}{inner}jb .LBB_1"
+    assert loop(around).arithmetic == {512: 1}
 
 
 def test_the_blocks_of_a_loop_may_stand_in_any_order():

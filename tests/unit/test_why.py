@@ -208,7 +208,7 @@ def test_a_dispatch_is_shown_with_its_rates_and_its_loop(code, why):
 
 
 def test_a_dispatch_that_does_not_exist_names_the_near_ones(code, why):
-    assert "no dispatch 'scatter'; near are: d_dispatch_1_scatter" in why("--dispatch", "scatter")
+    assert "no dispatch '1_sc'; near are: d_dispatch_1_scatter" in why("--dispatch", "1_sc")
     assert "there are: _encoding_0, d_dispatch_0_matmul" in why("--dispatch", "zzz")
     assert "near are: d_dispatch_0_matmul, d_disp" in why("--dispatch", "d_dispatch_7_matmul")
 

@@ -121,14 +121,17 @@ def difference(one: Compiled, other: Compiled) -> list[Section]:
     else:
         title = f"First pass after which the IR differs: {own[first[0]]}"
         texts = [side.ir(at).splitlines() for side, at in zip(both, first, strict=True)]
-        found.append(_shown(title, one.folder / "ir.diff", *texts))
+        found.append(_shown(title, one.folder / "ir.diff", both, *texts))
     texts = [(side.folder / ASSEMBLY).read_text(encoding="utf-8").splitlines() for side in both]
-    return [*found, _shown("Assembly", one.folder / "assembly.diff", *texts)]
+    return [*found, _shown("Assembly", one.folder / "assembly.diff", both, *texts)]
 
 
-def _shown(title: str, file: Path, before: Sequence[str], after: Sequence[str]) -> Section:
+def _shown(
+    title: str, file: Path, of: Sequence[Compiled], before: Sequence[str], after: Sequence[str]
+) -> Section:
     """The first lines of a difference, all of which is written to a file."""
-    lines = [*difflib.unified_diff(before, after, lineterm="", n=2)][2:]
+    own, other = (side.cell for side in of)
+    lines = [*difflib.unified_diff(before, after, own, other, lineterm="", n=2)]
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     more = [f"… {len(lines) - SHOWN} more lines: {file}"] if len(lines) > SHOWN else []
     return Section(title, text="\n".join([*lines[:SHOWN], *more]) or "the same")

@@ -1,7 +1,7 @@
 """Print why a CPU cell is not as fast as another runtime: the terms of the gap, its largest parts, and the time by nn.Modules and by
 dispatch.
 
-It reads what the target `profile` wrote. With --dispatch, it prints what the compiler has chosen for one dispatch, and its inner loop. The column "limit ms" needs the limits of the machine
+It reads what the target `profile` wrote. The column "limit ms" needs the limits of the machine
 (results/machine_limits/cpu/limits.json). With --compile, it prints where the time of iree-compile goes, for any target: by phase,
 by pass and by executable, and which executable hangs. The target `compile_time` writes that.
 """
@@ -31,12 +31,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cell", help="such as vit/torchmlir-torch/llvm-cpu")
     parser.add_argument(
-        "--against", default="", metavar="RUNTIME", help="default: the fastest that was profiled"
+        "--against",
+        default="",
+        metavar="RUNTIME|CELL",
+        help="a runtime (default: the fastest that was profiled); with --dispatch, a cell of another toolchain or target, or with other flags, whose code of it is compared",
     )
     parser.add_argument(
         "--dispatch",
         metavar="NAME",
-        help="the code of one dispatch; with --against CELL, what differs from the same dispatch of that cell, which has another toolchain or target",
+        help="what the compiler has chosen for one dispatch, and its inner loop",
     )
     parser.add_argument(
         "--passes",
@@ -49,6 +52,10 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     args = parser.parse_args()
+    if args.passes and not args.dispatch:
+        parser.error("--passes needs --dispatch")
+    if args.json and args.dispatch:
+        parser.error("--json has the code of all dispatches; leave out --dispatch")
     try:
         _check(args.results, args.cell)
         if args.compile:
