@@ -366,13 +366,9 @@ def _limit_ms(
     limits."""
     if limits is None:
         return None
-    whole = (
-        sum(work[name] for name in ("weight_bytes", "input_bytes", "output_bytes"))
-        if work
-        else None
-    )
-    part = part or {"flop": work["flop"], "bytes": whole}
-    return limits.least_seconds(part["flop"], part["bytes"], "f32", whole=whole)[0] * MS
+    whole = sum(work.get(f"{name}_bytes", 0) for name in ("weight", "input", "output")) or None
+    flop, moved = (part["flop"], part["bytes"]) if part else (work["flop"], whole or 0)
+    return limits.least_seconds(flop, moved, "f32", whole=whole)[0] * MS
 
 
 def shown_name(path: str | None, shown: Mapping[str, str]) -> str:

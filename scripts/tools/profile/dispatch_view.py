@@ -38,9 +38,8 @@ def find(name: str, names: Collection[str]) -> str:
 
 def sections(results: Path, profiles: Profiles, account: Account, name: str) -> list[Section]:
     """What is known of a dispatch of a cell from the files of a run. Raises ValueError, and NoProfile if there is no code of the cell."""
-    dispatch = {each.function: each for each in account.dispatches}[
-        find(name, [each.function for each in account.dispatches])
-    ]
+    known = {each.function: each for each in account.dispatches}
+    dispatch = known[find(name, known)]
     cell, threads = profiles.cell, profiles.iree["threads"]
     if not (code := dispatch.code):
         raise NoProfile(why_none(results.parent, cell, code_cell(cell), "read_code", "profile", "code"))  # fmt: skip
@@ -64,7 +63,7 @@ def sections(results: Path, profiles: Profiles, account: Account, name: str) -> 
 def _rates(dispatch: Dispatched) -> Iterator[str]:
     """What it works on, and how fast, beside the limit of the machine."""
     flop, moved, calls = dispatch.code["flop"], dispatch.code["bytes"], dispatch.calls
-    if flop is None or moved is None:
+    if flop is None or moved is None or not dispatch.ms:
         return
     limit = "not measured" if dispatch.limit_ms is None else f"{milliseconds(dispatch.limit_ms)} ms"
     rates = f"{flop * calls / dispatch.ms / 1e6:,.1f} GFLOP/s, {moved * calls / dispatch.ms / 1e6:,.1f} GB/s"
