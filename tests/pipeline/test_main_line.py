@@ -394,6 +394,11 @@ def test_a_profile_names_the_modules_of_dispatches_and_kernels(ran):
             assert sum(term["ms"] for term in account["terms"].values()) == pytest.approx(gap)
         products = [dispatch for dispatch in account["dispatches"] if "conv" in " ".join(dispatch["operators"])]  # fmt: skip
         assert {name for dispatch in products for name in dispatch["modules"]} == {"0", "2"}
+        assert any(dispatch["code"]["loop"]["fused"] for dispatch in products)
+    [*_, last] = products
+    shown = ran.vmfbench("why", cell, "--dispatch", last["function"], "--passes")
+    assert "\nchosen: " in shown
+    assert "-iree-llvmcpu-select-lowering-strategy.mlir\n" in shown
 
 
 @pytest.mark.full

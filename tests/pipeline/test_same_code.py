@@ -1,7 +1,8 @@
-"""What `vmfbench compare --why` says of programs that the real compiler has compiled."""
+"""What `vmfbench compare --why` and `vmfbench why --dispatch` say of programs that the real compiler has compiled."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +11,14 @@ import pytest
 
 from scripts.config import stages
 from scripts.config.cell import Kind
+from scripts.core import atomic
+from scripts.results.page_sections import as_text
 from scripts.results.results_file import cell_of
 from scripts.tools.compare import code_changes, pairs, remeasuring
 from scripts.tools.compare.code_changes import CHANGED, CodeChange
 from scripts.tools.compare.remeasuring import NotMeasured
+from scripts.tools.profile.dispatch_view import Compiled, difference, passes
+from scripts.tools.profile.dispatch_words import chosen, inner_loop
 from tests.checkouts import run_stage
 from tests.report_records import records
 
@@ -29,6 +34,10 @@ func.func @main(%x: tensor<64x128xf32>, %w: tensor<128x32xf32>)
 """
 
 
+TARGET = {"backend": "llvm-cpu", "arch": "x86-64-v4", "opt_level": "O3"}
+PRODUCT, SUM = "main_dispatch_0_matmul_like_64x32x128_f32", "main_dispatch_1_reduction_64x128_f32"
+
+
 @pytest.fixture
 def change(environments, tmp_path):
     row = next(row for row in records() if str(cell_of(row)) == "bert/torchmlir-torch/llvm-cpu")
@@ -40,15 +49,8 @@ def change(environments, tmp_path):
         out.parent.mkdir(parents=True)
         program = folder / "program.mlir"
         program.write_text(PROGRAM)
-        run_stage(
-            environments / "iree/bin/python",
-            "read_code",
-            out.parent,
-            backend="llvm-cpu",
-            opt_level="O3",
-            flags=flags,
-            program=program,
-        )
+        python = environments / "iree/bin/python"
+        run_stage(python, "read_code", out.parent, **TARGET, flags=flags, program=program)
         return folder
 
     def between(before: Sequence[str], after: Sequence[str]) -> CodeChange:
@@ -66,10 +68,55 @@ def test_a_program_that_is_compiled_twice_has_the_same_code(change):
 
 def test_a_flag_that_changes_the_code_of_one_dispatch_lists_exactly_this(change):
     code = change([], ["--iree-llvmcpu-reassociate-fp-reductions=false"])
-    assert [(each.kind, each.name) for each in code.changed] == [
-        (CHANGED, "main_dispatch_1_reduction_64x128_f32")
-    ]
+    assert [(each.kind, each.name) for each in code.changed] == [(CHANGED, SUM)]
     assert (code.host, code.functions) == (False, 3)
+
+
+def test_the_code_has_what_was_chosen_its_work_and_its_inner_loop(change, tmp_path):
+    change([], [])
+    [file] = (tmp_path / "before").rglob("code.json")
+    code = {each["name"]: each for each in atomic.read_json(file)["functions"]}
+    product = code[PRODUCT]
+    assert chosen(product).startswith("DoubleTilingExpert, tiles 8×32×0, vectors 8×16×16")
+    assert (product["data_tiled"], product["microkernels"]) == (False, [])
+    assert product["flop"] == 2 * 64 * 32 * 128
+    assert product["bytes"] == 4 * (64 * 128 + 128 * 32 + 64 * 32)
+    assert inner_loop(product) == "512-bit, 100% FMA"
+    assert product["loop"]["depth"] == 2
+    assert code[SUM]["flop"] == 64 * 128
+    assert inner_loop(code[SUM]) == "512-bit, 0% FMA"
+
+
+def test_a_dispatch_alone_has_the_code_of_the_program_and_its_ir_differs_by_the_pass_of_a_flag(
+    environments, tmp_path
+):
+    python, program = environments / "iree/bin/python", tmp_path / "program.mlir"
+    program.write_text(PROGRAM)
+    asked = TARGET | {"program": program}
+    run_stage(python, "read_code", tmp_path, **asked, flags=[])
+    code = {each["name"]: each for each in atomic.read_json(tmp_path / "code.json")["functions"]}
+    sides = []
+    for name, flag in (("own", "true"), ("scalar", "false")):
+        out = tmp_path / name
+        out.mkdir()
+        flags = [f"--iree-llvmcpu-reassociate-fp-reductions={flag}"]
+        # In another program, the dispatch may have another number.
+        function = SUM.replace("dispatch_1", "dispatch_7")
+        run_stage(python, "read_dispatch", out, **asked, flags=flags, function=function)
+        said = atomic.read_json(out / "dispatch.json")
+        sides.append(Compiled(name, out, said["code"], said["passes"]))
+    assert sides[0].code == code[SUM]
+    assert sides[1].code["name"] == SUM
+    files = as_text([passes(sides[0])])
+    assert re.search(r"passes/\d+-iree-llvmcpu-select-lowering-strategy.mlir", files)
+    assert "op-pipeline-adaptor" not in files
+    assert f"@{SUM}" in (tmp_path / "own/executable.mlir").read_text()
+    assert (tmp_path / "own/assembly.txt").read_text().startswith("SELF:\npushq %rbp\n")
+    said = as_text(difference(*sides), width=1000)
+    assert "First pass after which the IR differs: iree-llvmcpu-split-reduction" in said
+    assert "\n--- own\n+++ scalar\n" in said
+    assert "-vaddps" in (tmp_path / "own/assembly.diff").read_text()
+    assert "The IR after each pass is the same." in as_text(difference(sides[0], sides[0]))
 
 
 def test_a_recorded_run_is_repeated_with_the_executable_that_is_put_in(

@@ -21,11 +21,11 @@ from scripts.measure.timing.ratios import ALIKE, FASTER, SLOWER, UNDECIDED
 from scripts.measure.timing.turns import Rule
 from scripts.results import speedups
 from scripts.results.results_file import cell_of
+from scripts.run.recorded import Recorded
 from scripts.tools.compare import formats, pairs, remeasuring
 from scripts.tools.compare.code_changes import CodeChange, DispatchChange
 from scripts.tools.compare.comparing import SAME_PROGRAM, Settings, compare
 from scripts.tools.compare.verbs import compare as command
-from scripts.tools.reproduce.case import Recorded
 from tests.report_records import records, remedied
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.measure.timing.ratios import SLOWER
+from scripts.run.recorded import NoCase
 from scripts.tools.reproduce import dispatch_tests, mismatch
-from scripts.tools.reproduce.case import NoCase
 from scripts.tools.reproduce.dispatch_tests import Side
 
 LATER = 1e12

@@ -304,17 +304,16 @@ DUMP_MATRIX = {
 }
 
 
-def test_profiles_are_a_kind_of_dump(plan):
+def test_profiles_are_a_kind_of_dump_and_need_the_code_of_the_dispatches(plan):
     other = changed(plan, dumps={"kinds": ["modules"]})
+    cells = ("conv/iree/mlir/llvm-cpu", "tiny/iree/mlir/llvm-cpu")
     assert (
         other["profile"].dumps()
         == other["profile"].profiles()
         == [
-            f"results/profile/{name}/profile.json"
-            for name in [
-                *("conv/iree/mlir/llvm-cpu", "tiny/iree/mlir/llvm-cpu"),
-                *("conv/eager/eval", "tiny/eager/eval"),
-            ]
+            *(f"results/profile/{cell}/profile.json" for cell in cells),
+            *(f"results/code/{cell}/code.json" for cell in cells),
+            *(f"results/profile/{model}/eager/eval/profile.json" for model in ("conv", "tiny")),
         ]
     )
 

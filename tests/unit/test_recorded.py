@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core.requests import StageRequest
-from scripts.tools.reproduce.case import NoCase, recorded
+from scripts.run.recorded import NoCase, recorded
 
 OTHER = """
 import json, pathlib, sys

@@ -9,11 +9,11 @@ import pytest
 
 from scripts.core.requests import StageRequest
 from scripts.results.results_file import cell_of
+from scripts.run.recorded import Recorded
 from scripts.tools.compare import formats, remeasuring
 from scripts.tools.compare.code_changes import CHANGED, CodeChange, DispatchChange
 from scripts.tools.compare.pairs import Pair
 from scripts.tools.compare.remeasuring import NotMeasured
-from scripts.tools.reproduce.case import Recorded
 from tests.report_records import records
 
 BERT = "bert/torchmlir-torch/llvm-cpu"
@@ -76,7 +76,7 @@ def tools(monkeypatch, tmp_path):
     monkeypatch.setattr(remeasuring, "_run", made.run)
     monkeypatch.setattr(remeasuring, "_tool", lambda name, environment: name)
     compiled = Recorded(tmp_path, StageRequest("compile", "venv/bin/python", {}))
-    monkeypatch.setattr(remeasuring.cases, "recorded", lambda *_: compiled)
+    monkeypatch.setattr(remeasuring, "recorded", lambda *_: compiled)
     monkeypatch.setattr(remeasuring, "REPLAY_S", 0.0)
     return made
 

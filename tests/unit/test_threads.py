@@ -173,6 +173,7 @@ def test_what_is_dumped_of_a_module_is_shared_and_profiles_are_of_each_number():
     assert dumps == [f"results/dumps/conv/iree/mlir/{t}/files.json" for t in ("llvm-cpu", "vulkan")]
     assert [path for path in found["profile"].profiles() if "/conv/" in path] == [
         *(f"results/profile/conv/iree/mlir/llvm-cpu+{n}-threads/profile.json" for n in (1, 2)),
+        "results/code/conv/iree/mlir/llvm-cpu/code.json",
         *(f"results/profile/conv/eager+{n}-threads/eval/profile.json" for n in (1, 2)),
     ]
 

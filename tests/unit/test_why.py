@@ -114,6 +114,29 @@ def results(tmp_path) -> Path:
     return folder
 
 
+LOOP = {
+    **{"depth": 2, "instructions": 10, "arithmetic": {"32": 4}, "fused": 1, "stack": 2, "single": 3},
+    **{"gathers": 1, "shuffles": 0, "calls": ["expf"], "bits": 32, "text": [".LBB_1:", "vaddss %xmm0"]},
+}  # fmt: skip
+CODE = {
+    **{"name": "d_dispatch_1_scatter", "loop": LOOP, "data_tiled": True, "microkernels": ["iree_uk_mmt4d"]},
+    "tiling": [
+        "pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}",
+        "vector_common_parallel = [1, 16]",
+        "distribution = [8, 32, 0], vector_common_parallel = [8, 16, 0], vector_reduction = [0, 0, 4]",
+    ],
+    **{"flop": 80_000_000, "bytes": 4_000_000},
+}  # fmt: skip
+
+
+@pytest.fixture
+def code(results) -> None:
+    """The code of one of the dispatches."""
+    path = results / "code/tiny/iree/mlir/llvm-cpu/code.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"functions": [CODE]}))
+
+
 @pytest.fixture
 def why(results, monkeypatch, capsys):
     """What `vmfbench why` prints about a cell, and its error."""
@@ -135,7 +158,7 @@ tiny/mlir/llvm-cpu: ms per call: IREE 11.0, eager 4.50, limit 0.400; 2 threads
 control, the same calls where they were profiled: IREE 11.0 to 11.5, eager 4.50 to 4.60; load 1.8
 
 Look first at
-1. pool (1 ×): 8.00 ms, eager 1.50: idle threads +4.00 ± 0, slower code +2.50 ± 0. d_dispatch_1_scatter: 8.00 ms in 1 call (1 workgroup for 2 threads; no product: scatter_add). By itself: vmfbench reduce tiny/mlir/llvm-cpu --dispatches
+1. pool (1 ×): 8.00 ms, eager 1.50: idle threads +4.00 ± 0, slower code +2.50 ± 0. d_dispatch_1_scatter: 8.00 ms in 1 call (1 workgroup for 2 threads; no product: scatter_add). Its code: vmfbench why tiny/mlir/llvm-cpu --dispatch d_dispatch_1_scatter. By itself: vmfbench reduce tiny/mlir/llvm-cpu --dispatches
 2. between kernels, in 3 dispatches: +0.890 ± 0 ms.
 
 IREE − eager          ms  ±  of IREE's call
@@ -146,13 +169,13 @@ layout changes   +0.0100  0             +0%
 more work         −0.400  0             −4%
 all                +6.50  ?            +59%
 
-modules             ×  IREE ms  eager ms  difference  limit ms  GFLOP/s      mostly        shape
+modules             ×  IREE ms  eager ms  difference  limit ms  GFLOP/s      mostly        shape    inner loop
 pool                1     8.00      1.50       +6.50         –        –   –  idle threads  scatter
 (the model itself)  1        –     0.400      −0.400  0.000250        –   –  more work     sigmoid
 fc                  1     2.00      2.50      −0.500     0.400       20  16  slower code   matmul
 (all others)        1   0.0100         –     +0.0100
 
-share    ms  calls  workgroups  busy  dispatch              operators    modules
+share    ms  calls  workgroups  busy  dispatch              operators    modules  inner loop
   73%  8.00      1           1   1.0  d_dispatch_1_scatter  scatter_add  pool
   18%  2.00      1           8   1.9  d_dispatch_0_matmul   mm, add      fc
 """
@@ -165,6 +188,34 @@ def test_json_has_every_region_and_dispatch(why):
     functions = [dispatch["function"] for dispatch in account["dispatches"]]
     assert functions == ["d_dispatch_1_scatter", "d_dispatch_0_matmul", "_encoding_0"]
     assert account["first"][0].startswith("pool (1 ×): 8.00 ms")
+
+
+def test_the_inner_loops_stand_beside_the_regions_and_dispatches(code, why):
+    lines = why().splitlines()
+    loop = "one value at a time, 25% FMA, 20% on the stack, 30% loads of one value, 1 gather, calls expf"
+    chosen = "DoubleTilingExpert, tiles 8×32×0, vectors 8×16×4, data-tiled, iree_uk_mmt4d"
+    assert f"; {chosen}; inner loop: {loop}). Its code:" in lines[4]
+    assert [line.split()[0] for line in lines if line.endswith(loop)] == ["pool", "73%"]
+
+
+def test_a_dispatch_is_shown_with_its_rates_and_its_loop(code, why):
+    said = why("--dispatch", "d_dispatch_1")
+    assert said.splitlines()[0] == "tiny/mlir/llvm-cpu: d_dispatch_1_scatter: 8.00 ms in 1 call, 73% of a call; 1 workgroup, 1.0 of 2 threads busy"  # fmt: skip
+    assert "80 MFLOP and 4 MB in a call: 10.0 GFLOP/s, 0.5 GB/s; limit 0.800 ms" in said
+    assert "\n  distribution = [8, 32, 0], vector_common_parallel" in said
+    assert "10 instructions, 2 loops deep; arithmetic: 4 × 32 bits, 1 of them FMA; 2 on the stack, 3 of one value, 1 gathers, 0 shuffles" in said  # fmt: skip
+    assert said.endswith(".LBB_1:\nvaddss %xmm0\n")
+
+
+def test_a_dispatch_that_does_not_exist_names_the_near_ones(code, why):
+    assert "no dispatch '1_sc'; near are: d_dispatch_1_scatter" in why("--dispatch", "1_sc")
+    assert "there are: _encoding_0, d_dispatch_0_matmul" in why("--dispatch", "zzz")
+    assert "near are: d_dispatch_0_matmul, d_disp" in why("--dispatch", "d_dispatch_7_matmul")
+
+
+def test_without_the_code_of_a_cell_the_command_that_makes_it_is_named(why):
+    missing = why("--dispatch", "d_dispatch_1_scatter")
+    assert "tiny/mlir/llvm-cpu has no code; make it: vmfbench run --make profile" in missing
 
 
 def test_another_runtime_than_the_fastest_can_be_chosen(results, why):

@@ -64,7 +64,7 @@ rule dump_iree:
 
 
 rule profile:
-    """Profiles of the selected cells and baselines on a CPU, under results/profile/."""
+    """Profiles of the selected CPU cells and their code, and profiles of baselines, under results/profile/ and results/code/."""
     input:
         PLAN["profile"].profiles(),
 

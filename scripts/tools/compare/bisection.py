@@ -25,6 +25,7 @@ from scripts.iree.backends import renamed
 from scripts.results import at_hand, results_file, wording
 from scripts.run import environments, installing, resources
 from scripts.run.environments import COMPILER, RUNTIME
+from scripts.run.recorded import recorded
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome
@@ -270,7 +271,7 @@ def subject(results: Path, cell: str, timeout_s: float, question: Question) -> S
     case, experiment = cases.case_of(root, record), record.data["experiment"]
     target = {name: experiment[name] for name in ("backend", "opt_level", "flags")}
     target["arch"] = experiment["arch"] or ""
-    fields = cases.recorded(root, VERIFY, case.cell).request.fields if question.runs else {}
+    fields = recorded(root, VERIFY, case.cell).request.fields if question.runs else {}
     # It was recorded with paths relative to its folder.
     verified = {
         name: str(root / value) if isinstance(value, str) and (root / value).is_file() else value

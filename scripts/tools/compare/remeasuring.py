@@ -29,6 +29,7 @@ from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.timing.turns import Rule
 from scripts.results import latency_section
 from scripts.results.results_file import cell_of
+from scripts.run.recorded import recorded
 from scripts.supervise.members import (
     VERIFICATION,
     Member,
@@ -180,7 +181,7 @@ def _compiled_again(
     compilation. Raises NotMeasured and NoCase."""
     if row.get("remedy"):
         raise NotMeasured(f"{name}: compiled by the remedy {row['remedy']['name']}")
-    stage = cases.recorded(folder, cases.COMPILE, str(cell_of(row)))
+    stage = recorded(folder, cases.COMPILE, str(cell_of(row)))
     fields = {**stage.request.fields, "flags": [*stage.request.fields["flags"], *flags]}
     log = out / "log.txt"
     out.mkdir(exist_ok=True)
@@ -226,7 +227,7 @@ def replay_executables(
         raise NotMeasured(f"dispatches are replayed on CPUs alone, not on {device}")
     with temporary.folder("replay") as scratch:
         sides = zip((BEFORE, AFTER), pair.both, folders, strict=True)
-        tools = cases.recorded(folders[0], cases.COMPILE, str(cell_of(pair.both[0])))
+        tools = recorded(folders[0], cases.COMPILE, str(cell_of(pair.both[0])))
         environment = (folders[0] / tools.request.python).parent.parent
         files = [_record(*side, environment, scratch) for side in sides]
         before, after = (_executables(file, environment) for file in files)

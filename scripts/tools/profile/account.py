@@ -77,7 +77,8 @@ class Region:
 @dataclass
 class Dispatched:
     """A function that dispatches call. `calls`, `ms`: per call of the program; `share`: of the call; `tiles`: workgroups per dispatch;
-    `busy`: threads that work on it on average; `modules`: their names."""
+    `busy`: threads that work on it on average; `modules`: their names. `code`: what read_code says of it, {} if nothing. `limit_ms`: what the machine
+    needs at least for the work of its code, per call of the program; None if it is not known."""
 
     function: str
     calls: int
@@ -87,6 +88,8 @@ class Dispatched:
     busy: float | None
     operators: list[str]
     modules: list[str]
+    code: Mapping[str, Any]
+    limit_ms: float | None
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def account(profiles: Profiles, against: str = "") -> Account:
         _gap(profiles, other, call_ms) if other else None,
         terms,
         regions,
-        _dispatched(iree, shown),
+        _dispatched(iree, shown, profiles, work),
         doubts(profiles, other),
         {
             name: {key: profile[key] for key in _BESIDE if key in profile}
@@ -363,8 +366,8 @@ def _limit_ms(
     limits."""
     if limits is None:
         return None
-    whole = work["weight_bytes"] + work["input_bytes"] + work["output_bytes"]
-    flop, moved = (part["flop"], part["bytes"]) if part else (work["flop"], whole)
+    whole = sum(work.get(f"{name}_bytes", 0) for name in ("weight", "input", "output")) or None
+    flop, moved = (part["flop"], part["bytes"]) if part else (work["flop"], whole or 0)
     return limits.least_seconds(flop, moved, "f32", whole=whole)[0] * MS
 
 
@@ -381,7 +384,9 @@ def some(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _dispatched(iree: _Side, shown: Mapping[str, str]) -> list[Dispatched]:
+def _dispatched(
+    iree: _Side, shown: Mapping[str, str], profiles: Profiles, work: Mapping[str, Any] | None
+) -> list[Dispatched]:
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for dispatch in iree.kernels:
         groups[dispatch["function"]].append(dispatch)
@@ -397,7 +402,11 @@ def _dispatched(iree: _Side, shown: Mapping[str, str]) -> list[Dispatched]:
         names = dict.fromkeys(shown_name(m, shown) for d in group for m in shares(d["nodes"]))
         share = sum(each) / iree.call_ms
         tiles = group[0]["tiles"]
-        functions.append(Dispatched(function, len(group), sum(each), share, tiles, busy, [*operators], [*names]))  # fmt: skip
+        code = profiles.code.get(function, {})
+        known_work = None not in (code.get("flop"), code.get("bytes"))
+        least = _limit_ms(profiles.limits, work or {}, code) if known_work else None
+        limit = least * len(group) if least is not None else None
+        functions.append(Dispatched(function, len(group), sum(each), share, tiles, busy, [*operators], [*names], code, limit))  # fmt: skip
     return sorted(functions, key=lambda dispatch: -dispatch.ms)
 
 

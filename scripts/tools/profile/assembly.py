@@ -10,11 +10,13 @@ import hashlib
 import re
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-SPIRV = ".spirv.mlir"
-SUFFIXES = (".s", ".ptx", ".rocmasm", SPIRV)
+from scripts.tools.profile.inner_loop import Loop, innermost
+
+CPU, SPIRV = ".s", ".spirv.mlir"
+SUFFIXES = (CPU, ".ptx", ".rocmasm", SPIRV)
 """The files with the code for llvm-cpu, CUDA, ROCm and Vulkan, as the flags --iree-hal-dump-executable-intermediates-to and
 --iree-hal-dump-executable-binaries-to write them."""
 
@@ -34,11 +36,11 @@ _REGISTER = re.compile(
 )
 _ON_STACK = re.compile(r"-?\b\d+(?=\(%r[sb]p)|\$-?\d+(?=, %rsp)")
 """The place of a value in the frame of an x86 function, and the size of the frame."""
-_COMMENT = re.compile(r"\s*(#(?!\w)|//|;).*$")
+_COMMENT = re.compile(r"\s*(#(?![\w-])|//|;).*$")
 _DATA = (".long", ".quad", ".byte", ".short", ".zero", ".ascii", ".asciz", ".4byte", ".8byte")
 _LEFT_OUT = (
     *(".loc", ".file", ".cfi_", ".prefalign", ".Ltmp", ".Lfunc_", ".size", ".type", ".ident", ".weak"),
-    *(".section", ".globl", ".addrsig", ".set", "$L__func", ".text", ".protected", ".hidden"),
+    *(".section", ".globl", ".addrsig", ".set", "$L__func", "#APP", "#NO_APP", ".text", ".protected", ".hidden"),
 )  # fmt: skip
 """Directives that make no code, or that name what has another name in each build."""
 
@@ -47,12 +49,13 @@ _LEFT_OUT = (
 class Function:
     """The code of a dispatch. `digest`: of its normalised text and of the functions that it calls. `unordered`: of the same
     instructions in any order, without registers and places on the stack, which another release of LLVM may choose in another way.
-    `instructions`: its own lines that are neither labels nor directives."""
+    `instructions`: its own lines that are neither labels nor directives. `loop`: its innermost one, of code for a CPU."""
 
     name: str
     digest: str
     unordered: str
     instructions: int
+    loop: Loop | None = None
 
 
 def functions(folder: Path, dispatches: Collection[str]) -> list[Function]:
@@ -61,18 +64,40 @@ def functions(folder: Path, dispatches: Collection[str]) -> list[Function]:
     A linked file has more functions, of IREE's and of the C library, that only count where a dispatch calls them.
     """
     code: list[Function] = []
+    for path, text in _files(folder):
+        bodies = _normalised(path.name, text)
+        loops = {name: innermost(bodies[name]) for name in bodies.keys() & set(dispatches) if path.name.endswith(CPU)}  # fmt: skip
+        code += [replace(each, loop=loops.get(each.name)) for each in _parsed(bodies) if each.name in dispatches]  # fmt: skip
+    return code
+
+
+def text_of(folder: Path, function: str) -> list[str]:
+    """The normalised lines of a function from the files in a folder; [] if none has it."""
+    bodies = (_normalised(path.name, text) for path, text in _files(folder))
+    return next((lines[function] for lines in bodies if function in lines), [])
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str]]:
     for path in sorted(folder.iterdir()):
         if path.name.endswith(SUFFIXES):
-            text = path.read_text(encoding="utf-8", errors="replace")
-            code += [_of_spirv(text)] if path.name.endswith(SPIRV) else parse(text)
-    return [function for function in code if function.name in dispatches]
+            yield path, path.read_text(encoding="utf-8", errors="replace")
 
 
 def parse(text: str) -> list[Function]:
     """The functions of a file of assembly: that of LLVM's CPU and AMDGPU backends, or PTX."""
+    return _parsed(_normalised("", text))
+
+
+def _normalised(file: str, text: str) -> dict[str, list[str]]:
+    """The normalised lines of each function of a file, by its name."""
+    if file.endswith(SPIRV):
+        return _of_spirv(text)
     lines = text.splitlines()
     data = _data(lines)
-    bodies = {name: list(_normal(body, name, data)) for name, body in _bodies(lines)}
+    return {name: list(_normal(body, name, data)) for name, body in _bodies(lines)}
+
+
+def _parsed(bodies: Mapping[str, list[str]]) -> list[Function]:
     calls = {name: bodies.keys() & set(_TOKEN.findall("\n".join(body))) for name, body in bodies.items()}  # fmt: skip
     return [_function(name, body, _called(name, calls, bodies)) for name, body in bodies.items()]
 
@@ -170,10 +195,10 @@ def _normal(body: Iterable[str], name: str, data: Mapping[str, str]) -> Iterator
             yield _NUMBERED.sub(r"\1\2_\4", words).replace(name, "SELF")
 
 
-def _of_spirv(text: str) -> Function:
-    """The function of a module of MLIR's SPIR-V dialect."""
+def _of_spirv(text: str) -> dict[str, list[str]]:
+    """The lines of the function of a module of MLIR's SPIR-V dialect."""
     entry = re.search(r'spirv\.EntryPoint "\w+" @"?(?P<name>[\w$.]+)', text)
     name = entry["name"] if entry else ""
     lines = (re.sub(r"\s*loc\(.*\)$", "", line).strip() for line in text.splitlines())
     kept = (line for line in lines if line and not line.startswith("#loc"))
-    return _function(name, [line.replace(name, "SELF") if name else line for line in kept])
+    return {name: [line.replace(name, "SELF") if name else line for line in kept]}

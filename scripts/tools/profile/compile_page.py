@@ -56,7 +56,7 @@ class CompileTime:
 def read(results: Path, name: str) -> CompileTime:
     """What was measured of a cell, by its name. Raises NoProfile, and ValueError for other names and damaged files."""
     cell = Cell.parse(name, Kind.IREE)
-    module = cell.to(Kind.MODULE).to(Kind.IREE_DUMP)
+    module = profile_files.code_cell(cell)
     data = profile_files.read_json(results.parent / stages.STAGES[STAGE].path(module, FILE))
     if not data:
         raise profile_files.NoProfile(

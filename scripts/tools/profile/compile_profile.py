@@ -40,7 +40,7 @@ _PIPELINE = re.compile(r"'[^']*' Pipeline$")
 _TOTALS = ("Rest", "Total")
 _PHASE = re.compile(r"\.(?P<number>\d+)\.(?P<name>[\w-]+)\.mlir$")
 _EXECUTABLE = re.compile(r'hal\.executable (?:public |private )?@"?(?P<name>[\w$.]+)')
-_EXPORT = re.compile(r'hal\.executable\.export (?:public |private )?@"?(?P<name>[\w$.]+)')
+EXPORT = re.compile(r'hal\.executable\.export (?:public |private )?@"?(?P<name>[\w$.]+)')
 
 
 class NoTree(Exception):
@@ -148,7 +148,7 @@ def executables(
         ended, _ = run_compiler(words, limits, log)
         yield {
             "name": named["name"] if named else path.stem,
-            "functions": _EXPORT.findall(source),
+            "functions": EXPORT.findall(source),
             **asdict(ended),
             "source": source if ended.status != outcome.OK else "",
         }

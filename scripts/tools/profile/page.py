@@ -13,6 +13,7 @@ from scripts.results.wording import milliseconds
 from scripts.tools.profile import account as accounts
 from scripts.tools.profile import profile_files
 from scripts.tools.profile.account import NAMES, Account, Dispatched, Estimate, Region, some
+from scripts.tools.profile.dispatch_words import chosen, counted, inner_loop
 from scripts.tools.profile.profile_files import IREE, Profiles
 from scripts.tools.profile.profilers import PRODUCTS
 from scripts.tools.report.web.page_source import AGAIN, Source, View
@@ -98,7 +99,8 @@ def _regions(account: Account) -> Iterator[Section]:
     least = SHOWN * max(account.call_ms[IREE], account.call_ms[account.against])
     large = [row for row in account.regions if max(row.iree_ms, row.other_ms) >= least]
     small = [row for row in account.regions if row not in large]
-    head = ["modules", "×", "IREE ms", f"{_named(account.against)} ms", "difference", "limit ms", "GFLOP/s", "", "mostly", "shape"]  # fmt: skip
+    codes = {dispatch.function: dispatch.code for dispatch in account.dispatches}
+    head = ["modules", "×", "IREE ms", f"{_named(account.against)} ms", "difference", "limit ms", "GFLOP/s", "", "mostly", "shape", "inner loop"]  # fmt: skip
     rows = [
         [
             row.name,
@@ -110,12 +112,13 @@ def _regions(account: Account) -> Iterator[Section]:
             *(f"{row.flop / ms / 1e6:,.0f}" if row.flop and ms else "–" for ms in (row.iree_ms, row.other_ms)),
             max(row.terms, key=lambda term: abs(row.terms[term].ms), default=""),
             row.shape,
+            inner_loop(codes.get(row.function, {})),
         ]
         for row in large
     ]  # fmt: skip
     if small:
         own, other = (sum(getattr(row, name) for row in small) for name in ("iree_ms", "other_ms"))
-        rows.append(["(all others)", str(sum(row.regions for row in small)), _ms(own), _ms(other), _difference(own - other), "", "", "", "", ""])  # fmt: skip
+        rows.append(["(all others)", str(sum(row.regions for row in small)), _ms(own), _ms(other), _difference(own - other), *[""] * 6])  # fmt: skip
     yield Section("", head, rows, range(1, 8))
 
 
@@ -124,7 +127,7 @@ def _ms(value: float | None) -> str:
 
 
 def _dispatches(account: Account) -> Section:
-    head = ["share", "ms", "calls", "workgroups", "busy", "dispatch", "operators", "modules"]
+    head = ["share", "ms", "calls", "workgroups", "busy", "dispatch", "operators", "modules", "inner loop"]  # fmt: skip
     rows = [
         [
             Styled(f"{dispatch.share:.0%}", share=dispatch.share),
@@ -135,6 +138,7 @@ def _dispatches(account: Account) -> Section:
             dispatch.function,
             some(dispatch.operators),
             some(dispatch.modules),
+            inner_loop(dispatch.code),
         ]
         for dispatch in account.dispatches
         if dispatch.share >= SHOWN
@@ -150,7 +154,7 @@ def largest(profiles: Profiles, account: Account) -> list[str]:
     between = account.terms[accounts.BETWEEN]
     count = sum(dispatch.calls for dispatch in account.dispatches)
     parts: list[tuple[float, Iterable[str]]] = [(region.iree_ms - region.other_ms, _about(region, profiles, account)) for region in account.regions]  # fmt: skip
-    parts.append((between.ms, [f"{accounts.BETWEEN}, in {_counted(count, 'dispatch', 'es')}: {_with_half(between)} ms."]))  # fmt: skip
+    parts.append((between.ms, [f"{accounts.BETWEEN}, in {counted(count, 'dispatch', 'es')}: {_with_half(between)} ms."]))  # fmt: skip
     parts.sort(key=lambda part: -part[0])
     named = [" ".join(said) for ms, said in parts[:MOST] if ms >= WORTH * account.call_ms[IREE]]
     return named or [
@@ -172,26 +176,24 @@ def _about(region: Region, profiles: Profiles, account: Account) -> Iterator[str
     for dispatch in account.dispatches:
         if dispatch.function == region.function:
             yield _dispatch(dispatch, profiles.iree["threads"])
-            yield f"By itself: vmfbench reduce {profiles.cell} --dispatches"
+            yield f"Its code: vmfbench why {profiles.cell} --dispatch {region.function}. By itself: vmfbench reduce {profiles.cell} --dispatches"
 
 
 def _dispatch(dispatch: Dispatched, threads: int) -> str:
     """A sentence about a dispatch, with what is remarkable about it."""
     notes = []
     if dispatch.tiles < threads:
-        notes.append(f"{_counted(dispatch.tiles, 'workgroup')} for {threads} threads")
+        notes.append(f"{counted(dispatch.tiles, 'workgroup')} for {threads} threads")
     elif threads > 1 and dispatch.busy is not None and dispatch.busy <= ONE_THREAD:
         notes.append(f"{dispatch.busy:.1f} of {threads} threads busy")
     if not set(dispatch.operators) & PRODUCTS and dispatch.operators:
         notes.append(f"no product: {', '.join(dispatch.operators[:4])}")
+    if dispatch.code:
+        notes += [chosen(dispatch.code), f"inner loop: {inner_loop(dispatch.code)}"]
     said = (
-        f"{dispatch.function}: {milliseconds(dispatch.ms)} ms in {_counted(dispatch.calls, 'call')}"
+        f"{dispatch.function}: {milliseconds(dispatch.ms)} ms in {counted(dispatch.calls, 'call')}"
     )
     return f"{said} ({'; '.join(notes)})." if notes else f"{said}."
-
-
-def _counted(number: int, name: str, plural: str = "s") -> str:
-    return f"{number} {name}{plural * (number != 1)}"
 
 
 def why(source: Source) -> list[Section] | None:

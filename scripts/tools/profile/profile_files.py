@@ -27,13 +27,14 @@ class NoProfile(Exception):
 class Profiles:
     """The profiles of a cell and of the same model in other runtimes with as many threads, by runtime. `limits`: those of
     the machine; None if they were not measured with as many threads. `values_ms`: by runtime, the latencies of the rows in the
-    generations of the cell's group; none of a row that was not timed with it."""
+    generations of the cell's group; none of a row that was not timed with it. `code`: what read_code says of IREE's dispatches, by name."""
 
     cell: Cell
     iree: Mapping[str, Any]
     others: Mapping[str, Mapping[str, Any]]
     limits: MachineLimits | None
     values_ms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    code: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def row_ms(self, runtime: str) -> float | None:
         """The latency of a row, milliseconds; None if it was not timed."""
@@ -66,13 +67,20 @@ def read(results: Path, name: str) -> Profiles:
             rows[baseline] = f"{cell.model}/{baseline}/{cell.test}"
     cpu = str(EntryName("cpu", threads=cell.threads))
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
+    code = read_json(root / stages.STAGES["read_code"].path(code_cell(cell), "code.json"))
     return Profiles(
         cell,
         iree,
         others,
         limits if limits and limits.threads == iree["threads"] else None,
         _timed(root, cell, rows),
+        {each["name"]: each for each in code.get("functions", ()) if each.get("loop")},
     )
+
+
+def code_cell(cell: Cell) -> Cell:
+    """The cell of the code of an IREE cell."""
+    return cell.to(Kind.MODULE).to(Kind.IREE_DUMP)
 
 
 def _timed(root: Path, cell: Cell, rows: Mapping[str, str]) -> dict[str, tuple[float, ...]]:
@@ -97,14 +105,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return atomic.read_json(path)
 
 
-def why_none(root: Path, cell: Cell, dump: Cell, stage: str, target: str) -> str:
-    """Why a cell has no profile: the outcome of its stage, or that it never ran. `dump`: the cell of the stage; `target`: of Snakemake."""
+def why_none(
+    root: Path, cell: Cell, dump: Cell, stage: str, target: str, what: str = "profile"
+) -> str:
+    """Why a cell has no profile: the outcome of its stage, or that it never ran. `dump`: the cell of the stage; `target`: of Snakemake; `what`: there is none
+    of."""
     status = root / stages.STAGES[stage].path(dump, STATUS)
     if status.is_file():
         ended = outcome.read_or_damaged(status)
-        return f"the profile of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
+        return f"the {what} of {cell} failed: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}"
     frontend, device = cell.names["frontend"].entry, cell.names["target"].entry
     chosen = f"models={cell.model} frontends={frontend} targets={device}"
     chosen += f" tests={TRAIN}" if cell.test == TRAIN else ""
     chosen += f" toolchains={cell.toolchain}" if cell.toolchain != PINNED else ""
-    return f"{cell} has no profile; make it: {checkout.run_command(target, chosen)}"
+    return f"{cell} has no {what}; make it: {checkout.run_command(target, chosen)}"

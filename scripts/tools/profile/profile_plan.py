@@ -39,7 +39,7 @@ class ProfilePlan:
         return _files("profile_compile", self.configured.of_kind(Kind.MODULE), "compile.json")
 
     def profiles(self) -> list[str]:
-        """The profile of every selected IREE cell of a CPU, and of the baselines next to which they are shown."""
+        """The profile of every selected IREE cell of a CPU and its code, and the profiles of the baselines next to which they are shown."""
         modules = [
             iree_cell(model, frontend, target)
             for model, frontend, target in self.configured.cells()
@@ -52,6 +52,9 @@ class ProfilePlan:
         ]
         return [
             *_files("profile_iree", modules, "profile.json"),
+            *_files(
+                "read_code", dict.fromkeys(cell.to(Kind.MODULE) for cell in modules), "code.json"
+            ),
             *_files("profile_baseline", baselines, "profile.json"),
         ]
 

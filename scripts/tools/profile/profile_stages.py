@@ -29,7 +29,7 @@ STAGES = (
     _of_iree("dump_iree", "dumps", after="export"),
     _of_baseline("dump_baseline", "dumps"),
     dataclasses.replace(_of_iree("profile_iree", "profile", after="compile"), version=2),
-    _of_iree("read_code", "code", after="export"),
+    dataclasses.replace(_of_iree("read_code", "code", after="export"), version=2),
     dataclasses.replace(
         _of_iree("profile_compile", "compile_time", after="export"),
         limits="compile",

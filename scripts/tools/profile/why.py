@@ -18,18 +18,33 @@ from scripts.config.cell import Cell, Kind
 from scripts.config.stages import STATUS
 from scripts.core import exits
 from scripts.results import at_hand
+from scripts.results.page_sections import Section, as_text
 from scripts.results.results_file import BadRecords, read
 from scripts.run import outputs
-from scripts.tools.profile import compile_page, profile_files
+from scripts.run.recorded import NoCase
+from scripts.tools.profile import compile_page, dispatch_view, profile_files
 from scripts.tools.profile.account import account
-from scripts.tools.profile.page import largest, page
+from scripts.tools.profile.page import NO_LIMIT, largest, page
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cell", help="such as vit/torchmlir-torch/llvm-cpu")
     parser.add_argument(
-        "--against", default="", metavar="RUNTIME", help="default: the fastest that was profiled"
+        "--against",
+        default="",
+        metavar="RUNTIME|CELL",
+        help="a runtime (default: the fastest that was profiled); with --dispatch, a cell of another toolchain or target, or with other flags, whose code of it is compared",
+    )
+    parser.add_argument(
+        "--dispatch",
+        metavar="NAME",
+        help="what the compiler has chosen for one dispatch, and its inner loop",
+    )
+    parser.add_argument(
+        "--passes",
+        action="store_true",
+        help="with --dispatch: write its IR after each pass of the compiler, below <results>/bundles/",
     )
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument(
@@ -37,6 +52,10 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     args = parser.parse_args()
+    if args.passes and not args.dispatch:
+        parser.error("--passes needs --dispatch")
+    if args.json and args.dispatch:
+        parser.error("--json has the code of all dispatches; leave out --dispatch")
     try:
         _check(args.results, args.cell)
         if args.compile:
@@ -45,8 +64,11 @@ def main() -> None:
             print(json.dumps(data, indent=2) if args.json else compile_page.page(times))
             return
         profiles = profile_files.read(args.results, args.cell)
+        if args.dispatch:
+            print(as_text(_of_dispatch(args, profiles), width=NO_LIMIT).rstrip())
+            return
         accounted = account(profiles, args.against)
-    except (profile_files.NoProfile, BadRecords, ValueError) as error:
+    except (profile_files.NoProfile, NoCase, BadRecords, ValueError) as error:
         exits.fail(str(error))
     if args.json:
         first = largest(profiles, accounted)
@@ -55,6 +77,22 @@ def main() -> None:
         )
     else:
         print(page(profiles, accounted))
+
+
+def _of_dispatch(args: argparse.Namespace, profiles: profile_files.Profiles) -> list[Section]:
+    """What is shown of one dispatch; what its cells make of it alone is written to files. Raises as main says."""
+    accounted = account(profiles)
+    found = dispatch_view.sections(args.results, profiles, accounted, args.dispatch)
+    if not (args.passes or args.against):
+        return found
+    name = dispatch_view.find(args.dispatch, [each.function for each in accounted.dispatches])
+    one = dispatch_view.compiled(args.results, args.cell, name)
+    found += [dispatch_view.passes(one)] if args.passes else []
+    if not args.against:
+        return found
+    # The difference takes the place of the loop.
+    other = dispatch_view.compiled(args.results, args.against, name)
+    return [found[0], *found[2:], *dispatch_view.difference(one, other)]
 
 
 def _check(results: Path, name: str) -> None:

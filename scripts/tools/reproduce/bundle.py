@@ -17,11 +17,12 @@ from scripts.config.stages import STAGES
 from scripts.core import atomic, checkout, exits, private, python_source, temporary
 from scripts.results import results_file
 from scripts.results.results_file import Record, cell_of
+from scripts.run.recorded import NoCase, recorded
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import failure_signature
 from scripts.tools.reproduce import bundling, dispatch_tests, issue
 from scripts.tools.reproduce import case as cases
-from scripts.tools.reproduce.case import FILES, VERIFY, Case, NoCase
+from scripts.tools.reproduce.case import FILES, VERIFY, Case
 
 ROOT = checkout.ROOT
 MODULES = (
@@ -194,7 +195,7 @@ def write_measuring(root: Path, record: Record, folder: Path) -> None:
     cell = str(row)
     if not record.is_iree:
         raise NoCase(f"{cell} is a baseline; only modules of IREE are measured elsewhere")
-    fields = cases.recorded(root, VERIFY, cell).request.fields
+    fields = recorded(root, VERIFY, cell).request.fields
     names = {"vmfb": MODULE, **FILES}
     sources: dict[str, Path] = {}
     for field, name in names.items():

@@ -19,11 +19,12 @@ from scripts.iree import compile_options, shell
 from scripts.iree.backends import allocator_flags
 from scripts.iree.session import runtime_flags
 from scripts.results import wording
+from scripts.run.recorded import NoCase, recorded
 from scripts.supervise import outcome
 from scripts.tools.profile import compile_page
 from scripts.tools.reproduce import case as cases
 from scripts.tools.reproduce import issue, mismatch
-from scripts.tools.reproduce.case import COMPILE, TIME, WRONG_RESULT, Case, NoCase
+from scripts.tools.reproduce.case import COMPILE, TIME, WRONG_RESULT, Case
 from scripts.tools.reproduce.reduced_program import REDUCED, REDUCTION
 
 SCRIPT, LOG = "run.sh", "log.txt"
@@ -294,7 +295,7 @@ def _has_wrong_operator(case: Case, folder: Path, budget_s: float) -> bool:
     if case.owner and case.owner.is_program_right:
         return False
     try:
-        export = cases.recorded(case.root, "export", str(case.exported))
+        export = recorded(case.root, "export", str(case.exported))
         fields = export.request.only(*cases.MODEL, "exporter", "exporter_options")
         fields["budget"] = budget_s
         return (

@@ -4,24 +4,21 @@ a wrong result is likely to be."""
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from scripts.config import stages
 from scripts.config.cell import REFERENCES, TRAIN, Cell, Kind
-from scripts.core import atomic, checkout, requests, temporary
+from scripts.core import atomic
 from scripts.core.machine import physical_cores
-from scripts.core.requests import StageRequest
 from scripts.frontends.sources import registry
-from scripts.iree import compile_cache, compile_options
+from scripts.iree import compile_options
 from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.results.results_file import Record, cell_of
+from scripts.run.recorded import AGAIN, NoCase, Recorded, recorded
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 from scripts.tools.profile import compile_page
@@ -41,14 +38,9 @@ FILES = {
     "signature": "signature.json",
 }
 """The files of a reference, by the fields of requests that name them."""
-AGAIN = checkout.run_command("results/latency.csv")
 PASS = "PASS"
 LIMIT_S = 300
 """Seconds for the compilation by which another executor is compared."""
-
-
-class NoCase(Exception):
-    """There is nothing to make a reproducer of. Says why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -269,51 +261,6 @@ def _threads(root: Path, data: Mapping[str, Any], cell: Cell) -> int:
 
 def _ended(root: Path, stage: str, cell: str) -> Outcome:
     return outcome.read_or_damaged(root / stages.status_path(stage, cell))
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """The request of a stage, as its run in the folder `root` has written it."""
-
-    root: Path
-    request: StageRequest
-
-    def run(
-        self, module: str, fields: Mapping[str, Any], out: Path, log: Path | None = None
-    ) -> int:
-        """Run a stage with these fields, by the interpreter and in the folder of the recorded request; return its exit code.
-
-        Its results go to `out`, and what it prints to `log`, if that is given. Raises NoCase if there is no such interpreter.
-        """
-        python = self.root / self.request.python
-        if not python.is_file():
-            raise NoCase(f"no {python}: environments that conda has made are not used for this")
-        # A compilation is measured, not looked up.
-        environment = os.environ | checkout.variables() | {compile_cache.FOLDER: ""}
-        request = StageRequest(module, str(python), requests.plain(fields))
-        with (
-            temporary.folder("request") as folder,
-            open(log, "w", encoding="utf-8") if log else nullcontext() as printed,
-        ):
-            request.write(folder)
-            ended = subprocess.run(
-                [*request.command(folder), "--out", str(out)],
-                cwd=self.root,
-                env=environment,
-                stdout=printed,
-                stderr=printed,
-                check=False,
-            )
-        return ended.returncode
-
-
-def recorded(root: Path, stage: str, cell: str) -> Recorded:
-    """The request of a stage of a cell. Raises NoCase if none is recorded."""
-    folder = (root / stages.status_path(stage, cell)).parent
-    try:
-        return Recorded(root, requests.read(folder))
-    except (OSError, ValueError) as error:
-        raise NoCase(f"{folder} has no request ({error}); run the cell again: {AGAIN}") from error
 
 
 # The likely owner of a wrong result: the same program is run by XLA and by IREE at O0, and the rows of the model's other lowering paths

@@ -27,9 +27,10 @@ from scripts.measure.timing.ratios import Decision, Difference, decide
 from scripts.measure.timing.turns import Rule
 from scripts.results import wording
 from scripts.results.wording import milliseconds
+from scripts.run.recorded import NoCase
 from scripts.supervise.members import Member, failed_member, time_in_turns, unfit_control
 from scripts.tools.reproduce import mismatch
-from scripts.tools.reproduce.case import Case, NoCase
+from scripts.tools.reproduce.case import Case
 from scripts.tools.reproduce.dispatches import PROGRAM, REPORT, RIGHT, RIGHT_DEVICE, TESTED
 
 SCRIPT, README = "run.sh", "README.md"

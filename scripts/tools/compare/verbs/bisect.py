@@ -19,6 +19,7 @@ from scripts.measure.timing import ratios
 from scripts.measure.timing.ratios import Interval
 from scripts.measure.timing.turns import Rule
 from scripts.results.results_file import BadRecords
+from scripts.run.recorded import NoCase
 from scripts.supervise import members
 from scripts.supervise.diagnose import failure_signature
 from scripts.supervise.job import Interrupted
@@ -36,7 +37,7 @@ from scripts.tools.compare.bisection import (
     Trial,
 )
 from scripts.tools.compare.remeasuring import NotMeasured
-from scripts.tools.reproduce.case import VERIFY, WRONG_RESULT, NoCase
+from scripts.tools.reproduce.case import VERIFY, WRONG_RESULT
 from scripts.tools.reproduce.issue import ISSUE
 
 

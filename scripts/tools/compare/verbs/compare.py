@@ -20,13 +20,13 @@ from scripts.measure.timing.turns import Rule
 from scripts.results import at_hand, ci_formats
 from scripts.results.ci_formats import BAD_INPUT
 from scripts.results.results_file import BadRecords, cell_of, explained, read
+from scripts.run.recorded import NoCase
 from scripts.tools.compare import code_changes, formats, pairs, remeasuring
 from scripts.tools.compare.comparing import Comparison, Settings, compare
 from scripts.tools.compare.history import store
 from scripts.tools.compare.history.store import Entry
 from scripts.tools.compare.pairs import Estimate, Pair
 from scripts.tools.compare.remeasuring import NotMeasured
-from scripts.tools.reproduce.case import NoCase
 
 RESULTS = Path("results")
 FORK_POINT, PARENT, LATEST = "fork-point", "parent", "latest"
