@@ -71,7 +71,12 @@ def main() -> None:
     parser.add_argument(
         "--batches", type=int, metavar="N", help="N runs, each of a part of the models"
     )
-    parser.add_argument("-n", "--dry-run", action="store_true", help="only show how many jobs of each rule would run")
+    parser.add_argument(
+        "-n",
+        "--dry-run",
+        action="store_true",
+        help="only show how many jobs of each rule would run",
+    )
     own, further = _split(sys.argv[1:])
     args = parser.parse_args(own)
     named = [word for word in args.what if word.startswith(RESULTS)]
