@@ -369,9 +369,11 @@ def kept_small_images(rng: random.Random):
 def _of_small_images(rng: random.Random, dtype: torch.dtype, why: str = ""):
     groups = 2 if why == "groups" else 1
     channels, out = 32 * groups, 48 if why == "few weights" else 96
-    kernel = (3, 2) if why == "few weights" else (3, rng.randint(3, 4))
+    kernel = (3, 2) if why == "few weights" else rng.choice(((3, 3), (3, 4), (1, 1)))
+    if kernel == (1, 1):
+        channels = 192 * groups
     options = {
-        "stride": rng.choice((1, 2, (1, 2))),
+        "stride": rng.choice((2, (1, 2)) if kernel == (1, 1) else (1, 2, (1, 2))),
         "padding": rng.choice((0, 1, (1, 2))),
         "dilation": rng.choice((1, (1, 2))),
         "groups": groups,

@@ -121,7 +121,7 @@ def small_images_as_product(node: fx.Node) -> fx.Node | None:
 
 
 def _has_small_result(node: fx.Node, image: fx.Node, weight: fx.Node) -> bool:
-    """Whether a convolution of 2-D images has a kernel of several values, and a result with no more places than channels."""
+    """Whether a convolution of 2-D images has a result with no more places than channels, and is no product of the image itself."""
     if value(image).dim() != 4 or value(weight).dim() != 4:
         return False
     if value(image).dtype not in WIDE or not is_static(image):
@@ -131,7 +131,7 @@ def _has_small_result(node: fx.Node, image: fx.Node, weight: fx.Node) -> bool:
     batch, out, rows, columns = value(node).shape
     return (
         argument(node, "groups") == 1
-        and math.prod(value(weight).shape[2:]) > 1
+        and (math.prod(value(weight).shape[2:]) > 1 or set(argument(node, "stride")) != {1})
         and value(weight).numel() >= MIN_WEIGHTS
         and 0 < batch * rows * columns <= out
     )
