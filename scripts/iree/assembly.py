@@ -72,9 +72,9 @@ def parse(text: str) -> list[Function]:
     """The functions of a file of assembly: that of LLVM's CPU and AMDGPU backends, or PTX."""
     lines = text.splitlines()
     data = _data(lines)
-    bodies = {name: list(_normal(body, name, data)) for name, body in _bodies(lines)}
-    calls = {name: bodies.keys() & set(_TOKEN.findall("\n".join(body))) for name, body in bodies.items()}  # fmt: skip
-    return [_function(name, body, _called(name, calls, bodies)) for name, body in bodies.items()]
+    every = {name: list(_normal(body, name, data)) for name, body in bodies(lines)}
+    calls = {name: every.keys() & set(_TOKEN.findall("\n".join(body))) for name, body in every.items()}  # fmt: skip
+    return [_function(name, body, _called(name, calls, every)) for name, body in every.items()]
 
 
 def _called(name: str, calls: Mapping[str, Set[str]], bodies: Mapping[str, list[str]]) -> list[str]:
@@ -128,7 +128,7 @@ def _without_places(line: str) -> str:
     return _REGISTER.sub("R", _ON_STACK.sub("", line))
 
 
-def _bodies(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+def bodies(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Each function's name and lines, from its header to its end."""
     name, body = "", list[str]()
     for line in lines:
