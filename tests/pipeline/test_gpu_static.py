@@ -78,7 +78,9 @@ def test_of_a_table_only_what_is_looked_up_counts_as_read(report):
     assert dispatch["work"]["bytes"] == 8 * 8 + 2 * (8 * 64 * 4)
 
 
-def test_the_module_is_the_one_that_iree_compile_makes_without_dumps(environments, report, tmp_path):
+def test_the_module_is_the_one_that_iree_compile_makes_without_dumps(
+    environments, report, tmp_path
+):
     report(PRODUCT.format(m=M, n=N, k=K, t="f16"), "cuda", "sm_80")
     plain = tmp_path / "plain.vmfb"
     compiler = tools.program("iree-compile", environments / "iree")

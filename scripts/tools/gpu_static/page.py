@@ -12,10 +12,11 @@ from scripts.config.cell import Cell, Kind
 from scripts.config.stages import REPORT, STATUS
 from scripts.core import atomic, checkout, requests
 from scripts.iree.backends import BACKENDS
+from scripts.results import wording
 from scripts.results.page_sections import Section, as_text
 from scripts.results.wording import milliseconds
 from scripts.supervise import outcome
-from scripts.tools.gpu_static.devices import MATRIX, VECTOR
+from scripts.tools.gpu_static.devices import DEVICES, MATRIX, VECTOR
 from scripts.tools.gpu_static.facts import DISPATCHES
 
 SHOWN = 0.01
@@ -129,3 +130,23 @@ def _row(each: Mapping[str, Any], whole: float) -> Sequence[str]:
 
 def _known(value: object) -> str:
     return UNKNOWN if value is None else str(value)
+
+
+def of_devices() -> str:
+    """The table of devices in docs/gpu_static.md, as Markdown."""
+    head = ("device", "targets", "units", "waves × lanes", "workgroups", "local memory", "GB/s", "dense TFLOP/s", "figures by")  # fmt: skip
+    rows = [
+        (
+            device.name,
+            ", ".join(f"`{name}` {arch}" for name, arch in device.archs.items()),
+            str(device.units),
+            f"{device.waves} × {device.wave}",
+            str(device.workgroups),
+            f"{device.shared_bytes // 1024} KiB",
+            f"{device.gb_per_s:,.0f}",
+            ", ".join(f"{kind} {peak:g}" for kind, peak in device.tflop_per_s.items()),
+            device.sources,
+        )
+        for device in DEVICES
+    ]
+    return wording.table(head, rows)

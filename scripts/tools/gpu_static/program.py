@@ -22,8 +22,9 @@ _LOOKUP = re.compile(r'(%\S+) = hal\.executable\.lookup\.function .*::@"?([\w$.]
 _DISPATCH = re.compile(r"hal\.command_buffer\.dispatch<.*\[(%[\w.]+)\] workgroups\(\[([^\]]*)\]\)")
 _INITIALIZER = re.compile(r"^_?_initializer_\d+")
 _EXPORT = re.compile(
-    r'hal\.executable\.export public @"?([\w$.]+)"? .*?\n((?:.*\n)*?)      \} <(.*)>'
+    r'hal\.executable\.export public @"?([\w$.]+)"? .*?\n((?:.*\n)*?)      \} (?:attributes )?[<{](.*)[>}]'
 )
+"""IREE 3.12 writes `attributes {…}`, later ones `<…>`."""
 
 
 class Unknown(Exception):
