@@ -39,37 +39,24 @@ def compile_iree(request: CompileRequest, folders: Folders) -> None:
     key = compile_cache.key(request.program, flags, identity(Path(compiler))) if cache else ""
     if cache and _is_known(cache, key, vmfb, report_file):
         return
-    with facts.dumps(request.backend, folders.results) as dumps:
-        measured, report = _compiled(request, flags, dumps, vmfb, (cache, key))
-    atomic.write_json(report_file, {**measured, **report, "cached": False})
-    _keep(cache, key, CachedCompilation(report), vmfb)
-
-
-def _compiled(
-    request: CompileRequest,
-    flags: Sequence[str],
-    dumps: facts.Dumps,
-    vmfb: Path,
-    cached: tuple[CompileCache | None, str],
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Compile the program; return what was measured, and what is said of the module. Exits as iree-compile does if it fails, and keeps what it
-    printed in the cache, under its key (`cached`)."""
     statistics = vmfb.with_name("statistics.json")
     said: list[str] = []
-    run = process.run_tool(
-        [
-            tool("iree-compile"),
-            *flags,
-            *request.faster_flags(flags),
-            *dumps.flags,
-            "--iree-scheduling-dump-statistics-format=json",
-            f"--iree-scheduling-dump-statistics-file={statistics}",
-            str(request.program),
-            "-o",
-            str(vmfb),
-        ],
-        said=said,
-    )
+    with facts.dumps(request.backend, folders.results) as dumps:
+        run = process.run_tool(
+            [
+                compiler,
+                *flags,
+                *request.faster_flags(flags),
+                *dumps.flags,
+                "--iree-scheduling-dump-statistics-format=json",
+                f"--iree-scheduling-dump-statistics-file={statistics}",
+                str(request.program),
+                "-o",
+                str(vmfb),
+            ],
+            said=said,
+        )
+        of_gpu = {} if run.returncode else dumps.report(request.backend, request.arch)
     if run.returncode != 0:
         if request.toolchain and (why := parse_problem(request.program)):
             exits.fail(
@@ -81,24 +68,25 @@ def _compiled(
             said.append(f"{exits.CAUSE}{cause}\n")
             print(said[-1], end="", file=sys.stderr, flush=True)
         if printed := compile_cache.kept_output(run.returncode, said):
-            _keep(*cached, CachedCompilation(printed=printed))
+            _keep(cache, key, CachedCompilation(printed=printed))
         process.exit_like(run.returncode)
     planned = atomic.read_json(statistics)["stream-aggregate"]
     statistics.unlink()
-    measured = {
-        "compile_s": round(run.seconds, 3),
-        "cpu_s": round(run.cpu_s, 3),
-        "max_rss_mb": round(run.max_rss_mb, 1),
-    }
     report = {
         "vmfb_bytes": vmfb.stat().st_size,
         "dispatch_count": planned["execution"]["dispatch-count"],
         "transient_bytes": planned["execution"]["transient-memory-size"],
         "constant_bytes": planned["global"]["constant-size"],
         "added_flags": request.added_flags(),
-        **dumps.report(request.backend, request.arch),
+        **of_gpu,
     }
-    return measured, report
+    measured = {
+        "compile_s": round(run.seconds, 3),
+        "cpu_s": round(run.cpu_s, 3),
+        "max_rss_mb": round(run.max_rss_mb, 1),
+    }
+    atomic.write_json(report_file, {**measured, **report, "cached": False})
+    _keep(cache, key, CachedCompilation(report), vmfb)
 
 
 def _is_known(cache: CompileCache, key: str, vmfb: Path, report_file: Path) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from scripts.iree import tools
 from scripts.iree.backends import compile_flags
-from scripts.tools.gpu_static import code, facts
+from scripts.tools.gpu_static import code, facts, radv
 from tests.checkouts import made_environments, run_stage
 
 M, N, K = 128, 768, 512
@@ -76,6 +76,15 @@ def test_a_product_has_its_flops_and_bytes_and_is_on_matrix_units_if_they_have_i
 def test_of_a_table_only_what_is_looked_up_counts_as_read(report):
     [dispatch] = report(GATHER, "rocm", "gfx942")["dispatches"]
     assert dispatch["work"]["bytes"] == 8 * 8 + 2 * (8 * 64 * 4)
+
+
+def test_radv_compiles_the_spirv_of_a_module_without_a_gpu(report, tmp_path):
+    [dispatch] = report(PRODUCT.format(m=M, n=N, k=K, t="f32"), "vulkan", "ada")["dispatches"]
+    of_radv = radv.statistics(tmp_path / "module.vmfb")
+    assert [*of_radv] == [dispatch["function"]]
+    [found] = of_radv.values()
+    assert found["LDS size"] == dispatch["kernel"]["shared_bytes"]
+    assert 0 < found["VGPRs"] <= 256
 
 
 def test_the_module_is_the_one_that_iree_compile_makes_without_dumps(

@@ -17,9 +17,10 @@ from scripts.tools.compare import pairs
 from scripts.tools.compare.bisection import Candidate, Side, Trial
 from scripts.tools.compare.comparing import Settings, compare
 from scripts.tools.compare.verbs import bisect
-from scripts.tools.gpu_static import code, devices, facts, program
+from scripts.tools.gpu_static import code, devices, facts, program, radv
+from scripts.tools.gpu_static import page as gpu_page
 from scripts.tools.gpu_static.code import Kernel
-from scripts.tools.gpu_static.program import Export, Work
+from scripts.tools.gpu_static.program import Work
 from scripts.tools.profile import why
 from tests.report_records import records
 
@@ -186,11 +187,11 @@ TARGETS = """\
 def test_a_call_counts_its_dispatches_with_their_workgroups_and_not_those_of_initializers():
     name = "main$async_dispatch_0_matmul"
     assert program.calls(HAL) == {(name, 48): 2, (name, None): 1}
-    assert program.exports(TARGETS) == {name: Export(256, 4096), "other": Export(64, 32)}
+    assert program.exports(TARGETS) == {name: (256, 4096), "other": (64, 32)}
 
 
 def described(kernel=MFMA, work=PRODUCT, workgroups=12, device=MI300X, calls=1, name="d"):
-    return facts.describe(name, calls, workgroups, Export(256, 0), kernel, work, device)
+    return facts.describe(name, calls, workgroups, (256, 0), kernel, work, device)
 
 
 @pytest.mark.parametrize(
@@ -259,9 +260,9 @@ CELL = "bert/torchxla-stablehlo/rocm"
 def compiled(tmp_path, monkeypatch):
     """Write the compilation of CELL with a report."""
     folder = tmp_path / stages.STAGES["compile"].path(Cell.parse(CELL, Kind.IREE).to(Kind.MODULE))
-    StageRequest("scripts.stages.compile_iree", "python", {"backend": "rocm"}).write(folder)
 
-    def write(report, status="ok"):
+    def write(report, status="ok", backend="rocm"):
+        StageRequest("scripts.stages.compile_iree", "python", {"backend": backend}).write(folder)
         (folder / "report.json").write_text(json.dumps(report))
         ended = Outcome(status, "compile", CELL, "shared-memory-limit", "65 KiB", log="log.txt")
         (folder / "status.json").write_text(json.dumps({**ended.__dict__}))
@@ -278,6 +279,22 @@ def test_why_prints_the_dispatches_of_a_gpu_cell(compiled, capsys):
     assert lines[1] == "bound not known; dispatches 13; spills 0 bytes; occupancy not known; products on matrix units not known"  # fmt: skip
     [row] = [line.split() for line in lines if line.endswith(" d")]
     assert row == ["100%", "0.281", "12", "12", "0.151", "3.15", "139", "0", "50176", "12%", "256", "0", "16", "matrix", "f32", "shared", "memory", "compute", "TileAndFuse", "d"]  # fmt: skip
+
+
+def test_why_asks_the_driver_of_another_gpu_about_spirv(compiled, tmp_path, monkeypatch, capsys):
+    asked = []
+    statistics = dict.fromkeys(gpu_page.OF_RADV, 7)
+    monkeypatch.setattr(gpu_page.radv, "statistics", lambda vmfb: asked.append(vmfb) or {"d": statistics})  # fmt: skip
+    compiled(facts.as_report([described(), described(FMA, name="e")], RTX_4090))
+    assert (asked, "By RADV" in capsys.readouterr().out) == ([], False)
+    compiled(facts.as_report([described(), described(FMA, name="e")], RTX_4090), backend="vulkan")
+    assert [path.name for path in asked] == ["module.vmfb"]
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[-1:]] == [["7"] * 5 + ["d"]]  # fmt: skip
+
+
+def test_without_the_driver_nothing_is_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(radv, "DRIVERS", (str(tmp_path),))
+    assert radv.statistics(tmp_path / "none.vmfb") == {}
 
 
 @pytest.mark.parametrize(

@@ -94,14 +94,7 @@ def kernels(folder: Path, arch: str) -> dict[str, Kernel]:
     return found
 
 
-def _kernel(
-    text: str,
-    language: _Language,
-    shared_bytes: int,
-    registers: int | None = None,
-    spilled_bytes: int | None = None,
-    scratch_bytes: int | None = None,
-) -> Kernel:
+def _kernel(text: str, language: _Language, shared_bytes: int, registers: int | None = None, spilled_bytes: int | None = None, scratch_bytes: int | None = None) -> Kernel:  # fmt: skip
     matrix = language.matrix.findall(text)
     types = {_TYPES.get(name, name) for name in _TYPE.findall(" ".join(set(matrix)))}
     element = next((name for name in _NARROW if name in types), "")

@@ -9,7 +9,7 @@ import math
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from scripts.iree.backends import BACKENDS
 from scripts.tools.gpu_static import code, devices, program
 from scripts.tools.gpu_static.code import Kernel
 from scripts.tools.gpu_static.devices import MATRIX, VECTOR, Device
-from scripts.tools.gpu_static.program import Export, Work
+from scripts.tools.gpu_static.program import Work
 
 DISPATCHES = "dispatches"
 """The key of a report of compile_iree with the dispatches of a call, each as `Dispatch` has it."""
@@ -52,11 +52,11 @@ class Dispatch:
         return MATRIX if self.kernel.matrix else VECTOR
 
 
+@dataclass(frozen=True)
 class Dumps:
-    """Where iree-compile writes what facts are made of, in a temporary folder; nowhere for a CPU (`folder` is None)."""
+    """Where iree-compile writes what facts are made of: a temporary folder; None for a CPU."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
+    folder: Path | None
 
     @property
     def flags(self) -> list[str]:
@@ -73,19 +73,12 @@ class Dumps:
 
     def report(self, backend: str, arch: str | None) -> dict[str, Any]:
         """The part of the report of a compilation for a target; {} for a CPU, and, with a note, if the dumps cannot be read. `arch`: None for
-        that of the backend.
-
-        They are read in a forked process: what the bindings of MLIR do on an error must not end the compilation.
-        """
+        that of the backend. They are read in a forked process, as the bindings of MLIR may end or stop one on an error."""
         if self.folder is None:
             return {}
         folder, of_target = self.folder, arch or BACKENDS[backend].arch
         device = devices.find(backend, of_target)
-
-        def read() -> bytes:
-            return json.dumps(as_report(dispatches(folder, of_target, device), device)).encode()
-
-        ended, answer = process.forked(read)
+        ended, answer = process.forked(lambda: json.dumps(as_report(dispatches(folder, of_target, device), device)).encode())  # fmt: skip
         if ended:
             print("note: the dispatches are not described, as their dumps could not be read", file=sys.stderr)  # fmt: skip
         return {} if ended else json.loads(answer)
@@ -94,11 +87,8 @@ class Dumps:
 @contextlib.contextmanager
 def dumps(backend: str, folder: Path) -> Iterator[Dumps]:
     """The dumps of a compilation for a backend, in a folder below `folder` that is deleted in the end."""
-    if BACKENDS[backend].device_kind == "cpu":
-        yield Dumps(None)
-        return
     with tempfile.TemporaryDirectory(dir=folder, prefix="dumps-") as below:
-        yield Dumps(Path(below))
+        yield Dumps(None if BACKENDS[backend].device_kind == "cpu" else Path(below))
 
 
 def dispatches(folder: Path, arch: str, device: Device | None) -> list[Dispatch]:
@@ -113,24 +103,13 @@ def dispatches(folder: Path, arch: str, device: Device | None) -> list[Dispatch]
     ]
 
 
-def describe(
-    function: str,
-    calls: int,
-    workgroups: int | None,
-    launch: Export,
-    kernel: Kernel,
-    work: Work | None,
-    device: Device | None,
-) -> Dispatch:
-    """A dispatch with what follows from its code and its work on a device."""
-    shared = max(kernel.shared_bytes, launch.shared_bytes)
-    share, limit = devices.occupancy(device, launch.threads, kernel.registers, shared) if device else (None, "")  # fmt: skip
+def describe(function: str, calls: int, workgroups: int | None, launch: tuple[int, int], kernel: Kernel, work: Work | None, device: Device | None) -> Dispatch:  # fmt: skip
+    """A dispatch with what follows from its launch (program.exports), its code and its work on a device."""
+    threads, shared = launch
+    kernel = replace(kernel, shared_bytes=max(shared, kernel.shared_bytes))
+    share, limit = devices.occupancy(device, threads, kernel.registers, kernel.shared_bytes) if device else (None, "")  # fmt: skip
     bound, by = _bound(device, workgroups, kernel, work) if device and work else (None, "")
-    return Dispatch(function, calls, workgroups, launch.threads, _with_shared(kernel, shared), work, share, limit, bound, by)  # fmt: skip
-
-
-def _with_shared(kernel: Kernel, shared_bytes: int) -> Kernel:
-    return Kernel(**{**asdict(kernel), "shared_bytes": shared_bytes, "loads": kernel.loads})
+    return Dispatch(function, calls, workgroups, threads, kernel, work, share, limit, bound, by)
 
 
 def _bound(device: Device, workgroups: int | None, kernel: Kernel, work: Work) -> tuple[float, str]:

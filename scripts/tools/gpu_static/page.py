@@ -16,9 +16,11 @@ from scripts.results import wording
 from scripts.results.page_sections import Section, as_text
 from scripts.results.wording import milliseconds
 from scripts.supervise import outcome
+from scripts.tools.gpu_static import radv
 from scripts.tools.gpu_static.devices import DEVICES, MATRIX, VECTOR
 from scripts.tools.gpu_static.facts import DISPATCHES
 
+MODULE = "module.vmfb"
 SHOWN = 0.01
 """Dispatches with a smaller share of the bound are not shown."""
 WIDTH = 10_000
@@ -29,10 +31,11 @@ UNKNOWN = "?"
 
 @dataclass(frozen=True)
 class Described:
-    """A cell of a GPU. `report`: that of its compilation, or of the remedy that compiled it."""
+    """A cell of a GPU. `report`: that of its compilation, or of the remedy that compiled it; `vmfb`: the module, if it has SPIR-V."""
 
     cell: Cell
     report: Mapping[str, Any]
+    vmfb: Path | None = None
 
 
 def read(results: Path, name: str) -> Described | None:
@@ -41,13 +44,16 @@ def read(results: Path, name: str) -> Described | None:
     cell = Cell.parse(name, Kind.IREE)
     module, root = cell.to(Kind.MODULE), results.parent
     compiled, remedied = (root / stages.STAGES[name].path(module) for name in ("compile", "remedy"))
-    report = _read(remedied / REPORT).get("compile") or _read(compiled / REPORT)
-    if DISPATCHES in report:
-        return Described(cell, report)
     if not (compiled / requests.FILE).is_file():
         return None
-    if BACKENDS[requests.read(compiled).fields["backend"]].device_kind == "cpu":
+    backend = requests.read(compiled).fields["backend"]
+    if BACKENDS[backend].device_kind == "cpu":
         return None
+    by_remedy = _read(remedied / REPORT).get("compile")
+    report = by_remedy or _read(compiled / REPORT)
+    if DISPATCHES in report:
+        vmfb = (remedied if by_remedy else compiled) / MODULE
+        return Described(cell, report, vmfb if backend == "vulkan" else None)
     ended = outcome.read_or_damaged(compiled / STATUS)
     if ended.status != outcome.OK:
         raise ValueError(f"{cell} does not compile: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}")  # fmt: skip
@@ -70,9 +76,15 @@ def page(described: Described) -> str:
     table = Section("", HEAD, [_row(each, whole) for each in shown], range(13))
     left = len(every) - len(shown)
     rest = [Section("", lines=[f"{left} others have less than {SHOWN:.0%} each"])] if left else []
+    of_radv = radv.statistics(described.vmfb) if described.vmfb else {}
+    if asked := [name for each in shown if (name := each["function"]) in of_radv]:
+        rows = [[*(str(of_radv[name][key]) for key in OF_RADV), name] for name in asked]
+        rest.append(Section(f"By RADV, for an AMD GPU ({radv.FAMILY})", (*OF_RADV, "dispatch"), rows, range(len(OF_RADV))))  # fmt: skip
     return as_text([Section("", lines=head), table, *rest], width=WIDTH).rstrip()
 
 
+OF_RADV = ("VGPRs", "Spilled VGPRs", "LDS size", "Subgroups per SIMD", "Latency")
+"""What is shown of the statistics of the driver, by their names there."""
 HEAD = (
     *("share", "bound ms", "calls", "workgroups", "GFLOP", "MB", "registers", "spilled B", "shared B"),
     *("occupancy", "matrix", "FMA", "load B", "products on", "limited by", "bound by", "pipeline", "dispatch"),
@@ -136,17 +148,14 @@ def of_devices() -> str:
     """The table of devices in docs/gpu_static.md, as Markdown."""
     head = ("device", "targets", "units", "waves × lanes", "workgroups", "local memory", "GB/s", "dense TFLOP/s", "figures by")  # fmt: skip
     rows = [
-        (
-            device.name,
-            ", ".join(f"`{name}` {arch}" for name, arch in device.archs.items()),
-            str(device.units),
-            f"{device.waves} × {device.wave}",
-            str(device.workgroups),
-            f"{device.shared_bytes // 1024} KiB",
-            f"{device.gb_per_s:,.0f}",
-            ", ".join(f"{kind} {peak:g}" for kind, peak in device.tflop_per_s.items()),
-            device.sources,
-        )
-        for device in DEVICES
+        [
+            each.name,
+            ", ".join(f"`{name}` {arch}" for name, arch in each.archs.items()),
+            *(str(each.units), f"{each.waves} × {each.wave}", str(each.workgroups)),
+            *(f"{each.shared_bytes // 1024} KiB", f"{each.gb_per_s:,.0f}"),
+            ", ".join(f"{kind} {peak:g}" for kind, peak in each.tflop_per_s.items()),
+            each.sources,
+        ]
+        for each in DEVICES
     ]
     return wording.table(head, rows)

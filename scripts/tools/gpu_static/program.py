@@ -44,14 +44,6 @@ class Work:
     pipeline: str
 
 
-@dataclass(frozen=True)
-class Export:
-    """The launch of a dispatch: threads of a workgroup, and the bytes of local memory that its launch asks for (CUDA)."""
-
-    threads: int
-    shared_bytes: int
-
-
 def phase(folder: Path, name: str) -> str:
     """The program after a phase. Raises OSError if it was not written."""
     return next(folder.glob(f"*.{name}.mlir"), folder / f"{name}.mlir").read_text(encoding="utf-8")
@@ -78,14 +70,15 @@ def calls(hal: str) -> Counter[tuple[str, int | None]]:
     return counted
 
 
-def exports(targets: str) -> dict[str, Export]:
-    """The launch of each dispatch, from the program after the phase TARGETS."""
+def exports(targets: str) -> dict[str, tuple[int, int]]:
+    """How each dispatch is launched, from the program after the phase TARGETS: threads of a workgroup, and the bytes of local memory that the launch
+    asks for (CUDA)."""
     found = {}
     for name, _, said in _EXPORT.findall(targets):
         size = re.search(r"workgroup_size = \[([^\]]*)\]", said)
         local = re.search(r"workgroup_local_memory = (\d+)", said)
         threads = math.prod(map(int, re.findall(r"(\d+) : index", size[1]))) if size else 0
-        found[name] = Export(threads, int(local[1]) if local else 0)
+        found[name] = threads, int(local[1]) if local else 0
     return found
 
 
