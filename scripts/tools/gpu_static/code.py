@@ -68,7 +68,7 @@ _TYPES = {"xf32": "tf32", "bf16": "f16", **dict.fromkeys(("fp8", "bf8", "e4m3", 
 _NARROW = ("i8", "f8", "f16", "tf32", "f32", "f64")
 """The types of operands; those of sums are not narrower."""
 _AMD_LOADS = {"byte": 1, "ubyte": 1, "sbyte": 1, "short": 2, "ushort": 2, "sshort": 2, "dword": 4}
-_METADATA = re.compile(r"^(?: {4})?\.(\w+): +(\S+)$", re.MULTILINE)
+_METADATA = re.compile(r"^(?: {4})?\.(\w+): +'?([^\s']+)'?$", re.MULTILINE)
 _LOCAL = re.compile(
     r"spirv\.GlobalVariable @\S+ : .*?array<(\d+)(?:, stride=\d+)? x (?:vector<(\d+)x)?[a-z]+(\d+).*, Workgroup>"
 )
