@@ -4,8 +4,10 @@ and matrix instructions are known."""
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 
+import msgspec
 import pytest
 
 from scripts.iree import tools
@@ -125,6 +127,14 @@ SPILLING = "".join(
 """One that keeps 64 values."""
 
 
+def metadata(hsaco: bytes) -> dict:
+    """The metadata in the ELF note of a code object, which the driver reads: msgpack behind the owner `AMDGPU` (NT_AMDGPU_METADATA, 32)."""
+    owner = hsaco.index(b"AMDGPU\0")
+    _, size, kind = struct.unpack_from("<III", hsaco, owner - 12)
+    assert kind == 32
+    return msgspec.msgpack.decode(hsaco[owner + 8 : owner + 8 + size])
+
+
 @pytest.fixture
 def kernel_by_hand(environments, tmp_path):
     def kernel(body: str, before: str = "", attributes: str = "") -> code.Kernel:
@@ -140,6 +150,12 @@ def kernel_by_hand(environments, tmp_path):
         dumps = facts.Dumps(tmp_path)
         subprocess.run([compiler, *target[:1], "--compile-from=executable-targets", *dumps.flags, tmp_path / "hand.mlir", "-o", tmp_path / "hand.vmfb"], check=True)  # fmt: skip
         [known] = code.kernels(tmp_path / facts.CODE, "").values()
+        [hsaco] = (tmp_path / facts.CODE).glob("*.hsaco")
+        [note] = metadata(hsaco.read_bytes())["amdhsa.kernels"]
+        assert known.registers == note[".vgpr_count"]
+        assert known.shared_bytes == note[".group_segment_fixed_size"]
+        assert known.spilled_bytes == 4 * note[".vgpr_spill_count"]
+        assert known.scratch_bytes == note[".private_segment_fixed_size"]
         return known
 
     return kernel
