@@ -10,8 +10,10 @@ import pytest
 
 from scripts.config import stages
 from scripts.config.cell import Cell, Kind
+from scripts.config.sections import AtLeast
 from scripts.core.requests import StageRequest
 from scripts.results import expectations
+from scripts.results.columns import COLUMNS
 from scripts.supervise.outcome import Outcome
 from scripts.tools.compare import pairs
 from scripts.tools.compare.bisection import Candidate, Side, Trial
@@ -348,6 +350,10 @@ def test_a_gate_takes_a_least_value(least, share, lines):
     wanted = {"status": row["outcome"]["status"], "at_least": {"static_matrix_share": least}}
     [checked] = expectations.check([row], {"*": wanted})
     assert [violation.line for violation in checked.violations] == lines
+
+
+def test_what_has_a_least_value_is_a_column():
+    assert set(AtLeast.__annotations__) <= {column.column for column in COLUMNS}
 
 
 @pytest.mark.parametrize(

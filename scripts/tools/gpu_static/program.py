@@ -1,5 +1,5 @@
 """What a program dispatches in a call, and what each dispatch has to do: FLOPs, bytes and workgroups, from the IR that
-`iree-compile --dump-compilation-phases-to` writes after two of its phases."""
+`iree-compile --dump-compilation-phases-to` writes after three of its phases."""
 
 from __future__ import annotations
 
