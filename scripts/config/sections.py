@@ -338,6 +338,10 @@ class Compare(TypedDict, total=False):
     constant_bytes: Worse
     leaked_bytes: Worse
     rmse_vs_fp64: Worse
+    static_spills: Worse
+    static_bound_ms: Worse
+    static_occupancy: Worse
+    static_matrix_share: Worse
     outcomes: Unique[
         Literal[
             "broken", "newly wrong", "fixed", "newly right", "other reason", "device", "gone", "new"
@@ -359,6 +363,15 @@ class AtMost(TypedDict, total=False):
     constant_bytes: NotNegative
     leaked_bytes: NotNegative
     rmse_vs_fp64: NotNegative
+    static_spills: NotNegative
+    static_bound_ms: NotNegative
+
+
+class AtLeast(TypedDict, total=False):
+    """The least values of columns of a row."""
+
+    static_occupancy: NotNegative
+    static_matrix_share: NotNegative
 
 
 class Expected(TypedDict, total=False):
@@ -370,6 +383,7 @@ class Expected(TypedDict, total=False):
     as_asked: Bool
     verdict: OneOrMore[Literal["faster", "same", "slower"]]
     at_most: AtMost
+    at_least: AtLeast
 
 
 @with_config(STRICT)

@@ -30,7 +30,7 @@ FOLDER = "VMFBENCH_COMPILATIONS"
 MOST_GB = "VMFBENCH_COMPILATIONS_GB"
 """Environment variable with the most that the folder holds, in GB."""
 DEFAULT_GB = 20.0
-FORMAT = 1
+FORMAT = 2
 """Version of the entries. A new version compiles all programs again."""
 KEPT = 0.9
 """The share of the size limit that stays once it was exceeded: the entries that were used last."""

@@ -17,9 +17,10 @@ from scripts.results.columns import COLUMNS
 from scripts.results.results_file import BadRecords, cell_of
 from scripts.supervise import outcome
 
-AS_ASKED, VERDICT, AT_MOST = "as_asked", "verdict", "at_most"
-"""Keys of an expectation beside those of an outcome: whether a cell compiled without a remedy, the verdict, and the largest values of
-columns."""
+AS_ASKED, VERDICT, AT_MOST, AT_LEAST = "as_asked", "verdict", "at_most", "at_least"
+"""Keys of an expectation beside those of an outcome: whether a cell compiled without a remedy, the verdict, and the largest and least
+values of columns."""
+_LIMITS = {AT_MOST: "of at most", AT_LEAST: "of at least"}
 HEADROOM = 1.5
 """What `updated` allows a value that varies from run to run, as a multiple of what was found."""
 _WORDS = {(AS_ASKED, True): "as asked", (AS_ASKED, False): "by remedy"}
@@ -80,7 +81,7 @@ def _checked(
     violations = []
     is_ok = row["status"] == outcome.OK
     allowed = {
-        key: _listed(value) for key, value in wanted.items() if key not in (VERDICT, AT_MOST)
+        key: _listed(value) for key, value in wanted.items() if key not in (VERDICT, *_LIMITS)
     }
     if any(row[key] not in values for key, values in allowed.items()):
         shown = ["status"]
@@ -98,12 +99,13 @@ def _checked(
     if verdicts and is_ok and verdict not in (*verdicts, UNDECIDED):
         actual = verdict or "none: it was not compared with a baseline"
         violations.append(Violation(name, VERDICT, _said(VERDICT, verdicts), actual))
-    for column, most in wanted.get(AT_MOST, {}).items():
-        value = row[column]
-        if value is None and is_ok:
-            violations.append(Violation(name, column, f"of at most {most:g}", "none"))
-        elif value is not None and value > most:
-            violations.append(Violation(name, column, f"of at most {most:.15g}", f"{value:.15g}"))
+    for key, said in _LIMITS.items():
+        for column, limit in wanted.get(key, {}).items():
+            value = row[column]
+            if value is None and is_ok:
+                violations.append(Violation(name, column, f"{said} {limit:g}", "none"))
+            elif value is not None and (value > limit if key == AT_MOST else value < limit):
+                violations.append(Violation(name, column, f"{said} {limit:.15g}", f"{value:.15g}"))
     undecided = bool(verdicts) and verdict == UNDECIDED and UNDECIDED not in verdicts
     return Checked(name, pattern, wanted, tuple(violations), undecided, row)
 
@@ -138,9 +140,10 @@ def _as_found(cell: Checked) -> Any:
         place = {"stage": row["stage"], "reason": row["reason"]}
         kept = {key: value for key, value in wanted.items() if key not in ("status", *place)}
         wanted = {"status": row["status"]} | (place if row["status"] != outcome.OK else {}) | kept
-    if limits := wanted.get(AT_MOST):
-        wanted[AT_MOST] = {
-            key: _limit(row[key], key) if key in keys else most for key, most in limits.items()
+    for name in _LIMITS.keys() & wanted.keys():
+        wanted[name] = {
+            key: _limit(row[key], key) if key in keys else limit
+            for key, limit in wanted[name].items()
         }
     return wanted if len(wanted) > 1 else wanted["status"]
 

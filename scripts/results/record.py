@@ -38,6 +38,7 @@ _OF_OUTCOME = [name for name in names(FIELDS, "outcome") if name != "stale"]
 _OF_RUN = names(FIELDS, "run")
 _RUN = asdict(Run(0.0))
 _OF_SIGNATURE = names(FIELDS, "reference")
+_OF_COMPILE = names(FIELDS, "compile")
 _OF_REMEDY = names(FIELDS, "remedy")
 _OF_TRIED = names(FIELDS, "remedy.tried[]")
 
@@ -91,9 +92,10 @@ def iree_record(
         "toolchain": row_cell.toolchain,
     }
     record["experiment"] |= of_target(row_cell, target)
-    record["compile"] = remedy.get("compile") or stage_files.read_if_whole(
+    report = remedy.get("compile") or stage_files.read_if_whole(
         root, stages.STAGES["compile"], module, REPORT
     )
+    record["compile"] = {key: report[key] for key in _OF_COMPILE if key in report}
     iree = iree_versions(root, matrix, target.env, record["versions"].get("iree"))
     add_export(root, matrix, record, row_cell.to(Kind.PROGRAM), frontend)
     record["versions"] |= iree

@@ -17,6 +17,7 @@ from scripts.iree import compile_cache
 from scripts.iree.compile_cache import CachedCompilation, CompileCache
 from scripts.iree.compile_options import CompileRequest
 from scripts.iree.tools import identity, parse_problem, tool
+from scripts.tools.gpu_static import facts
 
 MODULE, REPORT = "module.vmfb", "report.json"
 SEARCH_CPU_S = 120
@@ -40,19 +41,22 @@ def compile_iree(request: CompileRequest, folders: Folders) -> None:
         return
     statistics = vmfb.with_name("statistics.json")
     said: list[str] = []
-    run = process.run_tool(
-        [
-            compiler,
-            *flags,
-            *request.faster_flags(flags),
-            "--iree-scheduling-dump-statistics-format=json",
-            f"--iree-scheduling-dump-statistics-file={statistics}",
-            str(request.program),
-            "-o",
-            str(vmfb),
-        ],
-        said=said,
-    )
+    with facts.dumps(request.backend, folders.results) as dumps:
+        run = process.run_tool(
+            [
+                compiler,
+                *flags,
+                *request.faster_flags(flags),
+                *dumps.flags,
+                "--iree-scheduling-dump-statistics-format=json",
+                f"--iree-scheduling-dump-statistics-file={statistics}",
+                str(request.program),
+                "-o",
+                str(vmfb),
+            ],
+            said=said,
+        )
+        of_gpu = {} if run.returncode else dumps.report(request.backend, request.arch)
     if run.returncode != 0:
         if request.toolchain and (why := parse_problem(request.program)):
             exits.fail(
@@ -74,6 +78,7 @@ def compile_iree(request: CompileRequest, folders: Folders) -> None:
         "transient_bytes": planned["execution"]["transient-memory-size"],
         "constant_bytes": planned["global"]["constant-size"],
         "added_flags": request.added_flags(),
+        **of_gpu,
     }
     measured = {
         "compile_s": round(run.seconds, 3),

@@ -19,6 +19,7 @@ NAMES = (
     "operators",
     "kernels",
     "profile",
+    "gpu_static",
     "compare",
     "reproduce",
     "report",

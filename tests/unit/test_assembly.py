@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from scripts.tools.profile import assembly
+from scripts.iree import assembly
 
 CPU = """\
 	.file	"program_linked"

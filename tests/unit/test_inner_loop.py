@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.tools.profile.inner_loop import innermost
+from scripts.iree.inner_loop import innermost
 
 NARROW = """\
 SELF:

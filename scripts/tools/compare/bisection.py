@@ -253,6 +253,8 @@ class Trial:
             "vmfb_bytes": "{:,} bytes",
             "cpu_s": "compiled in {:.3g} CPU s",
             "latency_ms": "{:.3g} ms",
+            "static_spills": "{:,} bytes spilled",
+            "static_matrix_share": "{:.0%} of products on matrix units",
         }
         values = [form.format(v) for key, form in forms.items() if (v := self.report.get(key))]
         return ", ".join(["ok", *values])
@@ -400,7 +402,7 @@ def write(result: Result, folder: Path, bundle: Path) -> None:
                 "version": trial.version,
                 "compiler": trial.said,
                 **{key: getattr(trial.outcome, key) for key in ("status", "stage", "reason", "detail")},
-                **{key: trial.report.get(key) for key in ("vmfb_bytes", "dispatch_count", "compile_s", "cpu_s", "latency_ms")},
+                **{key: trial.report.get(key) for key in ("vmfb_bytes", "dispatch_count", "compile_s", "cpu_s", "latency_ms", "static_spills", "static_matrix_share")},
             }
             for trial in result.by_version
         ],

@@ -58,18 +58,23 @@ class Settings:
     constant_bytes: float | None = 1.0
     leaked_bytes: float | None = 2.0
     rmse_vs_fp64: float | None = 2.0
+    static_spills: float | None = 1.0
+    static_bound_ms: float | None = 1.05
+    static_occupancy: float | None = 1.1
+    static_matrix_share: float | None = 1.01
     outcomes: tuple[str, ...] = (BROKEN, NEWLY_WRONG)
     rate: float = 0.01
 
 
 class Amount(NamedTuple):
     """A value of a row of which less is better, and which is not timed in turns. `least`: a smaller absolute
-    difference is no change. `path`: its place in a record."""
+    difference is no change. `path`: its place in a record. `more`: more of it is better."""
 
     words: str
     unit: str
     least: float
     path: str
+    more: bool = False
 
 
 AMOUNTS = {
@@ -84,6 +89,12 @@ AMOUNTS = {
         "memory that a call leaves behind", "bytes", 1.0, "latency.leaked_bytes"
     ),
     "rmse_vs_fp64": Amount("error against float64", "", 1e-8, "verification.rmse_vs_fp64"),
+    "static_spills": Amount("spilled registers", "bytes", 1.0, "compile.static_spills"),
+    "static_bound_ms": Amount("bound on the GPU", "ms", 0.0, "compile.static_bound_ms"),
+    "static_occupancy": Amount("occupancy", "", 0.01, "compile.static_occupancy", more=True),
+    "static_matrix_share": Amount(
+        "share on matrix units", "", 0.01, "compile.static_matrix_share", more=True
+    ),
 }
 """The amounts that are compared, by one value per row, by the keys of their thresholds in Settings."""
 COMPILE_CPU_S = "compile_cpu_s"
@@ -91,7 +102,7 @@ COMPILE_CPU_S = "compile_cpu_s"
 
 @dataclass(frozen=True)
 class AmountChange:
-    """A value that has changed by more than its threshold. `worse`: it has grown."""
+    """A value that has changed by more than its threshold. `worse`: it has grown, or shrunk where more is better."""
 
     cell: str
     key: str
@@ -250,7 +261,7 @@ def _amounts(
                 continue
             is_small = before and 1 / threshold <= after / before <= threshold
             if abs(after - before) >= amount.least and not is_small:
-                yield AmountChange(cell, key, before, after, after > before)
+                yield AmountChange(cell, key, before, after, (after > before) != amount.more)
 
 
 def _versions(in_both: Iterable[tuple[Record, Record]]) -> tuple[VersionChange, ...]:

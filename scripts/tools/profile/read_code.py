@@ -14,9 +14,10 @@ from typing import Any
 
 from scripts.core import atomic, commands, exits, process, requests
 from scripts.core.requests import Folders
+from scripts.iree import assembly
 from scripts.iree.compile_options import CompileRequest
 from scripts.iree.tools import printed, tool
-from scripts.tools.profile import assembly, configured
+from scripts.tools.profile import configured
 
 
 @dataclass(frozen=True, kw_only=True)

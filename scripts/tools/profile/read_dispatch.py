@@ -15,9 +15,9 @@ from typing import Any
 
 from scripts.core import atomic, exits, process, requests
 from scripts.core.requests import Folders
+from scripts.iree import assembly
 from scripts.iree.compile_options import SERIAL, CompileRequest
 from scripts.iree.tools import tool
-from scripts.tools.profile import assembly
 from scripts.tools.profile.compile_profile import EXPORT, LAST_BEFORE_CODE, RUN_OTHERS
 from scripts.tools.profile.read_code import described, dumps
 

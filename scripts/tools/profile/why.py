@@ -1,5 +1,5 @@
 """Print why a CPU cell is not as fast as another runtime: the terms of the gap, its largest parts, and the time by nn.Modules and by
-dispatch.
+dispatch. Of a GPU cell, print what its compiled code needs of the device, also where there is none.
 
 It reads what the target `profile` wrote. The column "limit ms" needs the limits of the machine
 (results/machine_limits/cpu/limits.json). With --compile, it prints where the time of iree-compile goes, for any target: by phase,
@@ -22,6 +22,7 @@ from scripts.results.page_sections import Section, as_text
 from scripts.results.results_file import BadRecords, read
 from scripts.run import outputs
 from scripts.run.recorded import NoCase
+from scripts.tools.gpu_static import page as gpu_page
 from scripts.tools.profile import compile_page, dispatch_view, profile_files
 from scripts.tools.profile.account import account
 from scripts.tools.profile.page import NO_LIMIT, largest, page
@@ -62,6 +63,10 @@ def main() -> None:
             times = compile_page.read(args.results, args.cell)
             data = {"cell": str(times.cell), **times.data}
             print(json.dumps(data, indent=2) if args.json else compile_page.page(times))
+            return
+        if described := gpu_page.read(args.results, args.cell):
+            data = {"cell": str(described.cell), **described.report}
+            print(json.dumps(data, indent=2) if args.json else gpu_page.page(described))
             return
         profiles = profile_files.read(args.results, args.cell)
         if args.dispatch:

@@ -1,4 +1,4 @@
-"""Parts of docs/: the tables of remedies in troubleshooting.md, and those of flag sets in tuning.md."""
+"""Parts of docs/: the tables of remedies in troubleshooting.md, those of flag sets in tuning.md, and of devices in gpu_static.md."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from scripts.config import compile_tables, reading
 from scripts.config.compile_tables import FlagSet, FlagSetTable, Hang, Remedy, RemedyTable
 from scripts.core import checkout
 from scripts.results import wording
+from scripts.tools.gpu_static import page as gpu_page
 
 END = "<!-- End of what it makes. -->\n"
 
@@ -134,4 +135,5 @@ PARTS = (
     MadePart(
         "workflow/flag_sets.yaml", "tuning.md", lambda: of_flag_sets(compile_tables.flag_sets())
     ),
+    MadePart("scripts/tools/gpu_static/devices.py", "gpu_static.md", gpu_page.of_devices),
 )

@@ -74,7 +74,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--bad", metavar="VERSION", help="an end where it is not")
     text = (
         "what is bad: it fails (broken, the default), has wrong results, fails for another reason, "
-        "its module is larger, it takes more CPU time to compile, or it is slower"
+        "its module is larger, it takes more CPU time to compile, or it is slower; on a GPU, it spills registers, or leaves "
+        "the matrix units"
     )
     choices = tuple(QUESTIONS)
     parser.add_argument("--if", dest="question", choices=choices, default="broken", help=text)
@@ -204,6 +205,18 @@ def _more_of(key: str, least: float) -> Callable[[Trial, Trial, Trial], Side]:
     return side
 
 
+def _moved(key: str, sign: int) -> Callable[[Trial, Trial, Trial], Side]:
+    """What a trial is by a value of its report that is larger (`sign` 1) or smaller (-1) at the bad end: the nearer end."""
+
+    def side(good: Trial, bad: Trial, trial: Trial) -> Side:
+        before, after, own = (each.report.get(key) for each in (good, bad, trial))
+        if before is None or after is None or own is None or (after - before) * sign <= 0:
+            return Side.NEITHER
+        return Side.BAD if (own - (before + after) / 2) * sign > 0 else Side.GOOD
+
+    return side
+
+
 def _not_slower(good: Trial, bad: Trial) -> str:
     for rule in RULES:
         ratio, said = _timed(bad, (good,), good.version, rule)
@@ -273,6 +286,16 @@ _QUESTIONS = (
         f"the bad one must take at least {LEAST_CPU_TIME:g} times as much CPU time to compile",
         compilations=3,
         account=PASSES,
+    ),
+    Question(
+        "spills",
+        _moved("static_spills", 1),
+        "both must compile for a GPU, and the bad one spill more",
+    ),
+    Question(
+        "off-matrix-units",
+        _moved("static_matrix_share", -1),
+        "both must compile for a GPU, and the bad one have a smaller share of its products on matrix units",
     ),
     Question(
         "slower", _slower, "both must have a latency", runs=True, timed=True, account=DISPATCHES

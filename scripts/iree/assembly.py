@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scripts.tools.profile.inner_loop import Loop, innermost
+from scripts.iree.inner_loop import Loop, innermost
 
 CPU, SPIRV = ".s", ".spirv.mlir"
 SUFFIXES = (CPU, ".ptx", ".rocmasm", SPIRV)
@@ -94,7 +94,7 @@ def _normalised(file: str, text: str) -> dict[str, list[str]]:
         return _of_spirv(text)
     lines = text.splitlines()
     data = _data(lines)
-    return {name: list(_normal(body, name, data)) for name, body in _bodies(lines)}
+    return {name: list(_normal(body, name, data)) for name, body in bodies(lines)}
 
 
 def _parsed(bodies: Mapping[str, list[str]]) -> list[Function]:
@@ -153,7 +153,7 @@ def _without_places(line: str) -> str:
     return _REGISTER.sub("R", _ON_STACK.sub("", line))
 
 
-def _bodies(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+def bodies(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Each function's name and lines, from its header to its end."""
     name, body = "", list[str]()
     for line in lines:
