@@ -16,7 +16,8 @@ def failure(number: int, status: str = "refused", kind: str = "refused compile: 
 def reduced(*operators: str, dtype: str = "bool") -> dict:
     return {
         "operators": list(operators),
-        "reduced": {"inputs": [[[2], dtype, "normal", 1]]},
+        "reduced": True,
+        "dtypes": [dtype],
         "ended": {"detail": "wrong values"},
         "source": "return x0",
         "inputs": ["2xi8"],

@@ -36,7 +36,7 @@ from scripts.tools.fuzz import rows, triage
 from scripts.tools.fuzz.triage import Failure
 from scripts.tools.operators.batch.batch_stage import Host
 
-BLOCK = 256
+BLOCK = 64
 """Graphs of a task."""
 FASTEST = 4000
 """Graphs per minute that no core exceeds: how many tasks are prepared."""

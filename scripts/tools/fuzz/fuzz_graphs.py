@@ -30,10 +30,10 @@ from scripts.tools.fuzz.operators import OPERATORS
 from scripts.tools.fuzz.paths import CRASHED, OK, REFUSED, TOGETHER, WRONG, Ended, LoweringPath
 from scripts.tools.operators.batch import batch_worker
 
-SEARCH_S = 90.0
+SEARCH_S = 240.0
 """Seconds of a reduction."""
 EAGER_ERRORS = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, NotImplementedError)  # fmt: skip
-PROGRAM, SOURCE, GRAPH = "program.mlir", "graph.py", "graph.json"
+PROGRAM, SOURCE = "program.mlir", "graph.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,13 +124,14 @@ def reduce(path: LoweringPath, payload: Mapping[str, Any], folder: Path) -> dict
         return [ended.kind == kind for ended in ends(graphs)]
 
     if not fails([graph])[0]:
-        return {"reduced": None}
+        return {"reduced": False}
     small = reduction.reduced(graph, fails, time.monotonic() + SEARCH_S)
     (ended,) = ends([small])
     reference = oracle.reference(small)
     write(folder, path, small, reference, ended)
     return {
-        "reduced": small.to_json(),
+        "reduced": True,
+        "dtypes": [each.dtype for each in small.inputs],
         "operators": small.operators,
         "source": small.source(),
         "inputs": [kind.iree for kind in reference.inputs],
@@ -143,7 +144,6 @@ def write(
 ) -> None:
     """Write a reproducer that needs the wheels alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(folder / GRAPH, graph.to_json())
     given = [tensors.as_native(a, k.dtype) for a, k in zip(reference.arrays, reference.inputs, strict=True)]  # fmt: skip
     atomic.write_text(folder / SOURCE, _script(graph, given))
     if ended.stage == "export":

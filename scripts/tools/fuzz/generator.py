@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 32, 33, 64, 67)
 LARGE = (127, 257, 1000)
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int64, torch.int32, torch.int8, torch.uint8, torch.int16)
-VALUES = ("normal", "normal", "normal", "whole", "positive", "large", "special")
+VALUES = (*["normal"] * 6, "whole", "whole", "positive", "positive", "large", "special")
 """Rules of the values of an input (`values_of`)."""
 ATTEMPTS = 40
 """Draws of an operator's arguments before another operator is chosen."""
@@ -132,30 +131,6 @@ class Graph:
             first += node.count
         return numbers
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "inputs": [[list(each.shape), each.dtype, each.values, each.seed] for each in self.inputs],
-            "nodes": [
-                [node.op, _plain(node.args), _plain(node.kwargs), node.count] for node in self.nodes
-            ],
-            "results": list(self.results),
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Graph:
-        return cls(
-            tuple(Input(tuple(shape), *rest) for shape, *rest in data["inputs"]),
-            tuple(
-                Node(op, tuple(map(_read, args)), {k: _read(v) for k, v in kwargs.items()}, count)
-                for op, args, kwargs, count in data["nodes"]
-            ),
-            tuple(data["results"]),
-        )
-
-    @property
-    def digest(self) -> str:
-        return json.dumps(self.to_json(), sort_keys=True)
-
     def source(self) -> str:
         """The graph as the body of a Python function of torch."""
         names = [f"x{number}" for number in range(len(self.inputs))]
@@ -179,34 +154,6 @@ def filled(tree: Any, values: Sequence[Any]) -> Any:
 def renumbered(node: Node, known: dict[int, int]) -> Node:
     args, kwargs = pytree.tree_map_only(Of, lambda leaf: Of(known[leaf.value]), (node.args, node.kwargs))  # fmt: skip
     return Node(node.op, args, kwargs, node.count)
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case Of(number):
-            return {"of": number}
-        case torch.dtype():
-            return {"dtype": str(value).removeprefix("torch.")}
-        case float() if not math.isfinite(value):
-            return {"float": str(value)}
-        case list() | tuple():
-            return [_plain(item) for item in value]
-        case dict():
-            return {key: _plain(item) for key, item in value.items()}
-    return value
-
-
-def _read(value: Any) -> Any:
-    match value:
-        case {"of": number}:
-            return Of(number)
-        case {"dtype": name}:
-            return getattr(torch, name)
-        case {"float": text}:
-            return float(text)
-        case list():
-            return [_read(item) for item in value]
-    return value
 
 
 def _shown(value: Any, names: Sequence[str]) -> str:
@@ -319,7 +266,11 @@ class Draw:
 
     # Values
 
-    def of(self, number: int) -> torch.Tensor:
+    def pick(self, *choices: Any) -> Any:
+        return self.random.choice(choices)
+
+    def of(self, value: Of) -> torch.Tensor:
+        number = value.value
         return self._made[number - INPUTS] if number >= INPUTS else self.values[number]
 
     def new(self, shape: Sequence[int], dtype: torch.dtype, rule: str = "") -> Of:
@@ -340,11 +291,11 @@ class Draw:
         def fits(tensor: torch.Tensor) -> bool:
             return kind_of(tensor) in kinds and low <= tensor.dim() <= high and ok(tensor)
 
-        if self.focus is not None and fits(self.of(self.focus)):
+        if self.focus is not None and fits(self.of(Of(self.focus))):
             focus, self.focus = self.focus, None
             return Of(focus)
         known = [*range(len(self.values)), *range(INPUTS, INPUTS + len(self._made))]
-        fitting = [number for number in known if fits(self.of(number))]
+        fitting = [number for number in known if fits(self.of(Of(number)))]
         if fitting and self.chance(0.75):
             return Of(self.random.choice(fitting[-6:]))
         for _ in range(ATTEMPTS):
@@ -363,8 +314,8 @@ class Draw:
             fitting = [
                 number
                 for number in known
-                if tuple(self.of(number).shape) == shape
-                and (self.of(number).dtype == dtype if dtype else kind_of(self.of(number)) in kinds)
+                if tuple(self.of(Of(number)).shape) == shape
+                and (self.of(Of(number)).dtype == dtype if dtype else kind_of(self.of(Of(number))) in kinds)
             ]
             if self.focus in fitting:
                 focus, self.focus = self.focus, None
@@ -375,7 +326,7 @@ class Draw:
 
     def beside(self, value: Of, kinds: str = "", rule: str = "") -> Of:
         """A value that broadcasts with another one, mostly of its dtype."""
-        tensor = self.of(value.value)
+        tensor = self.of(value)
         shape = [1 if self.chance(0.2) else size for size in tensor.shape]
         if self.chance(0.25):
             shape = shape[self.random.randint(0, len(shape)) :]
@@ -386,7 +337,7 @@ class Draw:
 
     def of_type(self, value: Of, shape: Sequence[int], rule: str = "") -> Of:
         """A value of another value's dtype."""
-        dtype = self.of(value.value).dtype
+        dtype = self.of(value).dtype
         return self.exactly(shape, "", dtype, rule)
 
     # Calls
@@ -429,7 +380,7 @@ class _Known(Sequence):
     draw: Draw
 
     def __getitem__(self, number: Any) -> Any:
-        return self.draw.of(number)
+        return self.draw.of(Of(number))
 
     def __len__(self) -> int:
         return INPUTS
@@ -450,8 +401,8 @@ def draw(seed: int, number: int) -> Graph:
     while True:
         drawn = Draw(chooser)
         pair = pair_of(seed, number, len(names))
-        before = chooser.choice((0, 0, 0, 1, 2, 4))
-        after = chooser.choice((0, 0, 0, 1, 1, 2, 3, 6, 12))
+        before = chooser.choice((0, 0, 0, 0, 1, 1))
+        after = chooser.choice((0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 6, 20) if chooser.random() < 0.5 else (0,))
         plan = [*chooser.choices(names, k=before), *(names[i] for i in pair), *chooser.choices(names, k=after)]  # fmt: skip
         for name in plan:
             if drawn.nodes and drawn.chance(0.8):
@@ -482,9 +433,3 @@ def _add(drawn: Draw, operator: Callable[[Draw], None]) -> None:
             return
         drawn.focus = focus
         del drawn.inputs[inputs:], drawn._made[inputs:]
-
-
-def all_of(seed: int, first: int, count: int) -> Iterator[tuple[int, Graph]]:
-    """Graphs by their numbers."""
-    for number in range(first, first + count):
-        yield number, draw(seed, number)

@@ -46,6 +46,10 @@ _SUMS = set(
 """Operators whose errors are those of sums: as large as those of the other values."""
 
 
+_PADDED = ("convolution", "avg_pool1d", "avg_pool2d", "avg_pool3d")
+"""Operators that may multiply zeros of the padding, or leave that out."""
+
+
 class Undefined(Exception):
     """A graph has no right result; the message is the reason, in a word."""
 
@@ -142,13 +146,17 @@ def _checked(node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
         _castable(args[0], kwargs["dtype"])
     if base in ("sort", "argsort", "topk", "argmax", "argmin", "max", "min") and args[0].is_floating_point() and args[0].isnan().any():  # fmt: skip
         raise Undefined("nan-order")
+    if base in _PADDED and not all(each.isfinite().all() for each in args if isinstance(each, torch.Tensor)):  # fmt: skip
+        raise Undefined("infinity times padding")
     made = node.operator(*args, **kwargs)
     if base in ("argmax", "argmin") or (base in ("max", "min") and len(tensors_in(made)) > 1):
         dim, extreme = args[1], args[0].amax if "max" in base else args[0].amin
         if ((args[0] == extreme(dim, True)).sum(dim) > 1).any():
             raise Undefined("tie")
-    if base == "topk" and (args[0].sort(args[2]).values.diff(dim=args[2]) == 0).any():
-        raise Undefined("tie")
+    if base in ("topk", "sort", "argsort") and args[0].dim():
+        dim = args[2] if base == "topk" else args[1]
+        if (args[0].sort(dim).values.diff(dim=dim) == 0).any():
+            raise Undefined("tie")
     if base == "max_pool2d_with_indices" and args[0].unique().numel() < args[0].numel():
         raise Undefined("tie")
     return made

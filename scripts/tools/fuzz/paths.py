@@ -28,6 +28,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from scripts.core import tensors
 from scripts.frontends.lowering import link
+from scripts.iree.backends import unused_plugins
 from scripts.iree.compile_options import SERIAL
 from scripts.iree.session import Module, Session
 from scripts.tools.fuzz.generator import Graph, Input, Node, Of
@@ -35,11 +36,14 @@ from scripts.tools.fuzz.oracle import Reference
 
 OK, WRONG, REFUSED, CRASHED, HANGS = "ok", "wrong", "refused", "crashed", "hangs"
 EXPORT, COMPILE, RUN = "export", "compile", "run"
-TOGETHER = 32
-"""Functions of a module."""
-LIMIT_S, EACH_S = 20.0, 1.0
-"""Seconds that a fork may take, and those for each of its graphs."""
+TOGETHER, IN_MODULE = 32, 6
+"""Graphs of a fork, and functions of a module. If the code generator refuses one, the others of its module are compiled again."""
+LIMIT_S, EACH_S, WAITING = 30.0, 2.0, 20
+"""CPU seconds that a fork may take, those for each of its graphs, and how many times as much time may pass."""
 MOST_DETAIL = 2000
+_FASTER = (SERIAL, "--iree-hal-memoization=false", "--iree-llvmcpu-debug-symbols=false")
+"""Flags with which the code of dispatches is the same, and a module compiles in less time."""
+_ERROR = re.compile(r"error: (.*)")
 _AT = re.compile(r"program:(\d+):\d+: error: (.*)")
 _FRAME = re.compile(r"\s*#\d+ \S+ (?:in )?([\w:~<>, ]+?)\(")
 _NOISE = ("llvm::sys", "SignalHandler", "__restore_rt", "gsignal", "abort", "raise", "PrintStackTrace")  # fmt: skip
@@ -56,9 +60,12 @@ class Ended:
     @property
     def kind(self) -> str:
         """What failures of the same cause have in common: their message without numbers and names."""
-        first = self.detail.splitlines()[0] if self.detail and self.status != CRASHED else self.detail  # fmt: skip
-        text = "" if self.status in (WRONG, HANGS) else re.sub(r"[\d.x?]*\d[\d.x?]*", "0", first)
-        text = re.sub(r"(<0,?[^>]*>|%\w+|\[[^\]]*\])", "_", text)
+        text = "" if self.status in (WRONG, HANGS) else self.detail
+        if self.status == REFUSED:
+            text, _, operation = text.partition("\n")[0].partition(": %")
+            if named := re.search(r'name = "([^"]*)"', operation):
+                text += f" {named[1]}"
+        text = re.sub(r"tensor<[^>]*>|\[[\d,? ]*\]|-?\d+", "0", text)
         return " ".join(f"{self.status} {self.stage}: {text}".split())[:300]
 
 
@@ -82,7 +89,8 @@ class LoweringPath:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log, self._journal = self.folder / "said.txt", self.folder / "ends.jsonl"
         self._module = importlib.import_module(f"scripts.frontends.exporters.{self.exporter}")
-        words = [word.encode() for word in ("iree-compile", *self.flags, SERIAL)]
+        plugins = unused_plugins(self.flags, f"{self.options['dialect']} tm_tensor")
+        words = [word.encode() for word in ("iree-compile", *self.flags, *_FASTER, *plugins)]
         self._arguments = (ctypes.c_char_p * len(words))(*words)
         faulthandler.disable()  # LLVM prints the stack of a crash, with the pass
         ctypes_dl._init_dylib()
@@ -98,28 +106,28 @@ class LoweringPath:
         left = [list(cases)]
         while left:
             some = left.pop()
-            done, stopped, at = self._forked({n: cases[n] for n in some})
+            done, stopped, suspects = self._forked({n: cases[n] for n in some})
             ends |= done
-            rest = [n for n in some if n not in done]
-            if at in rest or len(rest) == 1:
-                one = at if at in rest else rest[0]
-                ends[one] = stopped
-                rest.remove(one)
-                left += [rest] if rest else []
-            elif rest:
-                left += [rest[len(rest) // 2 :], rest[: len(rest) // 2]]
+            rest = [n for n in some if n not in done and n not in suspects]
+            if rest:
+                left.append(rest)
+            if len(suspects) == 1:
+                ends[suspects[0]] = stopped
+            else:
+                left += [[n] for n in suspects]
         return ends
 
-    def _forked(self, cases: Cases) -> tuple[dict[int, Ended], Ended, int | None]:
-        """The cases that ended in a fork, how the fork ended, and the case that alone it was working on then."""
+    def _forked(self, cases: Cases) -> tuple[dict[int, Ended], Ended, list[int]]:
+        """The cases that ended in a fork, how the fork ended, and the cases that it was working on then."""
         self._journal.write_text("")
         sys.stdout.flush()
         child = os.fork()
         if not child:
             self._be_child(cases)
-        deadline, status, pid, code = time.monotonic() + LIMIT_S + EACH_S * len(cases), CRASHED, 0, 0
-        while not pid and time.monotonic() < deadline:
-            time.sleep(0.002)
+        limit, status, pid, code = LIMIT_S + EACH_S * len(cases), CRASHED, 0, 0
+        deadline = time.monotonic() + WAITING * limit
+        while not pid and time.monotonic() < deadline and cpu_seconds(child) < limit:
+            time.sleep(0.005)
             pid, code = os.waitpid(child, os.WNOHANG)
         if not pid:
             os.kill(child, signal.SIGKILL)
@@ -127,9 +135,10 @@ class LoweringPath:
             status = HANGS
         entries = [json.loads(line) for line in self._journal.read_text().splitlines()]
         done = {each["end"]: Ended(*each["as"]) for each in entries if "end" in each}
-        stage, at = next(((e["stage"], e["begin"]) for e in reversed(entries) if "begin" in e), (EXPORT, None))  # fmt: skip
+        last = next((each for each in reversed(entries) if "begin" in each), None)
+        suspects = [n for n in (last["begin"] if last else cases) if n not in done]
         detail = crash(self._log.read_text(errors="replace"), code)
-        return done, Ended(status, stage, detail), at if at not in done else None
+        return done, Ended(status, last["stage"] if last else EXPORT, detail), suspects
 
     def _be_child(self, cases: Cases) -> NoReturn:
         code = 1
@@ -138,14 +147,21 @@ class LoweringPath:
             os.dup2(out, 1)
             os.dup2(out, 2)
             programs: dict[int, str] = {}
-            begun = time.monotonic()
             for n, (graph, reference) in cases.items():
-                self._say(begin=n, stage=EXPORT)
+                self._say(begin=[n], stage=EXPORT)
+                os.truncate(self._log, 0)
                 try:
                     programs[n] = self.program(graph, reference)
                 except Exception as error:
-                    self._end(n, Ended(REFUSED, EXPORT, _refusal(error)))
-            self._say(begin=None, stage=COMPILE, export_s=time.monotonic() - begun)
+                    said = _ERROR.findall(self._log.read_text(errors="replace"))
+                    self._end(n, Ended(REFUSED, EXPORT, said[0] if said else f"{type(error).__name__}: {error}"))  # fmt: skip
+            # One by one, so that a program is known that is refused or crashes when its input is converted.
+            for n in list(programs):
+                self._say(begin=[n], stage=COMPILE)
+                if (said := self.compile(programs[n], self.folder / "module.vmfb", "input")) is not None:  # fmt: skip
+                    found = _ERROR.search(said)
+                    self._end(n, Ended(REFUSED, COMPILE, found[1] if found else said))
+                    del programs[n]
             for some in apart(programs):
                 self._compiled({n: programs[n] for n in some}, cases)
             code = 0
@@ -172,10 +188,11 @@ class LoweringPath:
         """Compile programs as one module and run it, without those that the compiler refuses."""
         left, module = dict(programs), self.folder / "module.vmfb"
         while left:
+            self._say(begin=[*left], stage=COMPILE)
             text, lines = together(left)
             if (said := self.compile(text, module)) is None:
                 for n in left:
-                    self._say(begin=n, stage=RUN)
+                    self._say(begin=[n], stage=RUN)
                     self._end(n, self._called(module, f"f{n}", cases[n][1]))
                 return
             errors = {int(match[1]): match[2] for match in reversed([*_AT.finditer(said)])}
@@ -189,16 +206,20 @@ class LoweringPath:
                 self._end(n, Ended(REFUSED, COMPILE, message))
                 del left[n]
 
-    def compile(self, text: str, module: Path) -> str | None:
-        """Compile a program. Returns the diagnostics if that fails."""
-        from iree.compiler.api import Output, Session, Source
+    def compile(self, text: str, module: Path, phase: str = "end") -> str | None:
+        """Compile a program up to a phase of iree-compile. Returns the diagnostics if that fails."""
+        from iree.compiler.api import Output, Session, Source, ctypes_dl
 
         os.truncate(self._log, 0)
         with Session() as session, session.invocation() as invocation:
             invocation.enable_console_diagnostics()
+            if phase != "end":
+                ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase(ctypes.c_void_p(invocation._inv_p), phase.encode())  # fmt: skip
             source = Source.wrap_buffer(session, text.encode() + b"\0", buffer_name="program")
             if not (invocation.parse_source(source) and invocation.execute()):
                 return self._log.read_text(errors="replace")
+            if phase != "end":
+                return None
             with Output.open_file(str(module)) as output:
                 invocation.output_vm_bytecode(output)
                 output.keep()
@@ -219,37 +240,43 @@ def _captured(graph: Graph, decompositions: Mapping[Any, Any]) -> torch.fx.Graph
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         given = [torch.empty(each.shape, dtype=getattr(torch, each.dtype)) for each in graph.inputs]
     with mode:
-        return make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*given)
+        made = make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*given)
+        if any(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in made.graph.nodes):  # fmt: skip
+            # What a decomposition does in place, torch.export makes functional too.
+            made = make_fx(torch.func.functionalize(made), {}, "fake")(*given)
+    return made
 
 
 def together(programs: Mapping[int, str]) -> tuple[str, dict[int, range]]:
     """One module of the functions of several programs, @f<number>, and the lines of each."""
+    if len(programs) == 1:
+        ((number, text),) = programs.items()
+        return text.replace("@main(", f"@f{number}("), {number: range(text.count("\n") + 2)}
     parts, lines, at = ["module {"], {}, 2
     for number, text in programs.items():
-        head, _, body = text.partition("module {\n")
-        if head:  # aliases of attributes, of a program that stands alone
-            parts.insert(0, head.rstrip("\n"))
-            at += head.count("\n")
-        body = body.rstrip().removesuffix("}").rstrip("\n").replace("@main(", f"@f{number}(")
-        parts.append(body)
+        body = text.removeprefix("module {\n").rstrip().removesuffix("}").rstrip("\n")
+        parts.append(body.replace("@main(", f"@f{number}("))
         lines[number] = range(at, at + body.count("\n") + 1)
         at = lines[number].stop
     return "\n".join([*parts, "}\n"]), lines
 
 
 def apart(programs: Mapping[int, str]) -> Iterator[list[int]]:
-    """The programs that can share a module, and the others, each alone: those with aliases or symbols beside @main."""
-    alone = [n for n, text in programs.items() if not text.startswith("module {\n  func.func @main(") or text.count("\n  }") > 1]  # fmt: skip
-    shared = [n for n in programs if n not in alone]
-    yield from ([shared] if shared else [])
-    yield from ([n] for n in alone)
+    """The programs that can share a module, and the others, each alone: those with aliases, resources, or symbols beside @main."""
+
+    def is_plain(text: str) -> bool:
+        is_one = text.startswith("module {\n  func.func @main(") and text.rstrip().endswith("\n}")
+        return is_one and text.count("\n  }") == 1 and "{-#" not in text
+
+    shared = [n for n, text in programs.items() if is_plain(text)]
+    yield from (shared[at : at + IN_MODULE] for at in range(0, len(shared), IN_MODULE))
+    yield from ([n] for n in programs if n not in shared)
 
 
-def _refusal(error: Exception) -> str:
-    """The first message of a failed lowering that names an operation."""
-    text = str(error)
-    said = re.search(r"error: (.*)", text) or re.search(r"(failed to legalize.*|unsupported.*)", text)  # fmt: skip
-    return said[1] if said else f"{type(error).__name__}: {text.strip().splitlines()[0] if text.strip() else ''}"  # fmt: skip
+def cpu_seconds(process: int) -> float:
+    """What a child process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def crash(said: str, code: int) -> str:

@@ -18,8 +18,8 @@ from scripts.tools.fuzz.generator import Graph, Input, Node, Of, renumbered
 
 Fails = Callable[[Sequence[Graph]], Sequence[bool]]
 """Whether graphs fail in the way that is looked for."""
-MOST = 24
-"""Graphs of a step."""
+MOST, TOGETHER = 24, 8
+"""Graphs of a step, and those that are compiled before it is looked whether one of them fails."""
 
 
 def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
@@ -63,8 +63,13 @@ def _new(graphs: Iterable[Graph], than: Graph) -> Iterator[Graph]:
 
 
 def _first_failing(graphs: Sequence[Graph], fails: Fails) -> Graph | None:
-    different = list({each.digest: each for each in graphs}.values())[:MOST]
-    return next((g for g, failing in zip(different, fails(different), strict=True) if failing), None)  # fmt: skip
+    different = list({repr(each): each for each in graphs}.values())[:MOST]
+    for at in range(0, len(different), TOGETHER):
+        some = different[at : at + TOGETHER]
+        for graph, failing in zip(some, fails(some), strict=True):
+            if failing:
+                return graph
+    return None
 
 
 def _single_results(graph: Graph) -> Iterator[Graph]:
@@ -125,6 +130,8 @@ def _bypassed(graph: Graph) -> Iterator[Graph]:
 
 def _smaller(graph: Graph) -> Iterator[Graph]:
     """One size smaller, wherever it is in shapes and arguments; or in a single dimension of an input."""
+    for most in (1, 2, 3, 5):
+        yield _resized(graph, lambda n, most=most: min(n, most) if n > 0 else n)
     sizes = {n for each in graph.inputs for n in each.shape}
     sizes |= {n for node in graph.nodes for n in _numbers(node) if n > 1}
     for old in sorted(sizes, reverse=True):

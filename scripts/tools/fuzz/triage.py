@@ -83,8 +83,7 @@ class Cause:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        inputs = (self.reduced.get("reduced") or {}).get("inputs", ())
-        return tuple(dict.fromkeys(dtype for _, dtype, *_ in inputs))
+        return tuple(dict.fromkeys(self.reduced.get("dtypes", ())))
 
     @property
     def detail(self) -> str:
