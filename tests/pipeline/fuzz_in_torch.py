@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-import torch.ao.quantization.fx._decomposed  # noqa: F401
+import torch.ao.quantization.fx._decomposed
 
 from scripts.frontends.torch_model import convert
 from scripts.tools.fuzz import generator, oracle
@@ -83,7 +83,7 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "overwritten in place of added": lambda: _overwritten,
     "wrong padding": lambda: _padding,
     "logical shift of signed numbers": lambda: lambda base, n, a, k: n.operator(a[0].abs(), a[1]) if base == "bitwise_right_shift" else None,
-    "order of a sort": lambda: lambda base, n, a, k: n.operator(*a, **{**k, "descending": False}) if base == "sort" else None,
+    "order of a sort": lambda: lambda base, n, a, k: n.operator(a[0], a[1], False) if base == "sort" else None,
     "inverted condition": lambda: lambda base, n, a, k: n.operator(a[0], a[2], a[1]) if base == "where" and a[1].shape == a[2].shape else None,
 }  # fmt: skip
 

@@ -47,7 +47,7 @@ def test_wrong_values_come_first_and_known_causes_after_new_ones():
     assert [(c.status, c.known.name if c.known else "") for c in found] == [("wrong", ""), ("wrong", "i1"), ("refused", "")]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype, is_known", [("bool", True), ("float32", False)])
+@pytest.mark.parametrize(("dtype", "is_known"), [("bool", True), ("float32", False)])
 def test_a_known_cause_has_its_operators_and_dtypes(dtype, is_known):
     known = KnownFailure("i1", "about", "wrong", ("*mm*",), ("bool",))
     (cause,) = triage.causes([failure(0, "wrong", "wrong run:")], {("f/t", "0-0"): reduced("bmm.default", dtype=dtype)})  # fmt: skip
@@ -77,5 +77,3 @@ def test_records_have_the_declared_form(tmp_path):
     rows.ROW_SET.write(rows.of_causes(records, {("f/t", "ok"): 3}), tmp_path)
     assert (tmp_path / "fuzz.csv").read_text().count("\n") == 3
     assert "mm.default" in (tmp_path / "fuzz.md").read_text()
-
-

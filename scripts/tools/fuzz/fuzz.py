@@ -10,14 +10,14 @@ seed goes on where the last one stopped.
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import contextlib
 import hashlib
 import json
 import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from scripts.core.requests import StageRequest
 from scripts.iree.backends import runs_on_cpu
 from scripts.results.page_sections import as_text
 from scripts.run import environments
-from scripts.supervise import outcome
+from scripts.supervise import journal, outcome
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import ProblemEnd
 from scripts.tools.fuzz import rows, triage
@@ -44,6 +44,8 @@ SEARCHED = 0.6
 """The share of the time for new graphs. In the rest, those that failed are reduced."""
 TASK_S, MEMORY_MB = 1800.0, 12_000.0
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+FAILED = "failed.jsonl"
+"""The tasks that have ended their worker."""
 EXPORTER = "torch_mlir"
 """The exporter that lowers graphs without torch.export."""
 
@@ -57,12 +59,17 @@ class Lane:
     fields: Mapping[str, Any]
     folder: Path
 
-    def tasks_ended(self) -> Iterator[tuple[dict[str, Any], ProblemEnd]]:
-        """The tasks that have ended, with their payloads."""
-        for file in sorted(self.folder.glob("*/ended.jsonl")):
-            for line in file.read_text(encoding="utf-8").splitlines():
-                entry = json.loads(line)
-                yield entry["task"], ProblemEnd(**{**entry, "outcome": outcome.Outcome(**entry["outcome"])})  # fmt: skip
+    def ended(self) -> list[dict[str, Any]]:
+        """The results of the tasks that have ended, each with its `task`, by the journals of all workers."""
+        found: dict[str, dict[str, Any]] = {}
+        for name in ("journal.jsonl", "worker/journal.jsonl", FAILED):
+            for file in sorted(self.folder.glob(f"*/{name}")):
+                for line in file.read_bytes().splitlines():
+                    with contextlib.suppress(ValueError):  # a killed process may have left half a line
+                        result = json.loads(line).get("result") or {}
+                        if result.get("done"):
+                            found[json.dumps(result["task"], sort_keys=True)] = result
+        return list(found.values())
 
 
 def main() -> None:
@@ -139,16 +146,16 @@ def _lanes(args: argparse.Namespace) -> list[Lane]:
 
 def _blocks(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
     """The next blocks of graphs of a seed."""
-    done = {task["first"] for task, _ in lane.tasks_ended() if task.get("seed") == args.seed and "first" in task}  # fmt: skip
-    count = int(args.minutes * SEARCHED * FASTEST * args.cores / BLOCK) + 1
-    firsts = (n * BLOCK for n in range(len(done) + count))
-    new = [first for first in firsts if first not in done]
+    tasks = (result["task"] for result in lane.ended())
+    done = {task["first"] for task in tasks if task["seed"] == args.seed and "first" in task}
+    count = len(done) + int(args.minutes * SEARCHED * FASTEST * args.cores / BLOCK) + 1
+    new = [first for first in range(0, count * BLOCK, BLOCK) if first not in done]
     return [{"seed": args.seed, "first": first, "count": BLOCK} for first in new]
 
 
 def _reductions(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
     """The failures of a lowering path that are to be reduced."""
-    done = {task["name"] for task, _ in lane.tasks_ended() if "name" in task}
+    done = {result["task"].get("name") for result in lane.ended()}
     return [
         {"seed": f.seed, "number": f.number, "kind": f.kind, "name": f.name}
         for f in triage.to_reduce(failures([lane]))
@@ -158,16 +165,12 @@ def _reductions(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def failures(lanes: Sequence[Lane]) -> list[Failure]:
     """All failures that were found so far."""
-    found = []
-    for lane in lanes:
-        for task, line in lane.tasks_ended():
-            for each in line.result.get("failures", ()):
-                fields = {**each, "operators": tuple(each["operators"])}
-                found.append(Failure(lane.name, task["seed"], **fields))
-            if line.outcome.status != outcome.OK and "first" in task:
-                said = line.outcome.detail
-                found.append(Failure(lane.name, task["seed"], task["first"], (), f"worker {line.outcome.reason}", "crashed", "worker", said))  # fmt: skip
-    return found
+    return [
+        Failure(lane.name, result["task"]["seed"], **{**each, "operators": tuple(each["operators"])})
+        for lane in lanes
+        for result in lane.ended()
+        for each in result.get("failures", ())
+    ]
 
 
 def _run(lanes: Sequence[Lane], args: argparse.Namespace, phase: Any, until: float) -> None:
@@ -200,33 +203,26 @@ def _host(lane: Lane, core: int, tasks: Sequence[dict[str, Any]], until: float) 
     request = StageRequest("scripts.tools.fuzz.fuzz_graphs", lane.python, {**lane.fields, "until": until})  # fmt: skip
     job = Job("fuzz", lane.name, folder / outcome.STATUS, folder / "log.txt", request.command(folder), TASK_S, MEMORY_MB, request=request)  # fmt: skip
     by_name = {json.dumps(task, sort_keys=True): task for task in tasks}
-    with (folder.mkdir(parents=True, exist_ok=True), (folder / "ended.jsonl").open("a"))[1] as file:
 
-        def done(line: ProblemEnd) -> None:
-            if line.result.get("done", True):
-                file.write(json.dumps({**dataclasses.asdict(line), "task": by_name[line.problem]}) + "\n")  # fmt: skip
-                file.flush()
+    def done(line: ProblemEnd) -> None:
+        """Note a task that has ended its worker, with what was said; the others are in the journals."""
+        if line.outcome.status != outcome.OK:
+            task = by_name[line.problem]
+            failed = {"number": task.get("first", 0), "operators": [], "kind": f"worker {line.outcome.reason}", "status": "crashed", "stage": "worker", "detail": line.outcome.detail}  # fmt: skip
+            journal.append(folder / FAILED, {"result": {"done": True, "task": task, "failures": [failed]}})  # fmt: skip
 
-        try:
-            Host(job, folder, done, lambda _: True).run(by_name)
-        except Interrupted:
-            return
+    with contextlib.suppress(Interrupted):
+        Host(job, folder, done, lambda line: not line.result.get("done")).run(by_name)
 
 
 def _write(lanes: Sequence[Lane], args: argparse.Namespace) -> None:
     """Write the results, and print the causes."""
-    found = failures(lanes)
-    reductions = {
-        (lane.name, task["name"]): line.result
-        for lane in lanes
-        for task, line in lane.tasks_ended()
-        if "name" in task
-    }
-    causes = triage.causes(found, reductions, triage.read_known())
+    results = [(lane.name, result) for lane in lanes for result in lane.ended()]
+    reductions = {(path, r["task"]["name"]): r for path, r in results if "name" in r["task"]}
+    causes = triage.causes(failures(lanes), reductions, triage.read_known())
     counts: Counter[tuple[str, str]] = Counter()
-    for lane in lanes:
-        for task, line in lane.tasks_ended():
-            counts.update({(lane.name, status): n for status, n in line.result.get("counts", {}).items()})  # fmt: skip
+    for path, result in results:
+        counts.update({(path, status): n for status, n in result.get("counts", {}).items()})
     folders = {lane.name: lane.folder for lane in lanes}
     records = rows.records(causes, folders)
     try:

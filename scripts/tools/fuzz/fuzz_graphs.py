@@ -62,7 +62,7 @@ def fuzz_graphs(request: FuzzRequest, folders: Folders) -> None:
     )
 
     def handle(payload: dict[str, Any], facts: dict[str, Any]) -> None:
-        facts["done"] = request.until > time.time()
+        facts |= {"done": request.until > time.time(), "task": payload}
         if facts["done"] and "count" in payload:
             facts |= search(path, payload["seed"], payload["first"], payload["count"])
         elif facts["done"]:

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -315,7 +315,11 @@ class Draw:
                 number
                 for number in known
                 if tuple(self.of(Of(number)).shape) == shape
-                and (self.of(Of(number)).dtype == dtype if dtype else kind_of(self.of(Of(number))) in kinds)
+                and (
+                    self.of(Of(number)).dtype == dtype
+                    if dtype
+                    else kind_of(self.of(Of(number))) in kinds
+                )
             ]
             if self.focus in fitting:
                 focus, self.focus = self.focus, None
@@ -348,7 +352,14 @@ class Draw:
         known = _Known(self)
         try:
             made = tensors_in(node.operator(*filled(args, known), **filled(kwargs, known)))
-        except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, OverflowError):
+        except (
+            RuntimeError,
+            IndexError,
+            ValueError,
+            TypeError,
+            NotImplementedError,
+            OverflowError,
+        ):
             self.refused += 1
             raise Unsuitable from None
         if not made or any(each.numel() > MOST_ELEMENTS or each.dtype not in DTYPES for each in made):  # fmt: skip
@@ -402,7 +413,9 @@ def draw(seed: int, number: int) -> Graph:
         drawn = Draw(chooser)
         pair = pair_of(seed, number, len(names))
         before = chooser.choice((0, 0, 0, 0, 1, 1))
-        after = chooser.choice((0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 6, 20) if chooser.random() < 0.5 else (0,))
+        after = chooser.choice(
+            (0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 6, 20) if chooser.random() < 0.5 else (0,)
+        )
         plan = [*chooser.choices(names, k=before), *(names[i] for i in pair), *chooser.choices(names, k=after)]  # fmt: skip
         for name in plan:
             if drawn.nodes and drawn.chance(0.8):

@@ -29,20 +29,9 @@ ALLOWED = 10.0
 """How many times the differences between those runs an error may be."""
 UNSTABLE = 0.1
 """Differences of this share of the values, and of their mean, leave a graph without a right result."""
-_EXACT = set(
-    "neg abs relu sign sgn positive isnan isinf isfinite nan_to_num logical_not clone eq ne lt le gt ge maximum minimum logical_and "
-    "logical_or logical_xor where clamp clamp_min clamp_max masked_fill amax amin any all count_nonzero argmax argmin max min view "
-    "reshape permute flip roll transpose diagonal unsqueeze squeeze flatten expand repeat tile slice select unbind split chunk unfold "
-    "repeat_interleave cat stack constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d tril triu "
-    "pixel_shuffle rot90 movedim full_like arange eye index_select embedding gather scatter index_copy index slice_scatter "
-    "select_scatter sort topk argsort max_pool1d max_pool2d max_pool2d_with_indices upsample_nearest2d floor ceil trunc round".split()
-)
+_EXACT = {"neg", "abs", "relu", "sign", "sgn", "positive", "isnan", "isinf", "isfinite", "nan_to_num", "logical_not", "clone", "eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum", "logical_and", "logical_or", "logical_xor", "where", "clamp", "clamp_min", "clamp_max", "masked_fill", "amax", "amin", "any", "all", "count_nonzero", "argmax", "argmin", "max", "min", "view", "reshape", "permute", "flip", "roll", "transpose", "diagonal", "unsqueeze", "squeeze", "flatten", "expand", "repeat", "tile", "slice", "select", "unbind", "split", "chunk", "unfold", "repeat_interleave", "cat", "stack", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d", "tril", "triu", "pixel_shuffle", "rot90", "movedim", "full_like", "arange", "eye", "index_select", "embedding", "gather", "scatter", "index_copy", "index", "slice_scatter", "select_scatter", "sort", "topk", "argsort", "max_pool1d", "max_pool2d", "max_pool2d_with_indices", "upsample_nearest2d", "floor", "ceil", "trunc", "round"}
 """Operators that round nothing."""
-_SUMS = set(
-    "sum mean var std var_mean linalg_vector_norm cumsum logcumsumexp mm bmm matmul linear addmm baddbmm mv dot convolution "
-    "index_add scatter_add scatter_reduce index_put avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d layer_norm group_norm "
-    "rms_norm scaled_dot_product_attention".split()
-)
+_SUMS = {"sum", "mean", "var", "std", "var_mean", "linalg_vector_norm", "cumsum", "logcumsumexp", "mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "mv", "dot", "convolution", "index_add", "scatter_add", "scatter_reduce", "index_put", "avg_pool1d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "layer_norm", "group_norm", "rms_norm", "scaled_dot_product_attention"}
 """Operators whose errors are those of sums: as large as those of the other values."""
 
 

@@ -51,7 +51,9 @@ def _values(cause: Cause, folder: Path) -> dict[str, Any]:
         "known": cause.known.name if cause.known else "",
         "issue": cause.known.issue if cause.known else "",
         "count": cause.count,
-        "operators": " ".join(cause.operators) if reduced else f"not reduced ({len(first.operators)})",  # fmt: skip
+        "operators": " ".join(cause.operators)
+        if reduced
+        else f"not reduced ({len(first.operators)})",
         "inputs": " ".join(cause.reduced.get("inputs", ())),
         "detail": cause.detail[:500],
         "graph": f"{first.seed}/{first.number}",
@@ -80,7 +82,7 @@ def sections(records: Sequence[Record], counts: Counts) -> list[Section]:
         detail = " ".join(cause["detail"].split())
         lines.append([status, cause["stage"], cause["known"], str(cause["count"]), Styled(cause["operators"], CODE), cause["inputs"], detail[:160]])  # fmt: skip
     return [
-        Section("Graphs", ("path", *judged, "thrown away"), table, range(1, 7), f"Thrown away, as no result is right: {thrown}." if thrown else ""),  # fmt: skip
+        Section("Graphs", ("path", *judged, "thrown away"), table, range(1, 7), f"Thrown away, as no result is right: {thrown}." if thrown else ""),
         Section("Causes", head, lines, (3,)),
         Section(
             "Reduced graphs",
@@ -90,7 +92,7 @@ def sections(records: Sequence[Record], counts: Counts) -> list[Section]:
                 if r["cause"]["source"]
             ],
         ),
-    ]  # fmt: skip
+    ]
 
 
 def of_causes(records: Sequence[Record], counts: Counts) -> Content:

@@ -17,8 +17,10 @@ from scripts.core import checkout
 
 KNOWN = Path("workflow/known_failures.yaml")
 WRONG = "wrong"
-MOST_WRONG = 60
-"""Graphs with wrong values that are reduced, per lowering path: their causes show only then."""
+MOST = 40
+"""Graphs of a vague kind that are reduced, per lowering path."""
+_VAGUE = re.compile(r"^wrong|^hangs|'torch\.constant\.|failed to link|inferred input/output")
+"""Kinds whose cause shows only in the reduced graph."""
 
 
 class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,7 +37,7 @@ class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     issue: str = ""
 
     def is_cause(self, cause: Cause) -> bool:
-        ops, dtypes = cause.operators, {dtype for dtype in cause.dtypes}
+        ops, dtypes = cause.operators, set(cause.dtypes)
         return (
             self.status == cause.status
             and all(any(fnmatchcase(op, glob) for op in ops) for glob in self.operators)
@@ -91,15 +93,15 @@ class Cause:
 
 
 def to_reduce(failures: Iterable[Failure]) -> list[Failure]:
-    """The failures to reduce, the most informative first: one of each kind, and of those with wrong values many."""
+    """The failures to reduce, the most informative first: one of each kind, and many of those whose message says little."""
     by_kind: dict[tuple[str, str], list[Failure]] = defaultdict(list)
     for failure in failures:
         by_kind[failure.path, failure.kind].append(failure)
     chosen: list[Failure] = []
     for (_, _), same in by_kind.items():
         same.sort(key=lambda failure: (len(failure.operators), failure.number))
-        chosen += same[: MOST_WRONG if same[0].status == WRONG else 1]
-    return sorted(chosen, key=lambda failure: (failure.status == WRONG, len(failure.operators)))
+        chosen += same[: MOST if _VAGUE.search(same[0].kind) else 1]
+    return sorted(chosen, key=lambda failure: (failure.status != WRONG, len(failure.operators)))
 
 
 def causes(
@@ -112,9 +114,9 @@ def causes(
     for failure in failures:
         reduced = reductions.get((failure.path, failure.name)) or {}
         key: Any = (failure.path, failure.kind)
-        if failure.status == WRONG:
+        if _VAGUE.search(failure.kind):
             # Those that were not reduced, or did not fail again, have no cause yet.
-            key = (failure.path, WRONG, tuple(sorted(set(reduced.get("operators") or ()))))
+            key = (*key, *sorted(set(reduced.get("operators") or ())))
         cause = found.setdefault(key, Cause(failure, reduced))
         cause.count += 1
         if reduced.get("reduced") and _size(reduced) < _size(cause.reduced):
