@@ -15,8 +15,7 @@ import torch.ao.quantization.fx._decomposed
 
 from scripts.frontends.torch_model import convert
 from scripts.tools.fuzz import generator, oracle
-from scripts.tools.fuzz.fuzz_graphs import EAGER_ERRORS
-from scripts.tools.fuzz.generator import Graph, Node
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Node
 
 Fault = Callable[[str, Node, list[Any], dict[str, Any]], Any]
 """What a miscompiled operator returns, given its name; None where the fault does not apply."""

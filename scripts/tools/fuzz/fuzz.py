@@ -65,7 +65,9 @@ class Lane:
         for name in ("journal.jsonl", "worker/journal.jsonl", FAILED):
             for file in sorted(self.folder.glob(f"*/{name}")):
                 for line in file.read_bytes().splitlines():
-                    with contextlib.suppress(ValueError):  # a killed process may have left half a line
+                    with contextlib.suppress(
+                        ValueError
+                    ):  # a killed process may have left half a line
                         result = json.loads(line).get("result") or {}
                         if result.get("done"):
                             found[json.dumps(result["task"], sort_keys=True)] = result
@@ -166,7 +168,9 @@ def _reductions(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
 def failures(lanes: Sequence[Lane]) -> list[Failure]:
     """All failures that were found so far."""
     return [
-        Failure(lane.name, result["task"]["seed"], **{**each, "operators": tuple(each["operators"])})
+        Failure(
+            lane.name, result["task"]["seed"], **{**each, "operators": tuple(each["operators"])}
+        )
         for lane in lanes
         for result in lane.ended()
         for each in result.get("failures", ())

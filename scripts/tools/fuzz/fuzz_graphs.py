@@ -25,14 +25,13 @@ from scripts.core.commands import option
 from scripts.core.requests import Folders
 from scripts.iree.compile_options import TargetOptions
 from scripts.tools.fuzz import generator, oracle, reduction
-from scripts.tools.fuzz.generator import Graph
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph
 from scripts.tools.fuzz.operators import OPERATORS
 from scripts.tools.fuzz.paths import CRASHED, OK, REFUSED, TOGETHER, WRONG, Ended, LoweringPath
 from scripts.tools.operators.batch import batch_worker
 
 SEARCH_S = 240.0
 """Seconds of a reduction."""
-EAGER_ERRORS = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, NotImplementedError)  # fmt: skip
 PROGRAM, SOURCE = "program.mlir", "graph.py"
 
 
@@ -159,7 +158,7 @@ def write(
         for number, array in enumerate(reference.expected.golden):
             kind = reference.expected.types[number]
             tensors.as_native(array, kind.dtype).tofile(folder / f"expected_{number}.bin")
-            call.append(f"--expected_output={kind.iree}=@expected_{number}.bin")
+            call.append(f"--expected_output={'x'.join([*map(str, kind.shape), tensors.DTYPES[kind.dtype][0]])}=@expected_{number}.bin")  # fmt: skip
         lines.append(" ".join(call))
     atomic.write_text(folder / "run.sh", "\n".join([*lines, ""]))
 

@@ -1,9 +1,9 @@
 """Draws random graphs of ATen operators: shapes, dtypes, values and arguments that eager accepts.
 
 A graph is drawn by running it. Each step chooses an operator and arguments that suit the values so far, and calls it; what
-eager refuses is drawn again. Graph `number` of a seed contains the pair of operators `number` of a shuffled list of all
-pairs, the second one working on a result of the first. So all pairs are tried, in an order that depends on nothing but the
-seed, and any graph can be drawn alone.
+eager refuses is drawn again. The first graphs of a seed have one operator each. Those after them contain the pairs of a shuffled
+list of all pairs, the second operator working on a result of the first. So all pairs are tried, in an order that depends on nothing
+but the seed, and any graph can be drawn alone.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ FLOATS = (torch.float32, torch.float32, torch.float32, torch.float16, torch.bflo
 INTEGERS = (torch.int64, torch.int64, torch.int32, torch.int8, torch.uint8, torch.int16)
 VALUES = (*["normal"] * 6, "whole", "whole", "positive", "positive", "large", "special")
 """Rules of the values of an input (`values_of`)."""
+EAGER_ERRORS = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, OverflowError)
+"""What eager raises for arguments that do not suit an operator."""
+ALONE = 4
+BEFORE, AFTER = (0, 0, 1, 2), (0, 0, 0, 1, 1, 2, 3, 6, 20)
+"""Further operators of half of the graphs with a pair."""
 ATTEMPTS = 40
 """Draws of an operator's arguments before another operator is chosen."""
 
@@ -207,21 +212,19 @@ class Unsuitable(Exception):
 @dataclass
 class Draw:
     """A graph while it is drawn. `values`: the tensors so far, as eager computes them. `focus`: the value that the next
-    operator has to take, or None. `refused`: how many calls eager has refused."""
+    operator has to take, or None."""
 
     random: random.Random
     inputs: list[Input] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     values: list[torch.Tensor] = field(default_factory=list)
     focus: int | None = None
-    refused: int = 0
     floats: torch.dtype = torch.float32
     rule: str = "normal"
 
     def __post_init__(self) -> None:
         self.floats = self.random.choice(FLOATS)
         self.rule = self.random.choice(VALUES)
-        # Inputs are numbered before nodes, so a graph is drawn with negative numbers for them.
         self._made: list[torch.Tensor] = []
 
     # Choices
@@ -311,16 +314,12 @@ class Draw:
             raise Unsuitable
         if not rule and self.chance(0.7):
             known = [*range(len(self.values)), *range(INPUTS, INPUTS + len(self._made))]
-            fitting = [
-                number
-                for number in known
-                if tuple(self.of(Of(number)).shape) == shape
-                and (
-                    self.of(Of(number)).dtype == dtype
-                    if dtype
-                    else kind_of(self.of(Of(number))) in kinds
-                )
-            ]
+
+            def fits(tensor: torch.Tensor) -> bool:
+                typed = tensor.dtype == dtype if dtype else kind_of(tensor) in kinds
+                return typed and tuple(tensor.shape) == shape
+
+            fitting = [number for number in known if fits(self.of(Of(number)))]
             if self.focus in fitting:
                 focus, self.focus = self.focus, None
                 return Of(focus)
@@ -352,15 +351,7 @@ class Draw:
         known = _Known(self)
         try:
             made = tensors_in(node.operator(*filled(args, known), **filled(kwargs, known)))
-        except (
-            RuntimeError,
-            IndexError,
-            ValueError,
-            TypeError,
-            NotImplementedError,
-            OverflowError,
-        ):
-            self.refused += 1
+        except EAGER_ERRORS:
             raise Unsuitable from None
         if not made or any(each.numel() > MOST_ELEMENTS or each.dtype not in DTYPES for each in made):  # fmt: skip
             raise Unsuitable
@@ -411,12 +402,9 @@ def draw(seed: int, number: int) -> Graph:
     names = list(OPERATORS)
     while True:
         drawn = Draw(chooser)
-        pair = pair_of(seed, number, len(names))
-        before = chooser.choice((0, 0, 0, 0, 1, 1))
-        after = chooser.choice(
-            (0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 6, 20) if chooser.random() < 0.5 else (0,)
-        )
-        plan = [*chooser.choices(names, k=before), *(names[i] for i in pair), *chooser.choices(names, k=after)]  # fmt: skip
+        plan = [names[place] for place in places(seed, number, len(names))]
+        if len(plan) > 1 and chooser.random() < 0.5:
+            plan = [*chooser.choices(names, k=chooser.choice(BEFORE)), *plan, *chooser.choices(names, k=chooser.choice(AFTER))]  # fmt: skip
         for name in plan:
             if drawn.nodes and drawn.chance(0.8):
                 drawn.focus = len(drawn.values) - chooser.randint(1, drawn.nodes[-1].count)
@@ -425,12 +413,14 @@ def draw(seed: int, number: int) -> Graph:
             return drawn.graph()
 
 
-def pair_of(seed: int, number: int, count: int) -> tuple[int, int]:
-    """The places of the two operators that graph `number` contains."""
+def places(seed: int, number: int, count: int) -> tuple[int, ...]:
+    """The places of the operators that graph `number` contains: first each one alone, ALONE times, then all pairs."""
+    if number < ALONE * count:
+        return (_order(seed, count)[number % count],)
     return divmod(_order(seed, count * count)[number % (count * count)], count)
 
 
-@functools.lru_cache(2)
+@functools.lru_cache(4)
 def _order(seed: int, count: int) -> list[int]:
     order = list(range(count))
     random.Random(seed).shuffle(order)

@@ -29,14 +29,34 @@ ALLOWED = 10.0
 """How many times the differences between those runs an error may be."""
 UNSTABLE = 0.1
 """Differences of this share of the values, and of their mean, leave a graph without a right result."""
-_EXACT = {"neg", "abs", "relu", "sign", "sgn", "positive", "isnan", "isinf", "isfinite", "nan_to_num", "logical_not", "clone", "eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum", "logical_and", "logical_or", "logical_xor", "where", "clamp", "clamp_min", "clamp_max", "masked_fill", "amax", "amin", "any", "all", "count_nonzero", "argmax", "argmin", "max", "min", "view", "reshape", "permute", "flip", "roll", "transpose", "diagonal", "unsqueeze", "squeeze", "flatten", "expand", "repeat", "tile", "slice", "select", "unbind", "split", "chunk", "unfold", "repeat_interleave", "cat", "stack", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d", "tril", "triu", "pixel_shuffle", "rot90", "movedim", "full_like", "arange", "eye", "index_select", "embedding", "gather", "scatter", "index_copy", "index", "slice_scatter", "select_scatter", "sort", "topk", "argsort", "max_pool1d", "max_pool2d", "max_pool2d_with_indices", "upsample_nearest2d", "floor", "ceil", "trunc", "round"}
+_EXACT = """
+neg abs relu sign sgn positive isnan isinf isfinite nan_to_num logical_not clone eq ne lt le gt ge maximum minimum
+logical_and logical_or logical_xor where clamp clamp_min clamp_max masked_fill amax amin any all count_nonzero
+argmax argmin max min view reshape permute flip roll transpose diagonal unsqueeze squeeze flatten expand repeat
+tile slice select unbind split chunk unfold repeat_interleave cat stack constant_pad_nd reflection_pad1d
+reflection_pad2d replication_pad1d replication_pad2d tril triu pixel_shuffle rot90 movedim full_like arange eye
+index_select embedding gather scatter index_copy index slice_scatter select_scatter sort topk argsort max_pool1d
+max_pool2d max_pool2d_with_indices upsample_nearest2d floor ceil trunc round
+"""
 """Operators that round nothing."""
-_SUMS = {"sum", "mean", "var", "std", "var_mean", "linalg_vector_norm", "cumsum", "logcumsumexp", "mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "mv", "dot", "convolution", "index_add", "scatter_add", "scatter_reduce", "index_put", "avg_pool1d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "layer_norm", "group_norm", "rms_norm", "scaled_dot_product_attention"}
+_SUMS = """
+sum mean var std var_mean linalg_vector_norm cumsum logcumsumexp mm bmm matmul linear addmm baddbmm mv dot
+convolution index_add scatter_add scatter_reduce index_put avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d
+layer_norm group_norm rms_norm scaled_dot_product_attention
+"""
 """Operators whose errors are those of sums: as large as those of the other values."""
 
 
-_PADDED = ("convolution", "avg_pool1d", "avg_pool2d", "avg_pool3d")
-"""Operators that may multiply zeros of the padding, or leave that out."""
+_DIVIDES = (
+    "fake_quantize_per_tensor_affine",
+    "quantize_per_tensor",
+    "remainder",
+    "fmod",
+    "floor_divide",
+)
+"""Operators that divide, and decide by the quotient."""
+_FINITE = ("convolution", "avg_pool1d", "avg_pool2d", "avg_pool3d", "quantize_per_tensor", "fake_quantize_per_tensor_affine")  # fmt: skip
+"""Operators that may multiply zeros of the padding with infinity, or make a NaN an integer."""
 
 
 class Undefined(Exception):
@@ -135,8 +155,8 @@ def _checked(node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
         _castable(args[0], kwargs["dtype"])
     if base in ("sort", "argsort", "topk", "argmax", "argmin", "max", "min") and args[0].is_floating_point() and args[0].isnan().any():  # fmt: skip
         raise Undefined("nan-order")
-    if base in _PADDED and not all(each.isfinite().all() for each in args if isinstance(each, torch.Tensor)):  # fmt: skip
-        raise Undefined("infinity times padding")
+    if base in _FINITE and not all(each.isfinite().all() for each in args if isinstance(each, torch.Tensor)):  # fmt: skip
+        raise Undefined("not finite")
     made = node.operator(*args, **kwargs)
     if base in ("argmax", "argmin") or (base in ("max", "min") and len(tensors_in(made)) > 1):
         dim, extreme = args[1], args[0].amax if "max" in base else args[0].amin
@@ -192,17 +212,27 @@ class _Perturbed:
 
     def __call__(self, node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
         base = node.op.split(".")[1]
+        if base in _DIVIDES and args[0].is_floating_point():
+            args = (self._noise(args[0], args[0].abs(), torch.float32), *args[1:])
         return [self._noisy(each, next(self._own), base) for each in tensors_in(_widened(node, args, kwargs))]  # fmt: skip
 
     def _noisy(self, result: torch.Tensor, own: torch.Tensor, base: str) -> torch.Tensor:
         narrows = base == "_to_copy" and own.dtype in (torch.float16, torch.bfloat16)
-        if not own.is_floating_point() or not result.numel() or (base in _EXACT and not narrows):
+        if (
+            not own.is_floating_point()
+            or not result.numel()
+            or (base in _EXACT.split() and not narrows)
+        ):
             return result
         if base == "_to_copy" and not narrows:
             return result
         size = result.abs()
-        if base in _SUMS:
+        if base in _SUMS.split():
             size = size + torch.where(size.isfinite(), size, 0.0).mean()
-        eps = ULPS * torch.finfo(own.dtype).eps
-        noise = torch.rand(result.shape, generator=self._chosen, dtype=torch.float64) * 2 - 1
-        return torch.where(result.isfinite(), result + noise * eps * size, result)
+        return self._noise(result, size, own.dtype)
+
+    def _noise(self, values: torch.Tensor, size: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Values with rounding errors of a dtype at this size."""
+        noise = torch.rand(values.shape, generator=self._chosen, dtype=torch.float64) * 2 - 1
+        noisy = values + noise * ULPS * torch.finfo(dtype).eps * size
+        return torch.where(values.isfinite(), noisy, values)

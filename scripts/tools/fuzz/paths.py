@@ -28,6 +28,7 @@ from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from scripts.core import tensors
 from scripts.frontends.lowering import link
+from scripts.frontends.torch_model import loading
 from scripts.iree.backends import unused_plugins
 from scripts.iree.compile_options import SERIAL
 from scripts.iree.session import Module, Session
@@ -181,7 +182,11 @@ class LoweringPath:
         """The text of a graph's program. Raises what the exporter raises."""
 
         captured = functools.partial(_captured, graph)
-        lowered = self._module.export_graph(captured, reference.inputs, self.options)
+        try:
+            lowered = self._module.export_graph(captured, reference.inputs, self.options)
+        except _InPlace:
+            model = loading.LoadedModel("graph", _Module(graph), tuple(graph.tensors()), {}, file=None)  # fmt: skip
+            lowered, _ = self._module.export(model, self.options)
         return link.link(lowered, reference.inputs).decode()
 
     def _compiled(self, programs: Mapping[int, str], cases: Cases) -> None:
@@ -235,15 +240,27 @@ class LoweringPath:
         return Ended(WRONG, RUN, problem) if problem else Ended(OK)
 
 
+class _Module(torch.nn.Module):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self._graph = graph
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        return self._graph(*inputs)
+
+
+class _InPlace(Exception):
+    """A decomposition works in place, which torch.export makes functional."""
+
+
 def _captured(graph: Graph, decompositions: Mapping[Any, Any]) -> torch.fx.GraphModule:
     """A graph of functional operators, under decompositions."""
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         given = [torch.empty(each.shape, dtype=getattr(torch, each.dtype)) for each in graph.inputs]
     with mode:
         made = make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*given)
-        if any(getattr(getattr(node.target, "_schema", None), "is_mutable", False) for node in made.graph.nodes):  # fmt: skip
-            # What a decomposition does in place, torch.export makes functional too.
-            made = make_fx(torch.func.functionalize(made), {}, "fake")(*given)
+    if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in made.graph.nodes):  # fmt: skip
+        raise _InPlace
     return made
 
 

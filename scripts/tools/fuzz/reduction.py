@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.tools.fuzz.generator import Graph, Input, Node, Of, renumbered
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Node, Of, renumbered
 
 Fails = Callable[[Sequence[Graph]], Sequence[bool]]
 """Whether graphs fail in the way that is looked for."""
@@ -86,7 +86,7 @@ def _cut(graph: Graph) -> Iterator[Graph]:
     try:
         with torch.no_grad():
             values = graph.run(graph.tensors())
-    except (RuntimeError, IndexError, ValueError, TypeError):
+    except EAGER_ERRORS:
         return
     for place, numbers in enumerate(graph.numbers()):
         if not set(numbers) & set(graph.results):

@@ -82,12 +82,22 @@ def sections(records: Sequence[Record], counts: Counts) -> list[Section]:
         detail = " ".join(cause["detail"].split())
         lines.append([status, cause["stage"], cause["known"], str(cause["count"]), Styled(cause["operators"], CODE), cause["inputs"], detail[:160]])  # fmt: skip
     return [
-        Section("Graphs", ("path", *judged, "thrown away"), table, range(1, 7), f"Thrown away, as no result is right: {thrown}." if thrown else ""),
+        Section(
+            "Graphs",
+            ("path", *judged, "thrown away"),
+            table,
+            range(1, 7),
+            f"Thrown away, as no result is right: {thrown}." if thrown else "",
+        ),
         Section("Causes", head, lines, (3,)),
         Section(
             "Reduced graphs",
             parts=[
-                Section(f"{r['cause']['status']}: {r['cause']['operators']}", text=r["cause"]["source"], lines=[r["cause"]["reproducer"]])
+                Section(
+                    f"{r['cause']['status']}: {r['cause']['operators']}",
+                    text=r["cause"]["source"],
+                    lines=[r["cause"]["reproducer"]],
+                )
                 for r in records
                 if r["cause"]["source"]
             ],
