@@ -24,7 +24,7 @@ _VAGUE = re.compile(r"^wrong|^hangs|'torch\.constant\.|failed to link|inferred i
 
 
 class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of KNOWN. It is the cause of a failure of this `status` if one of the reduced graph's operators matches each of the globs
+    """An entry of KNOWN. It is the cause of a failure of this `status` if one of the reduced graph's operators matches one of the globs
     `operators`, one of its dtypes is among `dtypes`, and the regular expression `message` is found in what was said; what is left out
     is not compared. `issue`: of the project that owns it."""
 
@@ -40,7 +40,7 @@ class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ops, dtypes = cause.operators, set(cause.dtypes)
         return (
             self.status == cause.status
-            and all(any(fnmatchcase(op, glob) for op in ops) for glob in self.operators)
+            and (not self.operators or any(fnmatchcase(op, g) for op in ops for g in self.operators))
             and (not self.dtypes or bool(dtypes & set(self.dtypes)))
             and bool(re.search(self.message, cause.detail))
         )
