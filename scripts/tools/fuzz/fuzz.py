@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fnmatch
 import hashlib
 import json
 import multiprocessing
@@ -24,7 +25,7 @@ from typing import Any
 
 from scripts.config import expansion, settings
 from scripts.config.reading import ConfigError
-from scripts.core import atomic, checkout, exits, machine
+from scripts.core import atomic, checkout, exits, machine, process
 from scripts.core.requests import StageRequest
 from scripts.iree.backends import runs_on_cpu
 from scripts.results.page_sections import as_text
@@ -135,6 +136,8 @@ def _lanes(args: argparse.Namespace) -> list[Lane]:
             name = f"{frontend.name}/{target.name}"
             folder = args.results / "fuzz" / f"{name.replace('/', '-')}-{digest}"
             lanes.append(Lane(name, python, fields, folder))
+    if lanes and args.operators:
+        _require_operators(args.operators, lanes[0].python)
     if not lanes:
         exits.fail(f"no frontend of exporter {EXPORTER} with a target on the CPU is selected")
     try:
@@ -144,6 +147,14 @@ def _lanes(args: argparse.Namespace) -> list[Lane]:
     except OSError as error:
         exits.fail(f"{args.results}: {error}; give another folder by --results")
     return lanes
+
+
+def _require_operators(globs: Sequence[str], python: str) -> None:
+    """Exit if a glob matches no operator that graphs are made of."""
+    listed = process.captured([python, "-m", "scripts.tools.fuzz.operators"])
+    for glob in globs if listed.returncode == 0 else ():
+        if not fnmatch.filter(listed.stdout.split(), glob):
+            exits.fail(f"--operators {glob}: graphs have no such operator, but {listed.stdout.split()}")  # fmt: skip
 
 
 def _blocks(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -414,3 +414,6 @@ OPERATORS: dict[str, Operator] = {
     **each("fake_quantize quantize", quantize),
 }  # fmt: skip
 """By the name by which pairs are counted."""
+
+if __name__ == "__main__":
+    print(*OPERATORS, sep="\n")

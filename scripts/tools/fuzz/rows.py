@@ -52,7 +52,7 @@ def _values(cause: Cause, folder: Path) -> dict[str, Any]:
         "issue": cause.known.issue if cause.known else "",
         "count": cause.count,
         "operators": " ".join(cause.operators)
-        if reduced
+        if reduced or len(first.operators) < 3
         else f"not reduced ({len(first.operators)})",
         "inputs": " ".join(cause.reduced.get("inputs", ())),
         "detail": cause.detail[:500],

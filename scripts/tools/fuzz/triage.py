@@ -40,7 +40,9 @@ class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ops, dtypes = cause.operators, set(cause.dtypes)
         return (
             self.status == cause.status
-            and (not self.operators or any(fnmatchcase(op, g) for op in ops for g in self.operators))
+            and (
+                not self.operators or any(fnmatchcase(op, g) for op in ops for g in self.operators)
+            )
             and (not self.dtypes or bool(dtypes & set(self.dtypes)))
             and bool(re.search(self.message, cause.detail))
         )
@@ -115,8 +117,9 @@ def causes(
         reduced = reductions.get((failure.path, failure.name)) or {}
         key: Any = (failure.path, failure.kind)
         if _VAGUE.search(failure.kind):
-            # Those that were not reduced, or did not fail again, have no cause yet.
-            key = (*key, *sorted(set(reduced.get("operators") or ())))
+            # Those of several operators that were not reduced, or did not fail again, have no cause yet.
+            own = failure.operators if len(failure.operators) == 1 else ()
+            key = (*key, *sorted(set(reduced.get("operators") or own)))
         cause = found.setdefault(key, Cause(failure, reduced))
         cause.count += 1
         if reduced.get("reduced") and _size(reduced) < _size(cause.reduced):
