@@ -39,7 +39,7 @@ from scripts.tools.operators.batch.batch_stage import Host
 
 BLOCK = 64
 """Graphs of a task."""
-FASTEST = 4000
+FASTEST = 600
 """Graphs per minute that no core exceeds: how many tasks are prepared."""
 SEARCHED = 0.6
 """The share of the time for new graphs. In the rest, those that failed are reduced."""
@@ -96,7 +96,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the graphs (default: 0)")
     parser.add_argument("--targets", default="llvm-cpu", help="names or globs, with commas")
     parser.add_argument("--frontends", default="torchmlir-torch", help="names or globs")
-    parser.add_argument("--toolchains", help="names or globs")
     parser.add_argument("--operators", nargs="+", default=[], metavar="GLOB", help="of graphs")
     parser.add_argument("--dtypes", nargs="+", default=[], choices=DTYPES, help="of inputs")
     parser.add_argument("--cores", type=int, default=machine.physical_cores())
@@ -106,7 +105,7 @@ def _arguments() -> argparse.Namespace:
 
 def _lanes(args: argparse.Namespace) -> list[Lane]:
     """The lowering paths that are asked for. Exits with what is wrong with the options."""
-    asked = {k: v for k in ("targets", "frontends", "toolchains") if (v := getattr(args, k))}
+    asked = {k: v for k in ("targets", "frontends") if (v := getattr(args, k))}
     try:
         declared, selected = settings.load(asked, [checkout.path("config.yaml")], checkout.ROOT)
         matrix = expansion.expand(declared, selected, checkout.ROOT)
