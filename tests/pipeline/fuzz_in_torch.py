@@ -14,7 +14,7 @@ import torch
 import torch.ao.quantization.fx._decomposed
 
 from scripts.frontends.torch_model import convert
-from scripts.tools.fuzz import generator, oracle
+from scripts.tools.fuzz import operators, oracle
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Node
 
 Fault = Callable[[str, Node, list[Any], dict[str, Any]], Any]
@@ -89,7 +89,7 @@ FAULTS: dict[str, Callable[[], Fault]] = {
 
 def graphs(count: int) -> Iterator[tuple[Graph, oracle.Reference]]:
     for number in range(count):
-        graph = generator.draw(7, number)
+        graph = operators.draw(7, number)
         try:
             yield graph, oracle.reference(graph)
         except (oracle.Undefined, *EAGER_ERRORS):

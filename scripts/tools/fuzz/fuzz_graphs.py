@@ -24,7 +24,7 @@ from scripts.core import atomic, requests, tensors
 from scripts.core.commands import option
 from scripts.core.requests import Folders
 from scripts.iree.compile_options import TargetOptions
-from scripts.tools.fuzz import generator, oracle, reduction
+from scripts.tools.fuzz import generator, operators, oracle, reduction
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph
 from scripts.tools.fuzz.operators import OPERATORS
 from scripts.tools.fuzz.paths import CRASHED, OK, REFUSED, TOGETHER, WRONG, Ended, LoweringPath
@@ -70,10 +70,10 @@ def fuzz_graphs(request: FuzzRequest, folders: Folders) -> None:
     batch_worker.serve(request, handle)
 
 
-def limit(operators: Sequence[str], dtypes: Sequence[str]) -> None:
+def limit(globs: Sequence[str], dtypes: Sequence[str]) -> None:
     """Draw graphs of these operators and dtypes only."""
-    if operators:
-        for name in [n for n in OPERATORS if not any(fnmatch.fnmatchcase(n, glob) for glob in operators)]:  # fmt: skip
+    if globs:
+        for name in [n for n in OPERATORS if not any(fnmatch.fnmatchcase(n, glob) for glob in globs)]:  # fmt: skip
             del OPERATORS[name]
     if dtypes:
         kinds = [getattr(torch, name) for name in dtypes]
@@ -85,11 +85,11 @@ def search(path: LoweringPath, seed: int, first: int, count: int) -> dict[str, A
     """Draw and judge graphs. Returns how many ended how, the seconds of each part, and the failures."""
     counts: Counter[str] = Counter()
     failures: list[dict[str, Any]] = []
-    seconds: Counter[str] = Counter()
+    seconds = {"draw": 0.0, "path": 0.0}
     for start in range(first, first + count, TOGETHER):
         begun, cases = time.monotonic(), {}
         for number in range(start, min(start + TOGETHER, first + count)):
-            graph = generator.draw(seed, number)
+            graph = operators.draw(seed, number)
             try:
                 cases[number] = graph, oracle.reference(graph)
             except oracle.Undefined as why:
@@ -102,13 +102,14 @@ def search(path: LoweringPath, seed: int, first: int, count: int) -> dict[str, A
             if ended.status != OK:
                 graph = cases[number][0]
                 failures.append({"number": number, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
-        seconds.update(draw=drawn - begun, path=time.monotonic() - drawn)
-    return {"counts": dict(counts), "failures": failures, "parts": dict(seconds)}
+        seconds["draw"] += drawn - begun
+        seconds["path"] += time.monotonic() - drawn
+    return {"counts": dict(counts), "failures": failures, "parts": seconds}
 
 
 def reduce(path: LoweringPath, payload: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Reduce a graph that ended in a way of some kind, and write its reproducer."""
-    graph = generator.draw(payload["seed"], payload["number"])
+    graph = operators.draw(payload["seed"], payload["number"])
     kind = payload["kind"]
 
     def ends(graphs: Sequence[Graph]) -> list[Ended]:

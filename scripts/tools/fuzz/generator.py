@@ -8,8 +8,6 @@ but the seed, and any graph can be drawn alone.
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -32,9 +30,6 @@ VALUES = (*["normal"] * 6, "whole", "whole", "positive", "positive", "large", "s
 """Rules of the values of an input (`values_of`)."""
 EAGER_ERRORS = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, OverflowError)
 """What eager raises for arguments that do not suit an operator."""
-ALONE = 4
-BEFORE, AFTER = (0, 0, 1, 2), (0, 0, 0, 1, 1, 2, 3, 6, 20)
-"""Further operators of half of the graphs with a pair."""
 ATTEMPTS = 40
 """Draws of an operator's arguments before another operator is chosen."""
 
@@ -320,7 +315,7 @@ class Draw:
                 return typed and tuple(tensor.shape) == shape
 
             fitting = [number for number in known if fits(self.of(Of(number)))]
-            if self.focus in fitting:
+            if self.focus is not None and self.focus in fitting:
                 focus, self.focus = self.focus, None
                 return Of(focus)
             if fitting:
@@ -392,47 +387,3 @@ def kind_of(tensor: torch.Tensor) -> str:
     if tensor.dtype is torch.bool:
         return "b"
     return "f" if tensor.dtype.is_floating_point else "i"
-
-
-def draw(seed: int, number: int) -> Graph:
-    """Graph `number` of a seed."""
-    from scripts.tools.fuzz.operators import OPERATORS
-
-    chooser = random.Random(f"{seed}/{number}")
-    names = list(OPERATORS)
-    while True:
-        drawn = Draw(chooser)
-        plan = [names[place] for place in places(seed, number, len(names))]
-        if len(plan) > 1 and chooser.random() < 0.5:
-            plan = [*chooser.choices(names, k=chooser.choice(BEFORE)), *plan, *chooser.choices(names, k=chooser.choice(AFTER))]  # fmt: skip
-        for name in plan:
-            if drawn.nodes and drawn.chance(0.8):
-                drawn.focus = len(drawn.values) - chooser.randint(1, drawn.nodes[-1].count)
-            _add(drawn, OPERATORS[name])
-        if drawn.nodes:
-            return drawn.graph()
-
-
-def places(seed: int, number: int, count: int) -> tuple[int, ...]:
-    """The places of the operators that graph `number` contains: first each one alone, ALONE times, then all pairs."""
-    if number < ALONE * count:
-        return (_order(seed, count)[number % count],)
-    return divmod(_order(seed, count * count)[number % (count * count)], count)
-
-
-@functools.lru_cache(4)
-def _order(seed: int, count: int) -> list[int]:
-    order = list(range(count))
-    random.Random(seed).shuffle(order)
-    return order
-
-
-def _add(drawn: Draw, operator: Callable[[Draw], None]) -> None:
-    """Add a call of an operator, if arguments for it are found."""
-    focus, inputs = drawn.focus, len(drawn.inputs)
-    for _ in range(ATTEMPTS // 4):
-        with contextlib.suppress(Unsuitable):
-            operator(drawn)
-            return
-        drawn.focus = focus
-        del drawn.inputs[inputs:], drawn._made[inputs:]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
+import random
 from collections.abc import Callable
 
 import torch
 
-from scripts.tools.fuzz.generator import Draw, Of, Unsuitable
+from scripts.tools.fuzz.generator import ATTEMPTS, Draw, Graph, Of, Unsuitable
 
 Operator = Callable[[Draw], None]
 INDEX = torch.int64
@@ -18,7 +21,7 @@ def full(tensor: torch.Tensor) -> bool:
 
 
 def unary(kinds: str, names: str) -> dict[str, Operator]:
-    return {name: lambda d, name=name: d.call(f"{name}.default", d.any(kinds)) for name in names.split()}  # fmt: skip
+    return each(names, lambda d, name: d.call(f"{name}.default", d.any(kinds)))
 
 
 def binary(d: Draw, name: str, suffix: str = "Tensor", kinds: str = "fib", **more: object) -> None:
@@ -94,7 +97,8 @@ def along(d: Draw, name: str, kinds: str, *more: object) -> None:
 
 
 def reshape(d: Draw, name: str) -> None:
-    x, shape = d.any(), []
+    shape: list[int] = []
+    x = d.any()
     left = d.of(x).numel()
     while left > 1 and len(shape) < 4 and d.chance(0.8):
         shape.append(d.pick(*[n for n in range(1, min(left, 70) + 1) if left % n == 0]))
@@ -365,7 +369,10 @@ def quantize(d: Draw, name: str) -> None:
 
 
 def each(names: str, function: Callable[..., None], *more: object) -> dict[str, Operator]:
-    return {name: lambda d, name=name: function(d, name, *more) for name in names.split()}
+    def of(name: str) -> Operator:
+        return lambda d: function(d, name, *more)
+
+    return {name: of(name) for name in names.split()}
 
 
 OPERATORS: dict[str, Operator] = {
@@ -414,6 +421,54 @@ OPERATORS: dict[str, Operator] = {
     **each("fake_quantize quantize", quantize),
 }  # fmt: skip
 """By the name by which pairs are counted."""
+
+ALONE = 4
+"""How many graphs of a seed have one operator, by the number of operators."""
+BEFORE, AFTER = (0, 0, 1, 2), (0, 0, 0, 1, 1, 2, 3, 6, 20)
+"""Further operators of half of the graphs with a pair."""
+
+
+def draw(seed: int, number: int) -> Graph:
+    """Graph `number` of a seed."""
+    chooser = random.Random(f"{seed}/{number}")
+    names = list(OPERATORS)
+    while True:
+        drawn = Draw(chooser)
+        plan = [names[place] for place in places(seed, number, len(names))]
+        if len(plan) > 1 and chooser.random() < 0.5:
+            plan = [*chooser.choices(names, k=chooser.choice(BEFORE)), *plan, *chooser.choices(names, k=chooser.choice(AFTER))]  # fmt: skip
+        for name in plan:
+            if drawn.nodes and drawn.chance(0.8):
+                drawn.focus = len(drawn.values) - chooser.randint(1, drawn.nodes[-1].count)
+            _add(drawn, OPERATORS[name])
+        if drawn.nodes:
+            return drawn.graph()
+
+
+def places(seed: int, number: int, count: int) -> tuple[int, ...]:
+    """The places of the operators that graph `number` contains: first each one alone, ALONE times, then all pairs."""
+    if number < ALONE * count:
+        return (_order(seed, count)[number % count],)
+    return divmod(_order(seed, count * count)[number % (count * count)], count)
+
+
+@functools.lru_cache(4)
+def _order(seed: int, count: int) -> list[int]:
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    return order
+
+
+def _add(drawn: Draw, operator: Callable[[Draw], None]) -> None:
+    """Add a call of an operator, if arguments for it are found."""
+    focus, inputs = drawn.focus, len(drawn.inputs)
+    for _ in range(ATTEMPTS // 4):
+        with contextlib.suppress(Unsuitable):
+            operator(drawn)
+            return
+        drawn.focus = focus
+        del drawn.inputs[inputs:], drawn._made[inputs:]
+
 
 if __name__ == "__main__":
     print(*OPERATORS, sep="\n")

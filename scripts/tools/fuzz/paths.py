@@ -154,8 +154,8 @@ class LoweringPath:
                 try:
                     programs[n] = self.program(graph, reference)
                 except Exception as error:
-                    said = _ERROR.findall(self._log.read_text(errors="replace"))
-                    self._end(n, Ended(REFUSED, EXPORT, said[0] if said else f"{type(error).__name__}: {error}"))  # fmt: skip
+                    named = _ERROR.search(self._log.read_text(errors="replace"))
+                    self._end(n, Ended(REFUSED, EXPORT, named[1] if named else f"{type(error).__name__}: {error}"))  # fmt: skip
             # One by one, so that a program is known that is refused or crashes when its input is converted.
             for n in list(programs):
                 self._say(begin=[n], stage=COMPILE)

@@ -6,6 +6,7 @@ Each step makes many smaller graphs and takes the smallest one that still fails.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -131,19 +132,27 @@ def _bypassed(graph: Graph) -> Iterator[Graph]:
 def _smaller(graph: Graph) -> Iterator[Graph]:
     """One size smaller, wherever it is in shapes and arguments; or in a single dimension of an input."""
     for most in (1, 2, 3, 5):
-        yield _resized(graph, lambda n, most=most: min(n, most) if n > 0 else n)
+        yield _resized(graph, functools.partial(_at_most, most))
     sizes = {n for each in graph.inputs for n in each.shape}
     sizes |= {n for node in graph.nodes for n in _numbers(node) if n > 1}
     for old in sorted(sizes, reverse=True):
         for new in dict.fromkeys((1, 2, 3, 4, old // 2, old - 1)):
             if 0 < new < old:
-                yield _resized(graph, lambda n, old=old, new=new: new if n == old else n)
+                yield _resized(graph, functools.partial(_instead, old, new))
     for at, each in enumerate(graph.inputs):
         for dim, old in enumerate(each.shape):
             for new in dict.fromkeys((1, 2, old // 2)):
                 if 0 < new < old:
                     shape = (*each.shape[:dim], new, *each.shape[dim + 1 :])
                     yield _with_input(graph, at, dataclasses.replace(each, shape=shape))
+
+
+def _at_most(most: int, size: int) -> int:
+    return min(size, most) if size > 0 else size
+
+
+def _instead(old: int, new: int, size: int) -> int:
+    return new if size == old else size
 
 
 def _numbers(node: Node) -> Iterator[int]:
