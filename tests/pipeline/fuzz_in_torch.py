@@ -59,9 +59,11 @@ def _tail(base: str, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any
 
 
 def _unsigned(base: str, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    if base == "_to_copy" and args[0].dtype is torch.uint8:
-        return args[0].view(torch.int8).to(kwargs["dtype"])
-    return None
+    is_signed = isinstance(args[0], torch.Tensor) and args[0].dtype is torch.uint8
+    if not is_signed or base not in ("_to_copy", "sum", "prod", "amax", "div", "gt", "lt"):
+        return None
+    made = node.operator(args[0].view(torch.int8), *args[1:], **kwargs)
+    return made.view(torch.uint8) if made.dtype is torch.int8 else made
 
 
 def _padding(base: str, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -29,7 +29,7 @@ def in_torch(environments, *words: str):
 
 
 def test_every_planted_miscompile_is_found(environments):
-    assert len(in_torch(environments, "power", "3000")) == FAULTS
+    assert len(in_torch(environments, "power", "9000")) == FAULTS
 
 
 def test_eager_against_itself_raises_no_alarm(environments):
