@@ -151,9 +151,10 @@ def _lanes(args: argparse.Namespace) -> list[Lane]:
 def _require_operators(globs: Sequence[str], python: str) -> None:
     """Exit if a glob matches no operator that graphs are made of."""
     listed = process.captured([python, "-m", "scripts.tools.fuzz.operators"])
-    for glob in globs if listed.returncode == 0 else ():
-        if not fnmatch.filter(listed.stdout.split(), glob):
-            exits.fail(f"--operators {glob}: graphs have no such operator, but {listed.stdout.split()}")  # fmt: skip
+    names = listed.stdout.split()
+    for glob in globs if names else ():
+        if not fnmatch.filter(names, glob):
+            exits.fail(f"--operators {glob}: no operator of graphs; they have {' '.join(names)}")
 
 
 def _blocks(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
