@@ -31,6 +31,7 @@ VERBS = (
     Verb("lock", "scripts.cli.lock", "resolve the pins of environments again"),
     Verb("suites", "scripts.stages.list_suites", "the models that packages have, by name"),
     Verb("operators", "scripts.tools.operators.list_operators", "operator problems of a dataset or of traces"),
+    Verb("fuzz", "scripts.tools.fuzz.fuzz", "random graphs of operators along lowering paths: miscompiles, crashes and refusals, by cause"),
     Verb("why", "scripts.tools.profile.why", "where the time of a CPU cell goes, by nn.Module and by dispatch, or that of its compilation"),
     Verb("compare", "scripts.tools.compare.verbs.compare", "what differs between two runs or toolchains, by intervals"),
     Verb("history", "scripts.tools.compare.verbs.history", "what changed in which run, from all results that were kept"),

@@ -17,6 +17,7 @@ NAMES = (
     "variants",
     "limits",
     "operators",
+    "fuzz",
     "kernels",
     "profile",
     "gpu_static",

@@ -63,8 +63,9 @@ def read(results: Path, name: str) -> Profiles:
         profile = read_json(path)
         if "rounds_ms" in profile and profile["threads"] == iree["threads"]:
             baseline = path.parent.parent.name
-            others[baseline] = profile
-            rows[baseline] = f"{cell.model}/{baseline}/{cell.test}"
+            name = str(EntryName.read(baseline).without("threads"))
+            others[name] = profile
+            rows[name] = f"{cell.model}/{baseline}/{cell.test}"
     cpu = str(EntryName("cpu", threads=cell.threads))
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
     code = read_json(root / stages.STAGES["read_code"].path(code_cell(cell), "code.json"))

@@ -1,0 +1,248 @@
+"""Draw random graphs of operators, take them along lowering paths, and report what goes wrong, by cause.
+
+vmfbench fuzz --minutes 60
+vmfbench fuzz --seed 3 --frontends 'torchmlir-*' --operators 'conv*' neg --dtypes float16
+
+Eager decides what is right. Writes results/fuzz.csv, fuzz.md and a reproducer of each cause to results/fuzz/. A later call with the same
+seed goes on where the last one stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import hashlib
+import json
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.config import expansion, settings
+from scripts.config.reading import ConfigError
+from scripts.core import atomic, checkout, exits, machine, process
+from scripts.core.requests import StageRequest
+from scripts.iree.backends import runs_on_cpu
+from scripts.results.page_sections import as_text
+from scripts.run import environments
+from scripts.supervise import journal, outcome
+from scripts.supervise.job import Interrupted, Job
+from scripts.supervise.outcome import ProblemEnd
+from scripts.tools.fuzz import rows, triage
+from scripts.tools.fuzz.triage import Failure
+from scripts.tools.operators.batch.batch_stage import Host
+
+BLOCK = 64
+"""Graphs of a task."""
+FASTEST = 600
+"""Graphs per minute that no core exceeds: how many tasks are prepared."""
+SEARCHED = 0.6
+"""The share of the time for new graphs. In the rest, those that failed are reduced."""
+TASK_S, MEMORY_MB = 1800.0, 12_000.0
+DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+FAILED = "failed.jsonl"
+"""The tasks that have ended their worker."""
+EXPORTER = "torch_mlir"
+"""The exporter that lowers graphs without torch.export."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A lowering path: its name, the interpreter of its worker, and the worker's request. `folder`: of its work."""
+
+    name: str
+    python: str
+    fields: Mapping[str, Any]
+    folder: Path
+
+    def ended(self) -> list[dict[str, Any]]:
+        """The results of the tasks that have ended, each with its `task`, by the journals of all workers."""
+        found: dict[str, dict[str, Any]] = {}
+        for name in ("journal.jsonl", "worker/journal.jsonl", FAILED):
+            for file in sorted(self.folder.glob(f"*/{name}")):
+                for line in file.read_bytes().splitlines():
+                    with contextlib.suppress(
+                        ValueError
+                    ):  # a killed process may have left half a line
+                        result = json.loads(line).get("result") or {}
+                        if result.get("done"):
+                            found[json.dumps(result["task"], sort_keys=True)] = result
+        return list(found.values())
+
+
+def main() -> None:
+    args = _arguments()
+    os.environ.update(checkout.variables())
+    lanes = _lanes(args)
+    until = time.time() + args.minutes * 60
+    try:
+        for phase, share in ((_blocks, SEARCHED), (_reductions, 1.0)):
+            _run(lanes, args, phase, until - (1 - share) * args.minutes * 60)
+    except KeyboardInterrupt:
+        print("stopped; what was found so far:")
+    _write(lanes, args)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="default: 10; 0: only report")
+    parser.add_argument("--seed", type=int, default=0, help="of the graphs (default: 0)")
+    parser.add_argument("--targets", default="llvm-cpu", help="names or globs, with commas")
+    parser.add_argument("--frontends", default="torchmlir-torch", help="names or globs")
+    parser.add_argument("--operators", nargs="+", default=[], metavar="GLOB", help="of graphs")
+    parser.add_argument("--dtypes", nargs="+", default=[], choices=DTYPES, help="of inputs")
+    parser.add_argument("--cores", type=int, default=machine.physical_cores())
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder")
+    return parser.parse_args()
+
+
+def _lanes(args: argparse.Namespace) -> list[Lane]:
+    """The lowering paths that are asked for. Exits with what is wrong with the options."""
+    asked = {k: v for k in ("targets", "frontends") if (v := getattr(args, k))}
+    try:
+        declared, selected = settings.load(asked, [checkout.path("config.yaml")], checkout.ROOT)
+        matrix = expansion.expand(declared, selected, checkout.ROOT)
+    except ConfigError as error:
+        exits.fail(str(error))
+    lanes = []
+    for frontend in matrix.frontends.values():
+        for target in matrix.targets.values():
+            if frontend.exporter != EXPORTER or not runs_on_cpu(target.device):
+                continue
+            fields = {
+                "backend": target.backend,
+                "arch": target.arch,
+                "opt_level": target.opt_level,
+                "flags": list(target.flags),
+                "device": target.device,
+                "exporter": frontend.exporter,
+                # The rewrites would hide what they avoid.
+                "exporter_options": {**frontend.options, "rewrites": "none"},
+                "operators": args.operators,
+                "dtypes": args.dtypes,
+            }
+            python = str(Path(environments.prefix(frontend.env), "bin/python"))
+            if not Path(python).exists():
+                exits.fail(f"no {python}: `vmfbench run --quick` makes the environments")
+            digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]
+            name = f"{frontend.name}/{target.name}"
+            folder = args.results / "fuzz" / f"{name.replace('/', '-')}-{digest}"
+            lanes.append(Lane(name, python, fields, folder))
+    if lanes and args.operators:
+        _require_operators(args.operators, lanes[0].python)
+    if not lanes:
+        exits.fail(f"no frontend of exporter {EXPORTER} with a target on the CPU is selected")
+    try:
+        for lane in lanes:
+            lane.folder.mkdir(parents=True, exist_ok=True)
+            atomic.write_text(lane.folder / "path.txt", f"{lane.name}\n")
+    except OSError as error:
+        exits.fail(f"{args.results}: {error}; give another folder by --results")
+    return lanes
+
+
+def _require_operators(globs: Sequence[str], python: str) -> None:
+    """Exit if a glob matches no operator that graphs are made of."""
+    listed = process.captured([python, "-m", "scripts.tools.fuzz.operators"])
+    names = listed.stdout.split()
+    for glob in globs if names else ():
+        if not fnmatch.filter(names, glob):
+            exits.fail(f"--operators {glob}: no operator of graphs; they have {' '.join(names)}")
+
+
+def _blocks(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The next blocks of graphs of a seed."""
+    tasks = (result["task"] for result in lane.ended())
+    done = {task["first"] for task in tasks if task["seed"] == args.seed and "first" in task}
+    count = len(done) + int(args.minutes * SEARCHED * FASTEST * args.cores / BLOCK) + 1
+    new = [first for first in range(0, count * BLOCK, BLOCK) if first not in done]
+    return [{"seed": args.seed, "first": first, "count": BLOCK} for first in new]
+
+
+def _reductions(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The failures of a lowering path that are to be reduced."""
+    done = {result["task"].get("name") for result in lane.ended()}
+    return [
+        {"seed": f.seed, "number": f.number, "kind": f.kind, "name": f.name}
+        for f in triage.to_reduce(failures([lane]))
+        if f.name not in done
+    ]
+
+
+def failures(lanes: Sequence[Lane]) -> list[Failure]:
+    """All failures that were found so far."""
+    return [
+        Failure(
+            lane.name, result["task"]["seed"], **{**each, "operators": tuple(each["operators"])}
+        )
+        for lane in lanes
+        for result in lane.ended()
+        for each in result.get("failures", ())
+    ]
+
+
+def _run(lanes: Sequence[Lane], args: argparse.Namespace, phase: Any, until: float) -> None:
+    """Run a phase until its time is over, a process for each core. Raises KeyboardInterrupt."""
+    fork = multiprocessing.get_context("fork")
+    begun, share = time.time(), (until - time.time()) / len(lanes)
+    for number, lane in enumerate(lanes):
+        tasks = phase(lane, args)
+        if not tasks or share <= 0:
+            continue
+        ends = begun + (number + 1) * share
+        hosts = [
+            fork.Process(target=_host, args=(lane, core, tasks[core :: args.cores], ends))
+            for core in range(args.cores)
+        ]
+        for host in hosts:
+            host.start()
+        try:
+            for host in hosts:
+                host.join()
+        except KeyboardInterrupt:
+            for host in hosts:
+                host.join()
+            raise
+
+
+def _host(lane: Lane, core: int, tasks: Sequence[dict[str, Any]], until: float) -> None:
+    """Run the tasks of a core under the supervisor."""
+    folder = lane.folder / str(core)
+    request = StageRequest("scripts.tools.fuzz.fuzz_graphs", lane.python, {**lane.fields, "until": until})  # fmt: skip
+    job = Job("fuzz", lane.name, folder / outcome.STATUS, folder / "log.txt", request.command(folder), TASK_S, MEMORY_MB, request=request)  # fmt: skip
+    by_name = {json.dumps(task, sort_keys=True): task for task in tasks}
+
+    def done(line: ProblemEnd) -> None:
+        """Note a task that has ended its worker, with what was said; the others are in the journals."""
+        if line.outcome.status != outcome.OK:
+            task = by_name[line.problem]
+            failed = {"number": task.get("first", 0), "operators": [], "kind": f"worker {line.outcome.reason}", "status": "crashed", "stage": "worker", "detail": line.outcome.detail}  # fmt: skip
+            journal.append(folder / FAILED, {"result": {"done": True, "task": task, "failures": [failed]}})  # fmt: skip
+
+    with contextlib.suppress(Interrupted):
+        Host(job, folder, done, lambda line: not line.result.get("done")).run(by_name)
+
+
+def _write(lanes: Sequence[Lane], args: argparse.Namespace) -> None:
+    """Write the results, and print the causes."""
+    results = [(lane.name, result) for lane in lanes for result in lane.ended()]
+    reductions = {(path, r["task"]["name"]): r for path, r in results if "name" in r["task"]}
+    causes = triage.causes(failures(lanes), reductions, triage.read_known())
+    counts: Counter[tuple[str, str]] = Counter()
+    for path, result in results:
+        counts.update({(path, status): n for status, n in result.get("counts", {}).items()})
+    folders = {lane.name: lane.folder for lane in lanes}
+    records = rows.records(causes, folders)
+    try:
+        rows.ROW_SET.write(rows.of_causes(records, counts), args.results)
+    except OSError as error:
+        exits.fail(f"{args.results}: {error}; give another folder by --results")
+    print(as_text(rows.sections(records, counts)), end="")
+    print(args.results / "fuzz.csv")

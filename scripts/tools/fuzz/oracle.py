@@ -1,0 +1,238 @@
+"""Decides what a graph has to compute: eager in its own dtypes, in float64, and in float64 with rounding errors put in.
+
+The last one shows how much the results of correct programs differ, because a compiler may round each value otherwise. A graph
+has no right result if a decision depends on that (a tie, a comparison of equal numbers), or if PyTorch leaves it open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from scripts.core import tensors
+from scripts.frontends.torch_model import convert
+from scripts.measure.verify import verification
+from scripts.measure.verify.verify import Expected, verify
+from scripts.tools.fuzz.generator import Graph, Node
+from scripts.tools.operators.calls.calling import tensors_in
+
+PERTURBED = 3
+"""Runs with rounding errors put in."""
+ULPS = 2.0
+"""The largest error that is put into a result, in units of its dtype's last place."""
+ALLOWED = 10.0
+"""How many times the differences between those runs an error may be."""
+UNSTABLE = 0.1
+"""Differences of this share of the values, and of their mean, leave a graph without a right result."""
+_EXACT = """
+neg abs relu sign sgn positive isnan isinf isfinite nan_to_num logical_not clone eq ne lt le gt ge maximum minimum
+logical_and logical_or logical_xor where clamp clamp_min clamp_max masked_fill amax amin any all count_nonzero
+argmax argmin max min view reshape permute flip roll transpose diagonal unsqueeze squeeze flatten expand repeat
+tile slice select unbind split chunk unfold repeat_interleave cat stack constant_pad_nd reflection_pad1d
+reflection_pad2d replication_pad1d replication_pad2d tril triu pixel_shuffle rot90 movedim full_like arange eye
+index_select embedding gather scatter index_copy index slice_scatter select_scatter sort topk argsort max_pool1d
+max_pool2d max_pool2d_with_indices upsample_nearest2d floor ceil trunc round
+"""
+"""Operators that round nothing."""
+_SUMS = """
+sum mean var std var_mean linalg_vector_norm cumsum logcumsumexp mm bmm matmul linear addmm baddbmm mv dot
+convolution index_add scatter_add scatter_reduce index_put avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d
+layer_norm group_norm rms_norm scaled_dot_product_attention
+"""
+"""Operators whose errors are those of sums: as large as those of the other values."""
+
+
+_DIVIDES = (
+    "fake_quantize_per_tensor_affine",
+    "quantize_per_tensor",
+    "remainder",
+    "fmod",
+    "floor_divide",
+)
+"""Operators that divide, and decide by the quotient."""
+_FINITE = ("convolution", "avg_pool1d", "avg_pool2d", "avg_pool3d", "quantize_per_tensor", "fake_quantize_per_tensor_affine")  # fmt: skip
+"""Operators that may multiply zeros of the padding with infinity, or make a NaN an integer."""
+
+
+class Undefined(Exception):
+    """A graph has no right result; the message is the reason, in a word."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a graph has to compute. `inputs`: the types of its inputs, and `arrays` their values, as stages store them. `spread`: how far
+    correct results are from float64, by element; None for results that are not of floating point."""
+
+    inputs: tuple[tensors.TensorType, ...]
+    arrays: list[np.ndarray]
+    expected: Expected
+    spread: list[np.ndarray | None]
+
+    def problem(self, outputs: Sequence[np.ndarray]) -> str:
+        """What is wrong with results, or ""."""
+        judged = verify(outputs, self.expected, {})
+        if judged.code == verification.PASS:
+            return ""
+        if len(outputs) != len(self.expected.golden):
+            return judged.detail
+        return judged.detail if any(map(self._differs, range(len(outputs)), outputs)) else ""
+
+    def _differs(self, number: int, got: np.ndarray) -> bool:
+        """Whether an output differs from eager's by more than rounding explains."""
+        spread, want = self.spread[number], self.expected.golden[number]
+        if spread is None or got.shape != want.shape or self.expected.fp64 is None:
+            return True
+        exact = self.expected.fp64[number]
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.abs(got.astype(np.float64) - exact)
+            odd = np.isfinite(got.astype(np.float64)) != np.isfinite(want)
+            return bool((odd | (error > ALLOWED * spread)).any())
+
+
+def reference(graph: Graph) -> Reference:
+    """Run a graph in eager. Raises Undefined, and what eager raises."""
+    given = graph.tensors()
+    with torch.no_grad():
+        values = graph.run(given, _checked)
+        results = [values[number] for number in graph.results]
+        if not any(each.numel() for each in results):
+            raise Undefined("empty")
+        wide = [each.double() if each.is_floating_point() else each for each in given]
+        exact = [graph.run(wide, _widened)[number] for number in graph.results]
+        chosen = torch.Generator().manual_seed(0)
+        others = []
+        for _ in range(PERTURBED):
+            noisy = graph.run(wide, _Perturbed(graph, values, chosen))
+            others.append([noisy[number] for number in graph.results])
+    spread = [_spread(*each) for each in zip(results, exact, *others, strict=True)]
+    types = tuple(convert.tensor_type(f"output {i}", each) for i, each in enumerate(results))
+    names = {str(each.dtype).removeprefix("torch.") for each in values}
+    dtype = next((short for name, short in _NARROW.items() if name in names), "f32")
+    expected = Expected(
+        types=types,
+        golden=[convert.to_numpy(each) for each in results],
+        fp64=[convert.to_numpy(each) for each in exact],
+        deterministic=True,
+        dtype=dtype,
+    )
+    inputs = tuple(convert.tensor_type(f"input {i}", each) for i, each in enumerate(given))
+    return Reference(inputs, [convert.to_numpy(each) for each in given], expected, spread)
+
+
+_NARROW = {"bfloat16": "bf16", "float16": "f16"}
+
+
+def _spread(own: torch.Tensor, exact: torch.Tensor, *others: torch.Tensor) -> np.ndarray | None:
+    """How far correct results are from the exact one. Raises Undefined if they differ in more than rounding."""
+    if not own.is_floating_point():
+        if not all(torch.equal(own, each) for each in (exact.to(own.dtype), *others)):
+            raise Undefined("decision")
+        return None
+    largest = torch.zeros_like(exact)
+    finite = exact.isfinite()
+    for each in (own.double(), *others):
+        same = torch.where(finite, each.isfinite(), (each == exact) | (each.isnan() & exact.isnan()))  # fmt: skip
+        if not same.all():
+            raise Undefined("overflow")
+        largest = torch.maximum(largest, torch.where(finite, (each - exact).abs(), 0.0))
+    sizes = torch.where(finite, exact.abs(), 0.0)
+    scale = sizes.mean() if sizes.numel() else 0.0
+    if (largest > UNSTABLE * (sizes + scale)).any():
+        raise Undefined("unstable")
+    least = torch.finfo(own.dtype).eps * (sizes + scale)
+    return (torch.maximum(largest, largest.mean()) + least).numpy()
+
+
+def _checked(node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Call an operator in its own dtypes. Raises Undefined where PyTorch leaves the result open."""
+    base = node.op.split(".")[1]
+    if base == "_to_copy" and not kwargs["dtype"].is_floating_point and args[0].is_floating_point():
+        _castable(args[0], kwargs["dtype"])
+    if base in ("sort", "argsort", "topk", "argmax", "argmin", "max", "min") and args[0].is_floating_point() and args[0].isnan().any():  # fmt: skip
+        raise Undefined("nan-order")
+    if base in _FINITE and not all(each.isfinite().all() for each in args if isinstance(each, torch.Tensor)):  # fmt: skip
+        raise Undefined("not finite")
+    made = node.operator(*args, **kwargs)
+    if base in ("argmax", "argmin") or (base in ("max", "min") and len(tensors_in(made)) > 1):
+        dim, extreme = args[1], args[0].amax if "max" in base else args[0].amin
+        if ((args[0] == extreme(dim, True)).sum(dim) > 1).any():
+            raise Undefined("tie")
+    if base in ("topk", "sort", "argsort") and args[0].dim():
+        dim = args[2] if base == "topk" else args[1]
+        if (args[0].sort(dim).values.diff(dim=dim) == 0).any():
+            raise Undefined("tie")
+    if base == "max_pool2d_with_indices" and args[0].unique().numel() < args[0].numel():
+        raise Undefined("tie")
+    return made
+
+
+def _castable(values: torch.Tensor, dtype: torch.dtype) -> None:
+    if dtype is torch.bool:
+        return
+    limits = torch.iinfo(dtype)
+    inside = (values > limits.min - 1) & (values < min(limits.max, 2**31 - 1) + 1)
+    if not inside.all():
+        raise Undefined("cast")
+
+
+def _widened(node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Call an operator in float64. Those that have no float64 run in float32."""
+    wide = {k: _double(v) for k, v in kwargs.items()}
+    try:
+        return node.operator(*args, **wide)
+    except (RuntimeError, AssertionError):
+        narrow = pytree.tree_map_only(torch.Tensor, _single, args)
+        return pytree.tree_map_only(torch.Tensor, _double_tensor, node.operator(*narrow, **kwargs))
+
+
+def _double(value: Any) -> Any:
+    is_float = isinstance(value, torch.dtype) and value.is_floating_point
+    return torch.float64 if is_float else value
+
+
+def _single(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.dtype is torch.float64 else tensor
+
+
+def _double_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+class _Perturbed:
+    """Calls operators in float64, and puts the rounding errors of their own dtype into the results. `values`: of the run in its own dtypes."""
+
+    def __init__(self, graph: Graph, values: Sequence[torch.Tensor], chosen: torch.Generator) -> None:  # fmt: skip
+        self._own = iter(values[len(graph.inputs) :])
+        self._chosen = chosen
+
+    def __call__(self, node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
+        base = node.op.split(".")[1]
+        if base in _DIVIDES and args[0].is_floating_point():
+            args = (self._noise(args[0], args[0].abs(), torch.float32), *args[1:])
+        return [self._noisy(each, next(self._own), base) for each in tensors_in(_widened(node, args, kwargs))]  # fmt: skip
+
+    def _noisy(self, result: torch.Tensor, own: torch.Tensor, base: str) -> torch.Tensor:
+        narrows = base == "_to_copy" and own.dtype in (torch.float16, torch.bfloat16)
+        if (
+            not own.is_floating_point()
+            or not result.numel()
+            or (base in _EXACT.split() and not narrows)
+        ):
+            return result
+        if base == "_to_copy" and not narrows:
+            return result
+        size = result.abs()
+        if base in _SUMS.split():
+            size = size + torch.where(size.isfinite(), size, 0.0).mean()
+        return self._noise(result, size, own.dtype)
+
+    def _noise(self, values: torch.Tensor, size: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Values with rounding errors of a dtype at this size."""
+        noise = torch.rand(values.shape, generator=self._chosen, dtype=torch.float64) * 2 - 1
+        noisy = values + noise * ULPS * torch.finfo(dtype).eps * size
+        return torch.where(values.isfinite(), noisy, values)

@@ -1,0 +1,143 @@
+"""Puts failures together by cause, and compares causes with those that are known (workflow/known_failures.yaml)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scripts.config import reading
+from scripts.core import checkout
+
+KNOWN = Path("workflow/known_failures.yaml")
+WRONG = "wrong"
+MOST = 40
+"""Graphs of a vague kind that are reduced, per lowering path."""
+_VAGUE = re.compile(r"^wrong|^hangs|'torch\.constant\.|failed to link|inferred input/output")
+"""Kinds whose cause shows only in the reduced graph."""
+
+
+class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry of KNOWN. It is the cause of a failure of this `status` if one of the reduced graph's operators matches one of the globs
+    `operators`, one of its dtypes is among `dtypes`, and the regular expression `message` is found in what was said; what is left out
+    is not compared. `issue`: of the project that owns it."""
+
+    name: str
+    about: str
+    status: str
+    operators: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    message: str = ""
+    issue: str = ""
+
+    def is_cause(self, cause: Cause) -> bool:
+        ops, dtypes = cause.operators, set(cause.dtypes)
+        return (
+            self.status == cause.status
+            and (
+                not self.operators or any(fnmatchcase(op, g) for op in ops for g in self.operators)
+            )
+            and (not self.dtypes or bool(dtypes & set(self.dtypes)))
+            and bool(re.search(self.message, cause.detail))
+        )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A graph that failed. `path`: the lowering path. `kind`: its message without numbers."""
+
+    path: str
+    seed: int
+    number: int
+    operators: tuple[str, ...]
+    kind: str
+    status: str
+    stage: str
+    detail: str
+
+    @property
+    def name(self) -> str:
+        """Of its reduction."""
+        return f"{self.seed}-{self.number}"
+
+
+@dataclass
+class Cause:
+    """What failures have in common. `reduced`: what the worker said about the smallest graph (fuzz_graphs.reduce), {} if none was
+    reduced. `count`: failures. `known`: the entry of KNOWN."""
+
+    first: Failure
+    reduced: Mapping[str, Any] = field(default_factory=dict)
+    count: int = 0
+    known: KnownFailure | None = None
+
+    @property
+    def status(self) -> str:
+        return self.first.status
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        return tuple(self.reduced.get("operators") or self.first.operators)
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.reduced.get("dtypes", ())))
+
+    @property
+    def detail(self) -> str:
+        return (self.reduced.get("ended") or {}).get("detail") or self.first.detail
+
+
+def to_reduce(failures: Iterable[Failure]) -> list[Failure]:
+    """The failures to reduce, the most informative first: one of each kind, and many of those whose message says little."""
+    by_kind: dict[tuple[str, str], list[Failure]] = defaultdict(list)
+    for failure in failures:
+        by_kind[failure.path, failure.kind].append(failure)
+    chosen: list[Failure] = []
+    for (_, _), same in by_kind.items():
+        same.sort(key=lambda failure: (len(failure.operators), failure.number))
+        chosen += same[: MOST if _VAGUE.search(same[0].kind) else 1]
+    return sorted(chosen, key=lambda failure: (failure.status != WRONG, len(failure.operators)))
+
+
+def causes(
+    failures: Sequence[Failure],
+    reductions: Mapping[tuple[str, str], Mapping[str, Any]],
+    known: Sequence[KnownFailure] = (),
+) -> list[Cause]:
+    """The causes of failures, wrong values first. `reductions`: by lowering path and name of the failure."""
+    found: dict[Any, Cause] = {}
+    for failure in failures:
+        reduced = reductions.get((failure.path, failure.name)) or {}
+        key: Any = (failure.path, failure.kind)
+        if _VAGUE.search(failure.kind):
+            # Those of several operators that were not reduced, or did not fail again, have no cause yet.
+            own = failure.operators if len(failure.operators) == 1 else ()
+            key = (*key, *sorted(set(reduced.get("operators") or own)))
+        cause = found.setdefault(key, Cause(failure, reduced))
+        cause.count += 1
+        if reduced.get("reduced") and _size(reduced) < _size(cause.reduced):
+            cause.first, cause.reduced = failure, reduced
+    for cause in found.values():
+        cause.known = next((each for each in known if each.is_cause(cause)), None)
+    order = (WRONG, "crashed", "hangs", "refused")
+    return sorted(found.values(), key=lambda c: (order.index(c.status), bool(c.known), -c.count))
+
+
+def _size(reduced: Mapping[str, Any]) -> int:
+    return len(reduced["operators"]) if reduced.get("reduced") else 1 << 20
+
+
+def read_known(file: Path | None = None) -> list[KnownFailure]:
+    """The known failures. Raises ValueError for an entry that is not one."""
+    path = file or checkout.ROOT / KNOWN
+    try:
+        return msgspec.convert(reading.read(path)["failures"], list[KnownFailure])
+    except (msgspec.ValidationError, KeyError) as error:
+        raise ValueError(f"{path}: {error}; expected `failures:`, a list of entries with name, about and status") from error  # fmt: skip

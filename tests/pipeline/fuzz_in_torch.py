@@ -1,0 +1,143 @@
+"""Finds planted miscompiles among random graphs, and false alarms of eager against itself. Prints JSON.
+
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.ao.quantization.fx._decomposed
+
+from scripts.frontends.torch_model import convert
+from scripts.tools.fuzz import operators, oracle
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Node
+
+Fault = Callable[[str, Node, list[Any], dict[str, Any]], Any]
+"""What a miscompiled operator returns, given its name; None where the fault does not apply."""
+
+
+def _overwritten(base: str, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if base == "scatter_add":
+        return args[0].scatter(args[1], args[2], args[3])
+    return None
+
+
+def _broadcast(base: str, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if base not in ("add", "mul", "sub", "maximum") or not isinstance(args[1], torch.Tensor):
+        return None
+    x, y = args[:2]
+    if y.dim() == 1 and x.dim() == 2 and x.shape[0] == x.shape[1] == y.shape[0]:
+        return node.operator(x, y[:, None], **kwargs)
+    if x.shape != y.shape and y.numel() > 1:
+        return node.operator(x, y.flatten()[0].expand(y.shape), **kwargs)
+    return None
+
+
+class _Stale:
+    """The second result of a shape and dtype is the first one."""
+
+    def __init__(self) -> None:
+        self.first: dict[Any, torch.Tensor] = {}
+
+    def __call__(self, base: str, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        made = node.operator(*args, **kwargs)
+        if not isinstance(made, torch.Tensor) or base in ("empty", "arange", "eye"):
+            return None
+        return self.first.setdefault((made.shape, made.dtype, base), made)
+
+
+def _tail(base: str, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if base == "sum" and args[1] and args[0].dim() and args[0].shape[args[1][0]] % 2:
+        size = args[0].shape[args[1][0]] - 1
+        return node.operator(args[0].narrow(args[1][0], 0, size), *args[1:], **kwargs)
+    return None
+
+
+def _unsigned(base: str, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    is_signed = isinstance(args[0], torch.Tensor) and args[0].dtype is torch.uint8
+    if not is_signed or base not in ("_to_copy", "sum", "prod", "amax", "div", "gt", "lt"):
+        return None
+    made = node.operator(args[0].view(torch.int8), *args[1:], **kwargs)
+    return made.view(torch.uint8) if made.dtype is torch.int8 else made
+
+
+def _padding(base: str, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if base == "max_pool2d" and any(args[3]):
+        return node.operator(args[0].abs(), *args[1:])
+    return None
+
+
+FAULTS: dict[str, Callable[[], Fault]] = {
+    "dropped negation": lambda: lambda base, n, a, k: a[0] if base == "neg" else None,
+    "slice off by one": lambda: lambda base, n, a, k: n.operator(a[0].roll(-1, a[1]), *a[1:]) if base == "slice" else None,
+    "wrong rounding": lambda: lambda base, n, a, k: torch.floor(a[0] + 0.5) if base == "trunc" else None,
+    "swapped broadcast": lambda: _broadcast,
+    "stale buffer": _Stale,
+    "wrong NaN rule": lambda: lambda base, n, a, k: torch.fmax(*a) if base == "maximum" else None,
+    "lost tail of a sum": lambda: _tail,
+    "unsigned as signed": lambda: _unsigned,
+    "overwritten in place of added": lambda: _overwritten,
+    "wrong padding": lambda: _padding,
+    "logical shift of signed numbers": lambda: lambda base, n, a, k: n.operator(a[0].abs(), a[1]) if base == "bitwise_right_shift" else None,
+    "order of a sort": lambda: lambda base, n, a, k: n.operator(a[0], a[1], False) if base == "sort" else None,
+    "inverted condition": lambda: lambda base, n, a, k: n.operator(a[0], a[2], a[1]) if base == "where" and a[1].shape == a[2].shape else None,
+}  # fmt: skip
+
+
+def graphs(count: int) -> Iterator[tuple[Graph, oracle.Reference]]:
+    for number in range(count):
+        graph = operators.draw(7, number)
+        try:
+            yield graph, oracle.reference(graph)
+        except (oracle.Undefined, *EAGER_ERRORS):
+            continue
+
+
+def outputs(graph: Graph, call: Any = None) -> list[Any]:
+    with torch.no_grad():
+        values = graph.run(graph.tensors(), call)
+        return [convert.to_numpy(values[number]) for number in graph.results]
+
+
+def power(count: int) -> dict[str, int]:
+    """By fault, after how many graphs it was found; those that were not found are left out."""
+    found: dict[str, int] = {}
+    for number, (graph, reference) in enumerate(graphs(count)):
+        for name, make in FAULTS.items():
+            if name in found:
+                continue
+            fault, applied = make(), []
+
+            def call(node: Node, args: Any, kwargs: Any, fault=fault, applied=applied) -> Any:
+                made = fault(node.op.split(".")[1], node, list(args), kwargs)
+                applied.append(made is not None)
+                return node.operator(*args, **kwargs) if made is None else made
+
+            try:
+                computed = outputs(graph, call)
+            except EAGER_ERRORS:
+                continue
+            if any(applied) and reference.problem(computed):
+                found[name] = number
+        if len(found) == len(FAULTS):
+            break
+    return found
+
+
+def alarms(count: int) -> list[str]:
+    """What is said about results that are right."""
+    said = []
+    for graph, reference in graphs(count):
+        said += filter(None, [reference.problem(outputs(graph))])
+    return said
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    what, count = sys.argv[1], int(sys.argv[2])
+    print(json.dumps({"power": power, "alarms": alarms}[what](count)))

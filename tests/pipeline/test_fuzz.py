@@ -1,0 +1,61 @@
+"""`vmfbench fuzz`: planted miscompiles are found, right results raise no alarm, and a call writes causes and goes on later."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.checkouts import ROOT, environment
+
+FAULTS = 13
+
+
+def in_torch(environments, *words: str):
+    done = subprocess.run(
+        [environments / "torch-mlir/bin/python", "tests/pipeline/fuzz_in_torch.py", *words],
+        cwd=ROOT,
+        env=environment() | {"PYTHONPATH": os.fspath(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout)
+
+
+def test_every_planted_miscompile_is_found(environments):
+    assert len(in_torch(environments, "power", "9000")) == FAULTS
+
+
+def test_eager_against_itself_raises_no_alarm(environments):
+    assert in_torch(environments, "alarms", "500") == []
+
+
+@pytest.fixture(scope="module")
+def folder(environments, tmp_path_factory):
+    """The results of two calls, of which the second one goes on."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    for _ in range(2):
+        command = [sys.executable, "-m", "scripts.cli", "fuzz", "--minutes", "0.5", "--cores", "1"]  # fmt: skip
+        subprocess.run(
+            [*command, "--results", folder, "--operators", "neg", "add", "cat", "slice*"],
+            cwd=ROOT,
+            env=environment(),
+            check=True,
+        )
+    return folder
+
+
+def test_a_call_writes_rows_and_goes_on_where_it_stopped(folder):
+    rows = list(csv.DictReader((folder / "fuzz.csv").open()))
+    assert all(row["status"] for row in rows)
+    assert "# Fuzzing" in (folder / "fuzz.md").read_text(encoding="utf-8")
+    journals = [file.read_text(encoding="utf-8") for file in folder.glob("fuzz/*/0/journal.jsonl")]
+    results = [json.loads(line)["result"] for text in journals for line in text.splitlines()]
+    firsts = [result["task"]["first"] for result in results if result.get("done") and "first" in result["task"]]  # fmt: skip
+    assert len(firsts) == len(set(firsts)) > 1

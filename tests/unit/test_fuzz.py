@@ -1,0 +1,71 @@
+"""`vmfbench fuzz` goes on where it stopped, and stops before work where its options are wrong."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+
+from scripts.tools.fuzz import fuzz
+from scripts.tools.fuzz.fuzz import BLOCK, Lane
+
+ARGS = argparse.Namespace(minutes=1.0, cores=1, seed=3)
+
+
+def lane(folder, *results: dict) -> Lane:
+    """A lowering path whose first core has ended with these results."""
+    journal = folder / "0" / "worker" / "journal.jsonl"
+    journal.parent.mkdir(parents=True)
+    lines = [json.dumps({"end": str(n), "result": result}) for n, result in enumerate(results)]
+    journal.write_text("\n".join([json.dumps({"begin": "0"}), *lines, '{"end": "9", "resu']))
+    return Lane("f/t", "python", {}, folder)
+
+
+def block(first: int, seed: int = 3, **more) -> dict:
+    return {"done": True, "task": {"seed": seed, "first": first, "count": BLOCK}, **more}
+
+
+def test_blocks_that_have_ended_are_not_drawn_again(tmp_path):
+    left = fuzz._blocks(lane(tmp_path, block(0), block(2 * BLOCK)), ARGS)
+    assert [task["first"] for task in left[:3]] == [BLOCK, 3 * BLOCK, 4 * BLOCK]
+
+
+def test_blocks_of_another_seed_or_after_the_time_are_drawn(tmp_path):
+    late = {**block(BLOCK), "done": False}
+    left = fuzz._blocks(lane(tmp_path, block(0, seed=4), late), ARGS)
+    assert [task["first"] for task in left[:2]] == [0, BLOCK]
+
+
+def test_a_failure_is_reduced_once(tmp_path):
+    failed = {"operators": ["neg.default"], "kind": "refused compile: a", "status": "refused", "stage": "compile", "detail": "a"}  # fmt: skip
+    found = block(0, failures=[{"number": 5, **failed}])
+    (task,) = fuzz._reductions(lane(tmp_path / "a", found), ARGS)
+    assert task["name"] == "3-5"
+    done = {"done": True, "task": task, "reduced": False}
+    assert not fuzz._reductions(lane(tmp_path / "b", found, done), ARGS)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--targets", "llvm-gpu"], "llvm-gpu"),
+        (["--frontends", "torchxla-stablehlo"], "no frontend of exporter torch_mlir"),
+        (["--targets", "cuda"], "no frontend of exporter torch_mlir"),
+    ],
+)
+def test_wrong_options_stop_before_work(option, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["vmfbench fuzz", *option, "--results", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        fuzz.main()
+    assert said in "".join(capsys.readouterr())
+    assert not (tmp_path / "fuzz").exists()
+
+
+def test_a_folder_that_cannot_be_written_stops_before_work(tmp_path, monkeypatch, capsys):
+    (tmp_path / "fuzz").write_text("a file")
+    monkeypatch.setattr("scripts.tools.fuzz.fuzz.Path.exists", lambda _: True)
+    monkeypatch.setattr("sys.argv", ["vmfbench fuzz", "--results", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        fuzz.main()
+    assert "--results" in "".join(capsys.readouterr())

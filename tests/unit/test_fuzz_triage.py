@@ -1,0 +1,79 @@
+"""Failures of random graphs are put together by cause, and compared with those that are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.tools.fuzz import rows, triage
+from scripts.tools.fuzz.triage import Failure, KnownFailure
+
+
+def failure(number: int, status: str = "refused", kind: str = "refused compile: a", **more) -> Failure:  # fmt: skip
+    given = {"path": "f/t", "seed": 0, "operators": ("neg.default", "add.Tensor"), "stage": "compile", "detail": "a 7"}  # fmt: skip
+    return Failure(number=number, status=status, kind=kind, **{**given, **more})
+
+
+def reduced(*operators: str, dtype: str = "bool") -> dict:
+    return {
+        "operators": list(operators),
+        "reduced": True,
+        "dtypes": [dtype],
+        "ended": {"detail": "wrong values"},
+        "source": "return x0",
+        "inputs": ["2xi8"],
+    }
+
+
+def test_failures_with_the_same_message_are_one_cause():
+    found = triage.causes([failure(1), failure(2), failure(3, kind="refused compile: b")], {})
+    assert [cause.count for cause in found] == [2, 1]
+
+
+def test_wrong_values_are_put_together_by_the_operators_of_the_reduced_graph():
+    wrong = [failure(n, "wrong", "wrong run:") for n in range(3)]
+    small = {("f/t", "0-0"): reduced("mm.default"), ("f/t", "0-1"): reduced("mm.default"), ("f/t", "0-2"): reduced("neg.default")}  # fmt: skip
+    found = triage.causes(wrong, small)
+    assert [(cause.operators, cause.count) for cause in found] == [(("mm.default",), 2), (("neg.default",), 1)]  # fmt: skip
+
+
+def test_wrong_values_come_first_and_known_causes_after_new_ones():
+    known = KnownFailure("i1", "about", "wrong", ("*mm*",), ("bool",))
+    small = {("f/t", "0-0"): reduced("mm.default"), ("f/t", "0-1"): reduced("neg.default")}
+    found = triage.causes(
+        [failure(5), failure(0, "wrong", "wrong run:"), failure(1, "wrong", "wrong run:")],
+        small,
+        [known],
+    )
+    assert [(c.status, c.known.name if c.known else "") for c in found] == [("wrong", ""), ("wrong", "i1"), ("refused", "")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "is_known"), [("bool", True), ("float32", False)])
+def test_a_known_cause_has_its_operators_and_dtypes(dtype, is_known):
+    known = KnownFailure("i1", "about", "wrong", ("*mm*",), ("bool",))
+    (cause,) = triage.causes([failure(0, "wrong", "wrong run:")], {("f/t", "0-0"): reduced("bmm.default", dtype=dtype)})  # fmt: skip
+    assert known.is_cause(cause) is is_known
+
+
+def test_one_failure_of_each_message_is_reduced_and_many_with_wrong_values():
+    some = [failure(n) for n in range(5)] + [failure(n, "wrong", "wrong run:") for n in range(5, 9)]
+    assert len(triage.to_reduce(some)) == 1 + 4
+
+
+def test_the_file_of_known_failures_is_read():
+    assert "i1-product" in [known.name for known in triage.read_known()]
+
+
+def test_a_wrong_entry_names_the_file(tmp_path):
+    file = tmp_path / "known.yaml"
+    file.write_text("failures: [{name: a, abuot: b}]")
+    with pytest.raises(ValueError, match=r"known\.yaml"):
+        triage.read_known(file)
+
+
+def test_records_have_the_declared_form(tmp_path):
+    small = {("f/t", "0-0"): reduced("mm.default")}
+    causes = triage.causes([failure(0, "wrong", "wrong run:"), failure(1)], small)
+    records = rows.records(causes, {"f/t": tmp_path})
+    rows.ROW_SET.write(rows.of_causes(records, {("f/t", "ok"): 3}), tmp_path)
+    assert (tmp_path / "fuzz.csv").read_text().count("\n") == 3
+    assert "mm.default" in (tmp_path / "fuzz.md").read_text()
