@@ -158,7 +158,10 @@ tiny/mlir/llvm-cpu: ms per call: IREE 11.0, eager 4.50, limit 0.400; 2 threads
 control, the same calls where they were profiled: IREE 11.0 to 11.5, eager 4.50 to 4.60; load 1.8
 
 Look first at
-1. pool (1 ×): 8.00 ms, eager 1.50: idle threads +4.00 ± 0, slower code +2.50 ± 0. d_dispatch_1_scatter: 8.00 ms in 1 call (1 workgroup for 2 threads; no product: scatter_add). Its code: vmfbench why tiny/mlir/llvm-cpu --dispatch d_dispatch_1_scatter. By itself: vmfbench reduce tiny/mlir/llvm-cpu --dispatches
+1. pool (1 ×): 8.00 ms, eager 1.50: idle threads +4.00 ± 0, slower code +2.50 ± 0.
+   d_dispatch_1_scatter: 8.00 ms in 1 call (1 workgroup for 2 threads; no product: scatter_add).
+   its code: vmfbench why tiny/mlir/llvm-cpu --dispatch d_dispatch_1_scatter
+   by itself: vmfbench reduce tiny/mlir/llvm-cpu --dispatches
 2. between kernels, in 3 dispatches: +0.890 ± 0 ms.
 
 IREE − eager          ms  ±  of IREE's call
@@ -194,7 +197,7 @@ def test_the_inner_loops_stand_beside_the_regions_and_dispatches(code, why):
     lines = why().splitlines()
     loop = "one value at a time, 25% FMA, 20% on the stack, 30% loads of one value, 1 gather, calls expf"
     chosen = "DoubleTilingExpert, tiles 8×32×0, vectors 8×16×4, data-tiled, iree_uk_mmt4d"
-    assert f"; {chosen}; inner loop: {loop}). Its code:" in lines[4]
+    assert f"; {chosen}; inner loop: {loop})." in lines[5]
     assert [line.split()[0] for line in lines if line.endswith(loop)] == ["pool", "73%"]
 
 

@@ -48,7 +48,7 @@ def sections(profiles: Profiles, account: Account) -> list[Section]:
     first = enumerate(largest(profiles, account), start=1)
     return [
         Section("", lines=[*([doubts] if account.doubts else []), head, *_beside(account)]),
-        Section("Look first at", lines=[f"{place}. {text}" for place, text in first]),
+        Section("Look first at", lines=[f"{place}. {text}".replace("\n", "\n   ") for place, text in first]),
         *_terms(account),
         *_regions(account),
         _dispatches(account),
@@ -147,7 +147,7 @@ def _dispatches(account: Account) -> Section:
 
 
 def largest(profiles: Profiles, account: Account) -> list[str]:
-    """Sentences about the largest parts of the gap, each a region or the time between kernels; one that says so if there is none;
+    """Lines about each of the largest parts of the gap, each a region or the time between kernels; one that says so if there is none;
     none if the profiles are in doubt."""
     if account.gap is None or account.doubts:
         return []
@@ -156,7 +156,7 @@ def largest(profiles: Profiles, account: Account) -> list[str]:
     parts: list[tuple[float, Iterable[str]]] = [(region.iree_ms - region.other_ms, _about(region, profiles, account)) for region in account.regions]  # fmt: skip
     parts.append((between.ms, [f"{accounts.BETWEEN}, in {counted(count, 'dispatch', 'es')}: {_with_half(between)} ms."]))  # fmt: skip
     parts.sort(key=lambda part: -part[0])
-    named = [" ".join(said) for ms, said in parts[:MOST] if ms >= WORTH * account.call_ms[IREE]]
+    named = ["\n".join(said) for ms, said in parts[:MOST] if ms >= WORTH * account.call_ms[IREE]]
     return named or [
         f"No part of the gap to {_named(account.against)} is {WORTH:.0%} of IREE's call. "
         f"Most of that is in {', '.join(dispatch.function for dispatch in account.dispatches[:MOST])}."
@@ -170,13 +170,14 @@ def _with_half(estimate: Estimate) -> str:
 
 def _about(region: Region, profiles: Profiles, account: Account) -> Iterator[str]:
     terms = sorted(region.terms.items(), key=lambda item: -item[1].ms)
-    yield f"{region.name} ({region.regions} ×): {milliseconds(region.iree_ms)} ms,"
-    yield f"{_named(account.against)} {_ms(region.other_ms)}:"
-    yield f"{', '.join(f'{term} {_with_half(estimate)}' for term, estimate in terms if estimate.ms)}."
+    both = f"{milliseconds(region.iree_ms)} ms, {_named(account.against)} {_ms(region.other_ms)}"
+    split = ", ".join(f"{term} {_with_half(estimate)}" for term, estimate in terms if estimate.ms)
+    yield f"{region.name} ({region.regions} ×): {both}: {split}."
     for dispatch in account.dispatches:
         if dispatch.function == region.function:
             yield _dispatch(dispatch, profiles.iree["threads"])
-            yield f"Its code: vmfbench why {profiles.cell} --dispatch {region.function}. By itself: vmfbench reduce {profiles.cell} --dispatches"
+            yield f"its code: vmfbench why {profiles.cell} --dispatch {region.function}"
+            yield f"by itself: vmfbench reduce {profiles.cell} --dispatches"
 
 
 def _dispatch(dispatch: Dispatched, threads: int) -> str:
