@@ -41,7 +41,7 @@ def folder(environments, tmp_path_factory):
     """The results of two calls, of which the second one goes on."""
     folder = tmp_path_factory.mktemp("fuzz")
     for _ in range(2):
-        command = [sys.executable, "-m", "scripts.cli", "fuzz", "--minutes", "0.5", "--cores", "1"]  # fmt: skip
+        command = [sys.executable, "-m", "scripts.cli", "fuzz", "--minutes", "1", "--cores", "1"]  # fmt: skip
         subprocess.run(
             [*command, "--results", folder, "--operators", "neg", "add", "cat", "slice*"],
             cwd=ROOT,

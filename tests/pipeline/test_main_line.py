@@ -24,6 +24,11 @@ from tests.declared import undeclared
 
 pytestmark = pytest.mark.main
 
+XLA = {
+    "xla-stablehlo": shipped("baselines", "xla-stablehlo")["xla-stablehlo"]
+    | {"program": "torchmlir-stablehlo", "default": False}
+}
+"""A baseline that runs of it name."""
 FRONTENDS = ("torchmlir-torch", "torchmlir-stablehlo", "torchmlir-linalg", "torchxla-stablehlo")
 ON_CUDA = ("torchmlir-torch", "torchmlir-stablehlo")
 ONE_CELL = {"frontends": ["torchmlir-stablehlo"], "models": ["conv"]}
@@ -64,7 +69,7 @@ def ran(make_checkout):
         "main",
         models={"bert-tiny": TINY_BERT},
         targets=TARGETS,
-        baselines=shipped("baselines", "eager", "inductor", "eager-cuda"),
+        baselines=shipped("baselines", "eager", "inductor", "eager-cuda") | XLA,
         measure=WITH_INTERVALS,
         kernels=KERNELS,
     )

@@ -113,16 +113,27 @@ def inside(operation: Any) -> Iterator[Any]:
 
 
 _STRUCTURED = ("linalg.", "iree_linalg_ext.")
+_MOVES = ("linalg.transpose", "linalg.copy", "linalg.broadcast", "linalg.pack", "linalg.unpack")
 
 
 def _computing(dispatch: Any) -> Iterator[Any]:
     """The operations of a dispatch that compute: structured ones, and what is fused into those of linalg, but not the
-    constants with which results begin. (XLA gives all scatters one body, so it is of no one of them.)"""
+    constants with which results begin, nor what only moves data: the result of one convolution is often laid out as the next one
+    wants it, at the line of that one. (XLA gives all scatters one body, so it is of no one of them.)"""
     for op in inside(dispatch):
         if op.name.startswith(_STRUCTURED) and op.name not in ("linalg.fill", "linalg.yield"):
+            if _only_moves(op):
+                continue
             yield op
             if op.name.startswith("linalg."):
                 yield from inside(op)
+
+
+def _only_moves(op: Any) -> bool:
+    """Whether an operation changes no value: its body, if it has one, only yields."""
+    return op.name in _MOVES or (
+        op.name == "linalg.generic" and [inner.name for inner in inside(op)] == ["linalg.yield"]
+    )
 
 
 def _function(operation: Any) -> str:
