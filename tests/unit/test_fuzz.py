@@ -10,6 +10,14 @@ import pytest
 from scripts.tools.fuzz import fuzz
 from scripts.tools.fuzz.fuzz import BLOCK, Lane
 
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch):
+    """The command sets these for its workers; other tests must not inherit them."""
+    for name in ("PYTHONPATH", "PYTHONSAFEPATH"):
+        monkeypatch.setenv(name, "")
+
+
 ARGS = argparse.Namespace(minutes=1.0, cores=1, seed=3)
 
 
