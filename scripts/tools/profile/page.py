@@ -48,7 +48,10 @@ def sections(profiles: Profiles, account: Account) -> list[Section]:
     first = enumerate(largest(profiles, account), start=1)
     return [
         Section("", lines=[*([doubts] if account.doubts else []), head, *_beside(account)]),
-        Section("Look first at", lines=[f"{place}. {text}".replace("\n", "\n   ") for place, text in first]),
+        Section(
+            "Look first at",
+            lines=[f"{place}. {text}".replace("\n", "\n   ") for place, text in first],
+        ),
         *_terms(account),
         *_regions(account),
         _dispatches(account),
