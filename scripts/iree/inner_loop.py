@@ -154,5 +154,5 @@ def _bits(line: str) -> int:
     """The bits that an instruction works on at once: of one value, or of its widest register; 0 if it has no vector register."""
     if match := _ONE_VALUE.match(line):
         return _BITS[match["x86"] or match["arm"]]
-    found = _REGISTER.finditer(line)
-    return max((int(m["lanes"] or 1) * _BITS[m["lane"] or m["x86"] or m["arm"]] for m in found), default=0)  # fmt: skip
+    registers = _REGISTER.finditer(line)
+    return max((int(m["lanes"] or 1) * _BITS[m["lane"] or m["x86"] or m["arm"]] for m in registers), default=0)  # fmt: skip

@@ -62,7 +62,7 @@ class Lane:
 
     def ended(self) -> list[dict[str, Any]]:
         """The results of the tasks that have ended, each with its `task`, by the journals of all workers."""
-        found: dict[str, dict[str, Any]] = {}
+        results: dict[str, dict[str, Any]] = {}
         for name in ("journal.jsonl", "worker/journal.jsonl", FAILED):
             for file in sorted(self.folder.glob(f"*/{name}")):
                 for line in file.read_bytes().splitlines():
@@ -71,8 +71,8 @@ class Lane:
                     ):  # a killed process may have left half a line
                         result = json.loads(line).get("result") or {}
                         if result.get("done"):
-                            found[json.dumps(result["task"], sort_keys=True)] = result
-        return list(found.values())
+                            results[json.dumps(result["task"], sort_keys=True)] = result
+        return list(results.values())
 
 
 def main() -> None:
@@ -105,9 +105,9 @@ def _arguments() -> argparse.Namespace:
 
 def _lanes(args: argparse.Namespace) -> list[Lane]:
     """The lowering paths that are asked for. Exits with what is wrong with the options."""
-    asked = {k: v for k in ("targets", "frontends") if (v := getattr(args, k))}
+    selection = {k: v for k in ("targets", "frontends") if (v := getattr(args, k))}
     try:
-        declared, selected = settings.load(asked, [checkout.path("config.yaml")], checkout.ROOT)
+        declared, selected = settings.load(selection, [checkout.path("config.yaml")], checkout.ROOT)
         matrix = expansion.expand(declared, selected, checkout.ROOT)
     except ConfigError as error:
         exits.fail(str(error))

@@ -117,8 +117,8 @@ def reduce(path: LoweringPath, payload: Mapping[str, Any], folder: Path) -> dict
         for number, each in enumerate(graphs):
             with contextlib.suppress(oracle.Undefined, *EAGER_ERRORS):
                 cases[number] = each, oracle.reference(each)
-        found = path.run(cases)
-        return [found.get(number, Ended(OK)) for number in range(len(graphs))]
+        by_number = path.run(cases)
+        return [by_number.get(number, Ended(OK)) for number in range(len(graphs))]
 
     def fails(graphs: Sequence[Graph]) -> list[bool]:
         return [ended.kind == kind for ended in ends(graphs)]

@@ -160,8 +160,8 @@ class LoweringPath:
             for n in list(programs):
                 self._say(begin=[n], stage=COMPILE)
                 if (said := self.compile(programs[n], self.folder / "module.vmfb", "input")) is not None:  # fmt: skip
-                    found = _ERROR.search(said)
-                    self._end(n, Ended(REFUSED, COMPILE, found[1] if found else said))
+                    diagnostic = _ERROR.search(said)
+                    self._end(n, Ended(REFUSED, COMPILE, diagnostic[1] if diagnostic else said))
                     del programs[n]
             for some in apart(programs):
                 self._compiled({n: programs[n] for n in some}, cases)

@@ -38,10 +38,10 @@ def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
         is_smaller = False
         for step in steps:
             while time.monotonic() < deadline:
-                found = _first_failing(sorted(_new(step(graph), graph), key=size), fails)
-                if found is None:
+                smaller = _first_failing(sorted(_new(step(graph), graph), key=size), fails)
+                if smaller is None:
                     break
-                graph, is_smaller = found, True
+                graph, is_smaller = smaller, True
     return graph
 
 

@@ -43,7 +43,7 @@ def records(causes: Iterable[Cause], folders: Mapping[str, Path]) -> list[Record
 
 def _values(cause: Cause, folder: Path) -> dict[str, Any]:
     first, reduced = cause.first, cause.reduced.get("reduced")
-    found = [*folder.glob(f"*/causes/{first.name}")] if reduced else []
+    folders = [*folder.glob(f"*/causes/{first.name}")] if reduced else []
     return {
         "path": first.path,
         "status": first.status,
@@ -58,7 +58,7 @@ def _values(cause: Cause, folder: Path) -> dict[str, Any]:
         "detail": cause.detail[:500],
         "graph": f"{first.seed}/{first.number}",
         "source": cause.reduced.get("source", ""),
-        "reproducer": str(found[0]) if found else "",
+        "reproducer": str(folders[0]) if folders else "",
     }
 
 

@@ -112,7 +112,7 @@ def causes(
     known: Sequence[KnownFailure] = (),
 ) -> list[Cause]:
     """The causes of failures, wrong values first. `reductions`: by lowering path and name of the failure."""
-    found: dict[Any, Cause] = {}
+    by_key: dict[Any, Cause] = {}
     for failure in failures:
         reduced = reductions.get((failure.path, failure.name)) or {}
         key: Any = (failure.path, failure.kind)
@@ -120,14 +120,14 @@ def causes(
             # Those of several operators that were not reduced, or did not fail again, have no cause yet.
             own = failure.operators if len(failure.operators) == 1 else ()
             key = (*key, *sorted(set(reduced.get("operators") or own)))
-        cause = found.setdefault(key, Cause(failure, reduced))
+        cause = by_key.setdefault(key, Cause(failure, reduced))
         cause.count += 1
         if reduced.get("reduced") and _size(reduced) < _size(cause.reduced):
             cause.first, cause.reduced = failure, reduced
-    for cause in found.values():
+    for cause in by_key.values():
         cause.known = next((each for each in known if each.is_cause(cause)), None)
     order = (WRONG, "crashed", "hangs", "refused")
-    return sorted(found.values(), key=lambda c: (order.index(c.status), bool(c.known), -c.count))
+    return sorted(by_key.values(), key=lambda c: (order.index(c.status), bool(c.known), -c.count))
 
 
 def _size(reduced: Mapping[str, Any]) -> int:

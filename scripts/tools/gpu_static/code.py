@@ -82,16 +82,16 @@ _OF_PTXAS = re.compile(
 
 def kernels(folder: Path, arch: str) -> dict[str, Kernel]:
     """The code of each dispatch, by its name, from the files of the compiler in a folder. `arch`: of ptxas (sm_80)."""
-    found: dict[str, Kernel] = {}
+    by_name: dict[str, Kernel] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix == ".rocmasm":
-            found.update(_of_rocm(path.read_text(encoding="utf-8", errors="replace")))
+            by_name.update(_of_rocm(path.read_text(encoding="utf-8", errors="replace")))
         elif path.suffix == ".ptx":
             said = assembled(path, arch)
-            found.update(_of_ptx(path.read_text(encoding="utf-8", errors="replace"), said))
+            by_name.update(_of_ptx(path.read_text(encoding="utf-8", errors="replace"), said))
         elif path.name.endswith(assembly.SPIRV):
-            found.update(_of_spirv(path.read_text(encoding="utf-8")))
-    return found
+            by_name.update(_of_spirv(path.read_text(encoding="utf-8")))
+    return by_name
 
 
 def _kernel(text: str, language: _Language, shared_bytes: int, registers: int | None = None, spilled_bytes: int | None = None, scratch_bytes: int | None = None) -> Kernel:  # fmt: skip

@@ -77,8 +77,8 @@ def page(described: Described) -> str:
     left = len(every) - len(shown)
     rest = [Section("", lines=[f"{left} others have less than {SHOWN:.0%} each"])] if left else []
     of_radv = radv.statistics(described.vmfb) if described.vmfb else {}
-    if asked := [name for each in shown if (name := each["function"]) in of_radv]:
-        rows = [[*(str(of_radv[name][key]) for key in OF_RADV), name] for name in asked]
+    if described_names := [name for each in shown if (name := each["function"]) in of_radv]:
+        rows = [[*(str(of_radv[name][key]) for key in OF_RADV), name] for name in described_names]
         rest.append(Section(f"By RADV, for an AMD GPU ({radv.FAMILY})", (*OF_RADV, "dispatch"), rows, range(len(OF_RADV))))  # fmt: skip
     return as_text([Section("", lines=head), table, *rest], width=WIDTH).rstrip()
 

@@ -73,30 +73,30 @@ def calls(hal: str) -> Counter[tuple[str, int | None]]:
 def exports(targets: str) -> dict[str, tuple[int, int]]:
     """How each dispatch is launched, from the program after the phase TARGETS: threads of a workgroup, and the bytes of local memory that the launch
     asks for (CUDA)."""
-    found = {}
+    launches = {}
     for name, _, said in _EXPORT.findall(targets):
         size = re.search(r"workgroup_size = \[([^\]]*)\]", said)
         local = re.search(r"workgroup_local_memory = (\d+)", said)
         threads = math.prod(map(int, re.findall(r"(\d+) : index", size[1]))) if size else 0
-        found[name] = threads, int(local[1]) if local else 0
-    return found
+        launches[name] = threads, int(local[1]) if local else 0
+    return launches
 
 
 def work(configured: str) -> dict[str, Work | None]:
     """The work of each dispatch, from the program after the phase CONFIGURED; None where it depends on sizes that are not known."""
     from iree.compiler import ir
 
-    found: dict[str, Work | None] = {}
+    works: dict[str, Work | None] = {}
     with ir.Context():
         module = ir.Module.parse(configured)
         for function in below(module.operation):
             if function.name == "func.func" and "translation_info" in function.attributes:
                 name = ir.StringAttr(function.attributes["sym_name"]).value
                 try:
-                    found[name] = _of_function(function)
+                    works[name] = _of_function(function)
                 except Unknown:
-                    found[name] = None
-    return found
+                    works[name] = None
+    return works
 
 
 def _of_function(function: Any) -> Work:
@@ -138,8 +138,8 @@ def linalg_maps(op: Any) -> list[Any]:
 
 def _dims(affine_map: Any) -> dict[int, int]:
     """The dimensions of an indexing map that are results by themselves, with the place of the result."""
-    found = ((re.fullmatch(r"d(\d+)", str(result)), at) for at, result in enumerate(affine_map.results))  # fmt: skip
-    return {int(dim[1]): at for dim, at in found if dim}
+    places = ((re.fullmatch(r"d(\d+)", str(result)), at) for at, result in enumerate(affine_map.results))  # fmt: skip
+    return {int(dim[1]): at for dim, at in places if dim}
 
 
 def _sizes(op: Any, maps: Sequence[Any]) -> dict[int, int]:

@@ -33,8 +33,8 @@ _COMPUTE, _CAPTURE_STATISTICS = 0x20, 0x40
 
 def statistics(vmfb: Path) -> dict[str, dict[str, int]]:
     """The statistics of each dispatch, by its name, up to a module that the driver cannot compile. {} without the driver."""
-    found = (path for folder in DRIVERS for path in Path(folder).glob("radeon_icd*.json"))
-    if (driver := next(found, None)) is None:
+    drivers = (path for folder in DRIVERS for path in Path(folder).glob("radeon_icd*.json"))
+    if (driver := next(drivers, None)) is None:
         return {}
     variables = (f"VK_ICD_FILENAMES={driver}", f"RADV_FORCE_FAMILY={FAMILY}", f"PYTHONPATH={ROOT}")
     try:
@@ -76,8 +76,8 @@ class _Driver:
 
     def statistics(self, module: bytes) -> tuple[str, dict[str, int]]:
         """The name of the entry point of a SPIR-V module, and the statistics of its pipeline."""
-        found = _ENTRY.search(module)
-        name = found[1] if found else b"main"
+        entry = _ENTRY.search(module)
+        name = entry[1] if entry else b"main"
         shader = self._of_device("vkCreateShaderModule", 16, "INP", 0, len(module), self._bytes(module))  # fmt: skip
         stage = (18, 0, 0, _COMPUTE, shader, self._bytes(name + b"\0"), 0)
         wanted = self._struct(29, "I4xIPIIQPPQQi", _CAPTURE_STATISTICS, *stage, self._layout, 0, -1)
@@ -86,8 +86,8 @@ class _Driver:
         self._read(self._device, of_first, ctypes.addressof(count), None)
         into = ctypes.create_string_buffer(struct.pack("IP528x", 1000269004, 0) * count.value)
         self._read(self._device, of_first, ctypes.addressof(count), ctypes.addressof(into))
-        each = (into.raw[544 * at : 544 * (at + 1)] for at in range(count.value))
-        return name.decode(), {one[16:272].split(b"\0")[0].decode(): struct.unpack_from("<Q", one, 536)[0] for one in each}  # fmt: skip
+        statistics = (into.raw[544 * at : 544 * (at + 1)] for at in range(count.value))
+        return name.decode(), {raw[16:272].split(b"\0")[0].decode(): struct.unpack_from("<Q", raw, 536)[0] for raw in statistics}  # fmt: skip
 
     def _bytes(self, data: bytes) -> int:
         """The address of a copy that stays."""
@@ -103,11 +103,11 @@ class _Driver:
 
     def _made(self, function: str, *arguments: Any) -> int:
         """The handle of what a function of Vulkan makes. Raises OSError."""
-        made = ctypes.c_uint64()
+        handle = ctypes.c_uint64()
         given = [ctypes.c_void_p(a) if isinstance(a, int) and a > 1 else a for a in arguments]
-        if result := getattr(self._library, function)(*given, ctypes.byref(made)):
+        if result := getattr(self._library, function)(*given, ctypes.byref(handle)):
             raise OSError(f"{function}: VkResult {result}")
-        return made.value
+        return handle.value
 
 
 if __name__ == "__main__":

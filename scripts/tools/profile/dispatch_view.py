@@ -110,19 +110,19 @@ def difference(one: Compiled, other: Compiled) -> list[Section]:
     """How a dispatch differs from that of another cell. The whole differences are files in the folder of the first one."""
     both = (one, other)
     lines = [f"{side.cell}: {chosen(side.code)}; inner loop: {inner_loop(side.code) or 'not of a CPU'}" for side in both]  # fmt: skip
-    found = [Section(f"{one.code['name']} and {other.code['name']}", lines=lines)]
+    sections = [Section(f"{one.code['name']} and {other.code['name']}", lines=lines)]
     own, theirs = ([each["name"] for each in side.passes] for side in both)
     blocks = difflib.SequenceMatcher(None, own, theirs, autojunk=False).get_matching_blocks()
     places = ((a + step, b + step) for a, b, size in blocks for step in range(size))
     first = next(((a, b) for a, b in places if one.ir(a) != other.ir(b)), None)
     if first is None:
-        found.append(Section("", lines=["The IR after each pass is the same."]))
+        sections.append(Section("", lines=["The IR after each pass is the same."]))
     else:
         title = f"First pass after which the IR differs: {own[first[0]]}"
         texts = [side.ir(at).splitlines() for side, at in zip(both, first, strict=True)]
-        found.append(_shown(title, one.folder / "ir.diff", both, *texts))
+        sections.append(_shown(title, one.folder / "ir.diff", both, *texts))
     texts = [(side.folder / ASSEMBLY).read_text(encoding="utf-8").splitlines() for side in both]
-    return [*found, _shown("Assembly", one.folder / "assembly.diff", both, *texts)]
+    return [*sections, _shown("Assembly", one.folder / "assembly.diff", both, *texts)]
 
 
 def _shown(

@@ -87,17 +87,17 @@ def main() -> None:
 def _of_dispatch(args: argparse.Namespace, profiles: profile_files.Profiles) -> list[Section]:
     """What is shown of one dispatch; what its cells make of it alone is written to files. Raises as main says."""
     accounted = account(profiles)
-    found = dispatch_view.sections(args.results, profiles, accounted, args.dispatch)
+    sections = dispatch_view.sections(args.results, profiles, accounted, args.dispatch)
     if not (args.passes or args.against):
-        return found
+        return sections
     name = dispatch_view.find(args.dispatch, [each.function for each in accounted.dispatches])
-    one = dispatch_view.compiled(args.results, args.cell, name)
-    found += [dispatch_view.passes(one)] if args.passes else []
+    dispatch = dispatch_view.compiled(args.results, args.cell, name)
+    sections += [dispatch_view.passes(dispatch)] if args.passes else []
     if not args.against:
-        return found
+        return sections
     # The difference takes the place of the loop.
     other = dispatch_view.compiled(args.results, args.against, name)
-    return [found[0], *found[2:], *dispatch_view.difference(one, other)]
+    return [sections[0], *sections[2:], *dispatch_view.difference(dispatch, other)]
 
 
 def _check(results: Path, name: str) -> None:

@@ -58,18 +58,24 @@ def patches_as_product(node: fx.Node) -> fx.Node | None:
     return build(aten.permute.default, result, [0, 3, 1, 2])
 
 
+def _is_plain(node: fx.Node, image: fx.Node, weight: fx.Node) -> bool:
+    """Whether a convolution is of 2-D images of known sizes, without groups, not transposed, and not in a 16-bit type."""
+    return (
+        value(image).dim() == value(weight).dim() == 4
+        and value(image).dtype in WIDE
+        and is_static(image)
+        and not (node.target is aten.convolution.default and argument(node, "transposed"))
+        and argument(node, "groups") == 1
+    )
+
+
 def _cuts_patches(node: fx.Node, image: fx.Node, weight: fx.Node) -> bool:
     """Whether a convolution takes each value of its input once, in patches of more than one value."""
-    if value(image).dim() != 4 or value(weight).dim() != 4:
-        return False
-    if value(image).dtype not in WIDE or not is_static(image):
-        return False
-    if node.target is aten.convolution.default and argument(node, "transposed"):
+    if not _is_plain(node, image, weight):
         return False
     kernel = list(value(weight).shape[2:])
     return (
-        argument(node, "groups") == 1
-        and set(argument(node, "padding")) == {0}
+        set(argument(node, "padding")) == {0}
         and set(argument(node, "dilation")) == {1}
         and per_dimension(node, "stride") == kernel
         and kernel != [1, 1]
@@ -122,16 +128,11 @@ def small_images_as_product(node: fx.Node) -> fx.Node | None:
 
 def _has_small_result(node: fx.Node, image: fx.Node, weight: fx.Node) -> bool:
     """Whether a convolution of 2-D images has a result with no more places than channels, and is no product of the image itself."""
-    if value(image).dim() != 4 or value(weight).dim() != 4:
-        return False
-    if value(image).dtype not in WIDE or not is_static(image):
-        return False
-    if node.target is aten.convolution.default and argument(node, "transposed"):
+    if not _is_plain(node, image, weight):
         return False
     batch, out, rows, columns = value(node).shape
     return (
-        argument(node, "groups") == 1
-        and (math.prod(value(weight).shape[2:]) > 1 or set(argument(node, "stride")) != {1})
+        (math.prod(value(weight).shape[2:]) > 1 or set(argument(node, "stride")) != {1})
         and value(weight).numel() >= MIN_WEIGHTS
         and 0 < batch * rows * columns <= out
     )
