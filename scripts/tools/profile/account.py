@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,8 @@ class Region:
     """Kernels of both sides that compute the same modules, or several such with equal shapes. `name`: of the modules; `shape`: that of
     IREE's product, else operators. `regions`: how many there are. `iree_ms`, `other_ms`: per call. `flop`: per call, of the modules;
     `limit_ms`: what the machine needs for them at least, None if it is not known. `terms`: what of the gap is here. `function`: the
-    dispatch that takes most of the time, "" if IREE has none."""
+    dispatch that takes most of the time, "" if IREE has none. `elsewhere`: IREE's cell of the run in which these modules take least time,
+    with that time, if it takes less than here by more than both intervals."""
 
     name: str
     shape: str
@@ -72,6 +73,7 @@ class Region:
     limit_ms: float | None
     terms: Mapping[str, Estimate]
     function: str
+    elsewhere: tuple[str, Estimate] | None = None
 
 
 @dataclass
@@ -133,7 +135,8 @@ def account(profiles: Profiles, against: str = "") -> Account:
     terms: dict[str, Estimate] = {}
     if other:
         sides = (iree, _Side(profiles.others[other], call_ms[other]))
-        matched = _Matched(sides, kinds, work, profiles.limits)
+        variants = {name: _Side(profile, row_ms) for name, profile in profiles.variants.items() if (row_ms := profiles.row_ms(name))}  # fmt: skip
+        matched = _Matched(sides, kinds, work, profiles.limits, variants)
         regions, terms = matched.regions(), matched.terms()
     shown = patterns({node[2] for kernel in iree.kernels for node in kernel["nodes"] if node[2]}, kinds)  # fmt: skip
     return Account(
@@ -221,8 +224,9 @@ class _Matched:
         kinds: Mapping[str, str],
         work: Mapping[str, Any] | None,
         limits: MachineLimits | None,
+        variants: Mapping[str, _Side],
     ) -> None:
-        self._sides, self._work, self._limits = sides, work, limits
+        self._sides, self._work, self._limits, self._variants = sides, work, limits, variants
         self._above: dict[str, str] = {}
         for side in sides:
             for kernel in side.kernels:
@@ -346,7 +350,36 @@ class _Matched:
             limit,
             {term: _estimate(rounds) for term, rounds in terms.items()},
             largest["function"] if largest else "",
+            self._elsewhere(inside, _sum_of_rounds(self._sums[0], inside)),
         )
+
+    def _elsewhere(
+        self, inside: Collection[str | None], own: Rounds
+    ) -> tuple[str, Estimate] | None:
+        """The variant in which the modules of some regions take least time, if that is less than `own`, milliseconds of each round, by more than both intervals."""
+        if inside == {None} or len(own) < 2:
+            return None
+        modules = {module for module in self._above if self._region(module) in inside}
+        here = _estimate(own)
+        best: tuple[str, Estimate] | None = None
+        for name, side in self._variants.items():
+            sums: dict[None, Rounds] = {}
+            for kernel in side.kernels:
+                if next(iter(shares(kernel["nodes"]))) in modules:
+                    _plus(sums, None, kernel["rounds_ms"])
+            there = _estimate(sums[None]) if sums else None
+            if there and there.ms + (there.half_ms or 0.0) < (best[1].ms if best else here.ms - (here.half_ms or 0.0)):  # fmt: skip
+                best = name, there
+        return best
+
+
+def _sum_of_rounds(sums: _Sums, inside: Collection[str | None]) -> Rounds:
+    """Milliseconds of each round in some regions; [] if there are none."""
+    total: dict[None, Rounds] = {}
+    for (region, _), rounds in sums.items():
+        if region in inside:
+            _plus(total, None, rounds)
+    return total.get(None, [])
 
 
 def _plus(sums: dict[Any, Rounds], key: Any, rounds: Sequence[float]) -> None:

@@ -179,6 +179,9 @@ def _about(region: Region, profiles: Profiles, account: Account) -> Iterator[str
     for dispatch in account.dispatches:
         if dispatch.function == region.function:
             yield _dispatch(dispatch, profiles.iree["threads"])
+            if region.elsewhere:
+                cell, there = region.elsewhere
+                yield f"the same modules in {cell}: {milliseconds(there.ms)} ± {milliseconds(there.half_ms or 0.0)} ms"
             yield f"its code: vmfbench why {profiles.cell} --dispatch {region.function}"
             yield f"by itself: vmfbench reduce {profiles.cell} --dispatches"
 

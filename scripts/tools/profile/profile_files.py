@@ -27,7 +27,8 @@ class NoProfile(Exception):
 class Profiles:
     """The profiles of a cell and of the same model in other runtimes with as many threads, by runtime. `limits`: those of
     the machine; None if they were not measured with as many threads. `values_ms`: by runtime, the latencies of the rows in the
-    generations of the cell's group; none of a row that was not timed with it. `code`: what read_code says of IREE's dispatches, by name."""
+    generations of the cell's group; none of a row that was not timed with it. `code`: what read_code says of IREE's dispatches, by name.
+    `variants`: IREE's profiles of the same model by other lowering paths, targets and toolchains, by cell; `values_ms` has their rows too."""
 
     cell: Cell
     iree: Mapping[str, Any]
@@ -35,6 +36,7 @@ class Profiles:
     limits: MachineLimits | None
     values_ms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     code: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def row_ms(self, runtime: str) -> float | None:
         """The latency of a row, milliseconds; None if it was not timed."""
@@ -66,6 +68,8 @@ def read(results: Path, name: str) -> Profiles:
             name = str(EntryName.read(baseline).without("threads"))
             others[name] = profile
             rows[name] = f"{cell.model}/{baseline}/{cell.test}"
+    variants = _variants(root / stage.path("."), cell, iree["threads"])
+    rows |= {name: name for name in variants}
     cpu = str(EntryName("cpu", threads=cell.threads))
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
     code = read_json(root / stages.STAGES["read_code"].path(code_cell(cell), "code.json"))
@@ -76,7 +80,20 @@ def read(results: Path, name: str) -> Profiles:
         limits if limits and limits.threads == iree["threads"] else None,
         _timed(root, cell, rows),
         {each["name"]: each for each in code.get("functions", ()) if each.get("loop")},
+        variants,
     )
+
+
+def _variants(below: Path, cell: Cell, threads: int) -> dict[str, dict[str, Any]]:
+    """The profiles of the other IREE cells of the model and test of a cell, by name."""
+    profiles = {}
+    for path in sorted((below / cell.model / IREE).rglob(PROFILE)):
+        place = path.parent.relative_to(below).as_posix()
+        variant = Cell.parse(place, Kind.IREE_DUMP).row
+        profile = read_json(path)
+        if variant != cell and variant.test == cell.test and profile.get("threads") == threads and "rounds_ms" in profile:  # fmt: skip
+            profiles[str(variant)] = profile
+    return profiles
 
 
 def code_cell(cell: Cell) -> Cell:
