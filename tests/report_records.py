@@ -11,6 +11,7 @@ from typing import Any
 
 from scripts.results import latency_section
 from scripts.results.results_file import cell_of
+from scripts.tools.profile.profile_files import PROFILES
 from scripts.tools.report.web.page_source import Source
 from tests.rows import RECORDS
 
@@ -34,6 +35,16 @@ PROFILE_OF_EAGER = {
     "kernels": [{"function": "aten.mm", "ms": 4.0, "rounds_ms": [4.0], "kind": "", "nodes": _MM}],
 }  # fmt: skip
 """That of eager for the same model."""
+
+
+def write_profiles(results: Path, group: str, members: dict[str, dict[str, Any]]) -> Path:
+    """Write the profiles of a group, by the names of its rows; return the file."""
+    path = results / "profile" / group / PROFILES
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ended = {name: {"status": "ok", "profile": profile} for name, profile in members.items()}
+    path.write_text(json.dumps({"members": ended}))
+    return path
+
 
 _OF_RUN = (
     *("first_call_ms", "load_ms", "max_rss_mb", "device_memory_mb", "compile_s", "command"),

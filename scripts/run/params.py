@@ -83,15 +83,8 @@ class Requests:
     def dump_baseline(self, cell: Cell) -> str:
         return compact(self._work(cell) | self._dumps("kinds", "save_ir", "repeat", "iterations"))
 
-    def profile_baseline(self, cell: Cell) -> str:
-        return compact(self._work(cell))
-
     def dump_iree(self, cell: Cell) -> str:
         return compact(self._target(cell) | self._dumps("kinds"))
-
-    def profile_iree(self, cell: Cell) -> str:
-        device = self.matrix.target(cell.model, cell.frontend, cell.target).device
-        return compact(self._target(cell) | {"device": device, **self.threads(cell)})
 
     def machine_limits(self, cell: Cell) -> str:
         return compact({"device": cell.names["device"].entry, **self.threads(cell)})

@@ -19,7 +19,7 @@ from scripts.tools import registry
 FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "dumps": {
         "dump_iree": ("",),
-        "profile_iree": ("",),
+        "profile": ("",),
         "read_code": ("",),
         "profile_compile": ("",),
     },

@@ -25,7 +25,7 @@ from scripts.tools.report.web import page as web_page
 from scripts.tools.report.web.page_source import Source
 from tests import histories, report_records
 from tests.checkouts import ROOT, Checkout
-from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE, PROFILE_OF_EAGER
+from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE, PROFILE_OF_EAGER, write_profiles
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 FILTERED = [view.name for view in web_page.views() if view.filtered]
@@ -58,10 +58,8 @@ def source(tmp_path_factory) -> Source:
         path.parent.mkdir(parents=True, exist_ok=True)
         outcome.write(path, Outcome("ok", stage, cell), Usage(2.0, 321.0))
         outcome.write_memory(path, MemorySeries([0.1, 0.2, 0.3], [50, 321, 200], [(0.2, HOSTILE)]))
-    for place, profile in (("iree/torchmlir-torch/llvm-cpu", PROFILE), ("eager/eval", PROFILE_OF_EAGER)):  # fmt: skip
-        path = made.results / "profile/bert" / place / "profile.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(profile))
+    profiles = {"bert/torchmlir-torch/llvm-cpu": PROFILE, "bert/eager/eval": PROFILE_OF_EAGER}
+    write_profiles(made.results, "bert/cpu/eval", profiles)
     histories.with_a_change(made.results)
     (made.results / "results.jsonl").write_text("".join(json.dumps(one) + "\n" for one in found))
     after = copy.deepcopy(found)

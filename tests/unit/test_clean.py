@@ -22,7 +22,7 @@ MADE = (
     "results/verify/a/f/t/inputs/0.bin",
     "results/verify/a/f/t/verification.json",
     "results/dumps/a/eager/eval/1/profile.txt",
-    "results/profile/a/iree/f/t/profile.json",
+    "results/profile/a/cpu/eval/profiles.json",
     "results/compile/a/f/t/module.vmfb",
     "results/latency.csv",
     "results/history/1.jsonl.zst",

@@ -12,7 +12,7 @@ from scripts.results.results_file import cell_of
 from scripts.tools.compare import code_changes, formats, pairs
 from scripts.tools.compare.code_changes import CHANGED, GONE, NEW, REARRANGED
 from scripts.tools.compare.comparing import Settings, compare
-from tests.report_records import records
+from tests.report_records import records, write_profiles
 
 BERT = "bert/torchmlir-torch/llvm-cpu"
 FOLDER = "results/{}/bert/iree/torchmlir-torch/llvm-cpu"
@@ -44,7 +44,7 @@ class Side:
     def profile(self, ms: dict[str, float]) -> None:
         nodes = [["node", "aten.mm", "layer.0"]]
         dispatches = [{"function": name, "ms": of, "nodes": nodes} for name, of in ms.items()]
-        self.write("profile", "profile.json", {"dispatches": dispatches})
+        write_profiles(self.folder / "results", "bert/cpu/eval", {BERT: {"dispatches": dispatches}})
 
 
 @pytest.fixture

@@ -30,7 +30,14 @@ from scripts.tools.report.web.page import packed, policy_hash
 from scripts.tools.report.web.page_source import Source
 from tests import report_records
 from tests.operator_results import MM, OPERATORS, Tree
-from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE, PROFILE_OF_EAGER, unpacked
+from tests.report_records import (
+    HOSTILE,
+    HOSTILE_LOG,
+    PROFILE,
+    PROFILE_OF_EAGER,
+    unpacked,
+    write_profiles,
+)
 from tests.unit.conftest import MATRIX
 
 ROOT = Path(__file__).parents[2]
@@ -270,15 +277,12 @@ def test_memory_of_programs_is_shown_by_purpose(source):
 
 def test_profiles_are_shown_where_there_are_any(source):
     assert profile_view.why(source) is None
-    path = source.results / "profile/bert/iree/torchmlir-torch/llvm-cpu/profile.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(PROFILE))
+    row = "bert/torchmlir-torch/llvm-cpu"
+    write_profiles(source.results, "bert/cpu/eval", {row: PROFILE})
     [cell] = profile_view.why(source)
     assert cell.title == "bert/torchmlir-torch/llvm-cpu"
     assert [row[5] for row in cell.parts[-1].rows] == ["d_0_matmul", "d_1_add"]
-    eager = source.results / "profile/bert/eager/eval/profile.json"
-    eager.parent.mkdir(parents=True)
-    eager.write_text(json.dumps(PROFILE_OF_EAGER))
+    path = write_profiles(source.results, "bert/cpu/eval", {row: PROFILE, "bert/eager/eval": PROFILE_OF_EAGER})  # fmt: skip
     charts, cell = profile_view.why(source)
     [chart] = charts.charts
     assert (chart.title, chart.ticks) == ("bert", ["torchmlir-torch/llvm-cpu", "eager"])

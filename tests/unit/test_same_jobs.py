@@ -68,7 +68,7 @@ def by_name(lines: str) -> dict[str, dict]:
 
 
 WITHOUT_TORCH = {
-    "compile_iree", "dump_iree", "make_env", "profile_compile", "profile_iree", "read_code", "time_group",
+    "compile_iree", "dump_iree", "make_env", "profile_compile", "profile_group", "read_code", "time_group",
     "time_operators", "verify_baseline", "verify_iree",
 }  # fmt: skip
 """Stages whose modules this process can import."""

@@ -30,6 +30,7 @@ from scripts.tools.report.web.page_source import of_row
 from scripts.tools.reproduce import case
 from tests import declarations
 from tests.declarations import CONFIG
+from tests.report_records import write_profiles
 from tests.unit.conftest import MATRIX, ResultsTree
 
 PINS = "dependencies: ['python=3.11', pip, {{pip: ['{}']}}]\n"
@@ -172,9 +173,8 @@ def test_what_is_dumped_of_a_module_is_shared_and_profiles_are_of_each_number():
     dumps = [path for path in found["profile"].dumps() if "/conv/iree/" in path]
     assert dumps == [f"results/dumps/conv/iree/mlir/{t}/files.json" for t in ("llvm-cpu", "vulkan")]
     assert [path for path in found["profile"].profiles() if "/conv/" in path] == [
-        *(f"results/profile/conv/iree/mlir/llvm-cpu+{n}-threads/profile.json" for n in (1, 2)),
+        *(f"results/profile/conv/cpu+{n}-threads/eval/profiles.json" for n in (1, 2)),
         "results/code/conv/iree/mlir/llvm-cpu/code.json",
-        *(f"results/profile/conv/eager+{n}-threads/eval/profile.json" for n in (1, 2)),
     ]
 
 
@@ -362,14 +362,13 @@ def test_the_dumps_of_a_module_are_among_the_failures():
 
 
 def test_why_shows_the_baselines_that_were_profiled_with_as_many_threads(tmp_path):
-    def profile(path: str, **values: Any) -> None:
-        file = tmp_path / "results/profile/conv" / path / "profile.json"
-        file.parent.mkdir(parents=True)
-        file.write_text(json.dumps({"rounds_ms": [1.0], **values}))
-
-    profile("iree/mlir/llvm-cpu+2-threads", runtime="iree", threads=2)
     for number in (1, 2):
-        profile(f"eager+{number}-threads/eval", runtime="eager", threads=number)
+        iree, eager = ({"runtime": runtime, "threads": number} for runtime in ("iree", "eager"))
+        members = {
+            f"conv/mlir/llvm-cpu+{number}-threads": iree,
+            f"conv/eager+{number}-threads/eval": eager,
+        }
+        write_profiles(tmp_path / "results", f"conv/cpu+{number}-threads/eval", members)
     found = profile_files.read(tmp_path / "results", "conv/mlir/llvm-cpu+2-threads")
     assert found.others["eager"]["threads"] == 2
     with pytest.raises(profile_files.NoProfile, match=r"targets=llvm-cpu$"):

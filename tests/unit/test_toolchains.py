@@ -131,7 +131,7 @@ def test_references_and_baselines_are_of_the_pinned_environments(root):
 def test_stages_of_iree_run_in_the_environment_of_their_target(root):
     plan = Plan(expanded(root, "pinned,old", old={"iree": "3.12.0"}), frozenset(), False)
     of = {"model": "b", "frontend": "f"}
-    for stage in ("compile", "remedy", "verify", "profile_iree", "dump_iree"):
+    for stage in ("compile", "remedy", "verify", "read_code", "dump_iree"):
         assert plan.env(stage, of_axes(**of, target="cpu")) == "iree"
         assert plan.env(stage, of_axes(**of, target="cpu@old")) == "iree@old"
     assert plan.python("iree@old") == ".venvs/iree@old/bin/python"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ from scripts.tools.profile import why as verb
 from scripts.tools.profile.account import patterns, shares
 from scripts.tools.profile.profile_files import Profiles
 from scripts.tools.profile.rounds import CallTimes
+from tests.report_records import write_profiles
 
 CELL = "tiny/mlir/llvm-cpu"
 
@@ -105,10 +105,7 @@ LIMITS = MachineLimits(
 def results(tmp_path) -> Path:
     """The results folder of a run with the profiles of one cell."""
     folder = tmp_path / "results"
-    for of, content in (("tiny/iree/mlir/llvm-cpu", IREE), ("tiny/eager/eval", EAGER)):
-        path = folder / "profile" / of / "profile.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(content))
+    write_profiles(folder, "tiny/cpu/eval", {CELL: IREE, "tiny/eager/eval": EAGER})
     limits = folder / "machine_limits/cpu/limits.json"
     limits.parent.mkdir(parents=True)
     LIMITS.write(limits)
@@ -224,16 +221,14 @@ def test_without_the_code_of_a_cell_the_command_that_makes_it_is_named(why):
 
 def test_another_runtime_than_the_fastest_can_be_chosen(results, why):
     slow = EAGER | {"runtime": "inductor", "call_ms": 9.0, "rounds_ms": [9.0], "between_ms": [4.6]}
-    path = results / "profile/tiny/inductor/eval/profile.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(slow))
+    changed(results, "tiny/inductor/eval", **slow)
     assert "IREE − eager" in why()
     assert "IREE − inductor" in why("--against", "inductor")
     assert "there is no profile of openvino beside tiny/mlir/llvm-cpu; there are: eager, inductor" in why("--against", "openvino")  # fmt: skip
 
 
 def test_without_other_profiles_iree_alone_is_shown(results, why):
-    (results / "profile/tiny/eager/eval/profile.json").write_text("")
+    write_profiles(results, "tiny/cpu/eval", {CELL: IREE})
     (results / "machine_limits/cpu/limits.json").unlink()
     lines = why().splitlines()
     assert lines[0] == "tiny/mlir/llvm-cpu: ms per call: IREE 11.0; 2 threads"
@@ -275,10 +270,18 @@ def test_the_terms_add_up_to_the_gap_and_the_regions_to_the_calls(own, other, be
 def test_without_a_profile_the_command_or_the_failure_is_named(results, why):
     missing = why(cell="other/mlir/llvm-cpu")
     assert "vmfbench run --make profile --config models=other frontends=mlir" in missing
-    one = Outcome("error", "profile", "other/iree/mlir/llvm-cpu", "exit-1", "it broke", log="l")
-    path = results.parent / status_path("profile", "other/iree/mlir/llvm-cpu")
+    one = Outcome("error", "profile", "other/cpu/eval", "exit-1", "it broke", log="l")
+    path = results.parent / status_path("profile", "other/cpu/eval")
     outcome.write(path, one, Usage(0, 0))
     assert "failed: error (exit-1): it broke" in why(cell="other/mlir/llvm-cpu")
+
+
+def test_the_failure_of_one_row_of_a_group_is_named(results, why):
+    path = results / "profile/tiny/cpu/eval/profiles.json"
+    members = json.loads(path.read_text())["members"]
+    members[CELL] = {"status": "crashed", "reason": "SIGSEGV", "detail": "in a call"}
+    path.write_text(json.dumps({"members": members}))
+    assert "the profile of tiny/mlir/llvm-cpu failed: crashed (SIGSEGV): in a call" in why()
 
 
 def test_limits_with_another_number_of_threads_are_not_shown(results, why):
@@ -287,9 +290,7 @@ def test_limits_with_another_number_of_threads_are_not_shown(results, why):
     assert head == "tiny/mlir/llvm-cpu: ms per call: IREE 11.0, eager 4.50; 2 threads"
 
 
-def timed(
-    results: Path, own: list[float], eager: list[float], **variants: list[float]
-) -> None:
+def timed(results: Path, own: list[float], eager: list[float], **variants: list[float]) -> None:
     """Write the timing of the group. `variants`: by target, of other rows of IREE."""
     path = results / "time/tiny/cpu/eval/timing.json"
     path.parent.mkdir(parents=True)
@@ -299,19 +300,21 @@ def timed(
     path.write_text(json.dumps({"members": members}))
 
 
-def changed(results: Path, of: str, **values: object) -> None:
-    """Change a profile."""
-    path = results / "profile" / of / "profile.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+def changed(results: Path, row: str, **values: object) -> None:
+    """Change the profile of a row, or add one."""
+    path = results / "profile/tiny/cpu/eval/profiles.json"
+    content = json.loads(path.read_text())
+    member = content["members"].setdefault(row, {"status": "ok", "profile": {}})
+    member["profile"] |= values
+    path.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize(("ms", "is_named"), [(1.5, True), (7.99, False)])
 def test_a_target_of_the_run_in_which_the_same_modules_take_less_time_is_named(results, why, ms, is_named):  # fmt: skip
     timed(results, [11.0, 11.1, 10.9, 11.0, 11.0], [4.5] * 5, flags=[11.0] * 5)
-    shutil.copytree(results / "profile/tiny/iree/mlir/llvm-cpu", results / "profile/tiny/iree/mlir/flags")  # fmt: skip
     first, second = IREE["dispatches"][0], dispatch("other_dispatch_3", ms, 8, *IREE["dispatches"][1]["nodes"])  # fmt: skip
     second["rounds_ms"] = [ms, 2.1 * ms]
-    changed(results, "tiny/iree/mlir/flags", dispatches=[first, second])
+    changed(results, "tiny/mlir/flags", **IREE | {"dispatches": [first, second]})
     said = "the same modules in tiny/mlir/flags: 1.54 ±"
     assert (said in why()) == is_named
 
@@ -319,7 +322,7 @@ def test_a_target_of_the_run_in_which_the_same_modules_take_less_time_is_named(r
 def test_times_are_scaled_to_the_rows_which_were_timed_in_turns(results, why):
     """The machine was slower while IREE was profiled: its row says that it is as fast as eager."""
     timed(results, [8.0, 8.1, 8.0, 7.9, 8.0], [4.0, 4.0, 4.1, 3.9, 4.0])
-    changed(results, "tiny/iree/mlir/llvm-cpu", rounds_ms=[16.0, 32.0])
+    changed(results, CELL, rounds_ms=[16.0, 32.0])
     changed(results, "tiny/eager/eval", rounds_ms=[8.0])
     lines = why().splitlines()
     assert "IREE 8.00, eager 4.00" in lines[0]
@@ -332,8 +335,8 @@ def test_times_are_scaled_to_the_rows_which_were_timed_in_turns(results, why):
     ("of", "values", "said"),
     [
         ("tiny/eager/eval", {"call_ms": 1283.0, "control_ms": [1283.0]}, "eager took 1,283 ms where it was profiled, and 4.00 ms in its row"),
-        ("tiny/iree/mlir/llvm-cpu", {"control_ms": [11.0, 1136.0]}, "the same calls of IREE took 11.0 to 1,136 ms while it was profiled"),
-        ("tiny/iree/mlir/llvm-cpu", {"foreign": 0.93}, "other processes used 93% of the cores while IREE was profiled"),
+        (CELL, {"control_ms": [11.0, 1136.0]}, "the same calls of IREE took 11.0 to 1,136 ms while it was profiled"),
+        (CELL, {"foreign": 0.93}, "other processes used 93% of the cores while IREE was profiled"),
     ],
 )  # fmt: skip
 def test_where_profiles_are_in_doubt_nothing_is_recommended(results, why, of, values, said):
@@ -351,13 +354,6 @@ def test_rows_that_do_not_say_how_they_compare_are_a_doubt(results, why):
     timed(results, [10.0, 9.0], [4.0, 4.1])
     said = "the rows of IREE and eager do not say how they compare: 2 generations and 2 generations"
     assert why().splitlines()[0].endswith(f": {said}")
-
-
-def test_a_profile_of_an_older_version_is_to_be_made_again(results, why):
-    old = {key: value for key, value in IREE.items() if key != "rounds_ms"}
-    (results / "profile/tiny/iree/mlir/llvm-cpu/profile.json").write_text(json.dumps(old))
-    assert "is of an older version; make it again" in why()
-    assert "--forcerun profile_iree profile_baseline" in why()
 
 
 def test_a_round_is_the_mean_of_its_faster_calls_and_the_fastest_round_gives_the_times():

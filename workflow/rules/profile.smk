@@ -64,72 +64,39 @@ rule dump_iree:
 
 
 rule profile:
-    """Profiles of the selected CPU cells and their code, and profiles of baselines, under results/profile/ and results/code/."""
+    """Profiles of the selected rows on CPUs and the code of IREE's, under results/profile/ and results/code/."""
     input:
         PLAN["profile"].profiles(),
 
 
-rule profile_baseline:
-    """Time of each kernel of a baseline, with the nodes of the captured graph that it computes."""
+rule profile_group:
+    """The time of each dispatch and kernel of the rows of a group, with the operators and nn.Modules that it is of, in turns."""
     input:
-        **JOBS.environment("profile_baseline"),
-        **JOBS.model_files(),
-        **JOBS.compared_with(),
-        program=of_cell(lambda cell: PLAN.program(cell, "program.mlir")),
-        export=of_cell(lambda cell: PLAN.program(cell, "status.json")),
+        before=of_cell(lambda cell: PLAN["profile"].verified(cell, "status.json")),
+        verified=of_cell(
+            lambda cell: PLAN["profile"].verified(cell, "verification.json")
+        ),
     output:
-        profile=artifact("profile_baseline", "profile.json"),
-        status=artifact("profile_baseline", "status.json"),
+        profiles=artifact("profile", "profiles.json"),
+        status=artifact("profile", "status.json"),
     log:
-        artifact("profile_baseline", "log.txt"),
+        artifact("profile", "log.txt"),
     conda:
-        of_cell(lambda cell: f"../../envs/{PLAN.baseline(cell).env}.yaml")
+        "../../envs/report.yaml"
     threads: JOBS.all_threads()
     resources:
-        **JOBS.asks("profile_baseline"),
-        **JOBS.alone_on(PLAN.baseline),
+        **JOBS.asks("profile"),
+        **JOBS.alone_on(PLAN.groups.on_device),
     params:
-        **JOBS.params("profile_baseline"),
-        request=of_cell(PLAN.requests.profile_baseline),
+        **JOBS.params("profile"),
+        request=of_cell(PLAN["profile"].request),
+    # A row that is not verified is left out, so no verification has to be ok.
     shell:
         requested(
-            "profile_baseline",
-            files="model_file weights inputs golden signature",
-            after="env before export",
-            makes="profile",
-            values=JOBS.load_threads,
-        )
-
-
-rule profile_iree:
-    """Time of each dispatch of a module, and the operators and nn.Modules that it is of."""
-    input:
-        **JOBS.environment("profile_iree"),
-        **JOBS.started_from("weights", "inputs", "signature"),
-        program=artifact("export", "program.mlir"),
-        vmfb=of_cell(lambda cell: PLAN.module(cell, "module.vmfb")),
-        before=of_cell(lambda cell: PLAN.module(cell, "status.json")),
-    output:
-        profile=artifact("profile_iree", "profile.json"),
-        status=artifact("profile_iree", "status.json"),
-    log:
-        artifact("profile_iree", "log.txt"),
-    conda:
-        "../../envs/iree.yaml"
-    threads: JOBS.all_threads()
-    resources:
-        **JOBS.asks("profile_iree"),
-        **JOBS.alone_on(PLAN.target),
-    params:
-        **JOBS.params("profile_iree"),
-        request=of_cell(PLAN.requests.profile_iree),
-    shell:
-        requested(
-            "profile_iree",
-            files="program vmfb weights inputs signature",
-            after="env before",
-            makes="profile",
-            more=f"--file locations {LOCATIONS}",
+            "profile",
+            makes="profiles",
+            python="python",
+            values={"memory_mb": "{resources.memory_mb}"},
         )
 
 

@@ -24,6 +24,7 @@ from scripts.results.results_file import cell_of
 from scripts.supervise import outcome
 from scripts.tools.compare.history.store import ALL_PASSES, compile_profile, seconds_by_pass
 from scripts.tools.compare.pairs import Estimate, Pair, Record, difference, latency_change
+from scripts.tools.profile import profile_files
 from scripts.tools.profile.compile_page import REST
 
 SAME, CHANGED, NEW, GONE = "same code", "changed", "new", "gone"
@@ -173,10 +174,11 @@ def _times(row: Record, folder: Path, latency: float | None) -> Mapping[str, _Ti
     All dispatches of a profile ran in the same seconds, but those of two profiles did not. So a dispatch has its share of its profile,
     of a latency that can be compared with that of the other side.
     """
-    path = _file(row, folder, "profile_iree", "profile.json")
-    if not path.is_file() or not path.stat().st_size:
+    cell = cell_of(row)
+    profile = profile_files.members_beside(folder, cell).get(str(cell), {}).get("profile")
+    if not profile:
         return {}
-    dispatches = atomic.read_json(path)["dispatches"]
+    dispatches = profile["dispatches"]
     whole = sum(dispatch["ms"] for dispatch in dispatches)
     by_function: dict[str, _Time] = {}
     for dispatch in dispatches:

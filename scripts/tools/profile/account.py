@@ -117,8 +117,7 @@ def account(profiles: Profiles, against: str = "") -> Account:
     """The account of a cell beside a runtime, by default the fastest one that was profiled. Raises ValueError if there is no profile of
     `against`.
 
-    All times of a profile are scaled so that its profiled call takes as long as the call of the row: rows are timed in turns, and
-    profiles one after the other.
+    All times of a profile are scaled so that its profiled call takes as long as the call of the row, which no profiler slows down.
     """
     every = {IREE: profiles.iree, **profiles.others}
     call_ms = {

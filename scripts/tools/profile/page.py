@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from scripts.config import stages
-from scripts.config.cell import Cell, Kind
 from scripts.core import checkout
 from scripts.results.page_sections import Chart, Line, Section, Styled, as_text
 from scripts.results.wording import milliseconds
@@ -14,7 +15,7 @@ from scripts.tools.profile import account as accounts
 from scripts.tools.profile import profile_files
 from scripts.tools.profile.account import NAMES, Account, Dispatched, Estimate, Region, some
 from scripts.tools.profile.dispatch_words import chosen, counted, inner_loop
-from scripts.tools.profile.profile_files import IREE, Profiles
+from scripts.tools.profile.profile_files import IREE, PROFILES, Profiles
 from scripts.tools.profile.profilers import PRODUCTS
 from scripts.tools.report.web.page_source import AGAIN, Source, View
 
@@ -205,11 +206,12 @@ def _dispatch(dispatch: Dispatched, threads: int) -> str:
 
 def why(source: Source) -> list[Section] | None:
     """Return the account of every cell that has a profile, and a chart per model of what its gaps consist of; None if there is no profile."""
-    below = source.root / stages.STAGES["profile_iree"].path(".")
+    below = source.root / stages.STAGES["profile"].path(".")
     cells = [
-        str(Cell.parse(path.parent.relative_to(below).as_posix(), Kind.IREE_DUMP).row)
-        for path in sorted(below.glob(f"*/iree/**/{profile_files.PROFILE}"))
-        if path.stat().st_size
+        member
+        for path in sorted(below.glob(f"*/*/*/{PROFILES}"))
+        for member, ended in _members(path).items()
+        if ended.get("profile", {}).get("runtime") == IREE
     ]
     places = {str(row.cell): index for index, row in enumerate(source.rows)}
     known = {cell: read for cell in cells if (read := _read(source, cell))}
@@ -222,6 +224,14 @@ def why(source: Source) -> list[Section] | None:
         Section(cell, parts=sections(*read), folded=at > 0, rows=[("details",)] if cell in places else (), places=[places.get(cell)])
         for at, (cell, read) in enumerate(known.items())
     ] or None  # fmt: skip
+
+
+def _members(path: Path) -> dict[str, dict[str, Any]]:
+    """The members of a file of profiles; {} if it is damaged."""
+    try:
+        return profile_files.read_json(path).get("members", {})
+    except ValueError:
+        return {}
 
 
 def _chart(model: str, accounted: Sequence[Account]) -> Chart:

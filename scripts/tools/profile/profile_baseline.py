@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.baselines.sessions.runtime import Work, open_runtime, prepare_process
-from scripts.core import atomic, commands, exits, requests
+from scripts.core import atomic, exits, requests
 from scripts.core.requests import Folders
 from scripts.tools.profile import profilers, rounds
 from scripts.tools.profile.profilers import Profiler
@@ -21,7 +21,10 @@ from scripts.tools.profile.profilers import Profiler
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineProfileRequest:
+    """`in_turns`: in turns with the other rows of a group (profile_group.py)."""
+
     work: Work
+    in_turns: bool = False
 
 
 def profile_baseline(request: BaselineProfileRequest, folders: Folders) -> None:
@@ -38,16 +41,18 @@ def profile_baseline(request: BaselineProfileRequest, folders: Folders) -> None:
         if cell.rewrites:
             exits.fail("a rewritten graph has no modules to profile", exits.UNSUPPORTED)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(folder).absolute())
-        atomic.write_json(folders.results / "profile.json", profile(cell))
+        atomic.write_json(folders.results / "profile.json", profile(cell, request.in_turns))
+        rounds.report_written(request.in_turns)
 
 
-def profile(cell: Work) -> dict[str, Any]:
+def profile(cell: Work, in_turns: bool) -> dict[str, Any]:
     """The profile of a baseline: milliseconds by kernel, and what is measured beside them (rounds.py)."""
     runtime, device = open_runtime(cell)
-    commands.report_working()
     module = importlib.import_module(f"{profilers.__name__}.{cell.runtime}")
     profiler: Profiler = module.open_profiler(cell, runtime, device)
-    measured = rounds.profiled(profiler.call, profiler.take, lambda kernel: kernel.described())
+    measured = rounds.profiled(
+        profiler.call, profiler.take, lambda kernel: kernel.described(), in_turns=in_turns
+    )
     work = profiler.work()
     return {
         "runtime": cell.runtime,

@@ -1,4 +1,4 @@
-"""Reads what `snakemake profile` wrote about a cell, and the profiles of eager and inductor beside it."""
+"""Reads what `snakemake profile` wrote about a cell and the other rows of its group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from scripts.measure.timing import machine_limits, ratios
 from scripts.measure.timing.machine_limits import MachineLimits
 from scripts.supervise import outcome
 
-PROFILE, IREE = "profile.json", "iree"
+PROFILES, IREE = "profiles.json", "iree"
+"""A file has the profiles of a group: `members`, by the names of their cells, each with its status, and its `profile` or why it has none."""
 
 
 class NoProfile(Exception):
@@ -49,27 +50,23 @@ def read(results: Path, name: str) -> Profiles:
     files."""
     cell = Cell.parse(name, Kind.IREE)
     root = results.parent
-    stage = stages.STAGES["profile_iree"]
-    iree = read_json(root / stage.path(cell.to(Kind.IREE_DUMP), PROFILE))
+    members = members_beside(root, cell)
+    iree = members.get(name, {}).get("profile")
     if not iree:
-        raise NoProfile(why_none(root, cell, cell.to(Kind.IREE_DUMP), "profile_iree", "profile"))
-    if "rounds_ms" not in iree:
-        again = checkout.run_command("profile", options="--forcerun profile_iree profile_baseline")
-        raise NoProfile(f"the profile of {cell} is of an older version; make it again: {again}")
-    below = root / stages.STAGES["profile_baseline"].path(cell.model)
-    others: dict[str, dict[str, Any]] = {}
-    rows = {IREE: str(cell)}
-    # Baselines are profiled in eval.
-    of_test = below.glob(f"*/{cell.test}/{PROFILE}")
-    for path in sorted(of_test):
-        profile = read_json(path)
-        if "rounds_ms" in profile and profile["threads"] == iree["threads"]:
-            baseline = path.parent.parent.name
-            name = str(EntryName.read(baseline).without("threads"))
-            others[name] = profile
-            rows[name] = f"{cell.model}/{baseline}/{cell.test}"
-    variants = _variants(root / stage.path("."), cell, iree["threads"])
-    rows |= {name: name for name in variants}
+        raise NoProfile(_why_no_profile(root, cell, members.get(name, {})))
+    others, variants, rows = {}, {}, {IREE: name}
+    for member, ended in members.items():
+        profile = ended.get("profile")
+        if not profile or member == name or profile["threads"] != iree["threads"]:
+            continue
+        if profile["runtime"] == IREE:
+            variants[member] = profile
+            rows[member] = member
+        else:
+            baseline = Cell.parse(member, Kind.BASELINE).baseline
+            runtime = str(EntryName.read(baseline).without("threads"))
+            others[runtime] = profile
+            rows[runtime] = member
     cpu = str(EntryName("cpu", threads=cell.threads))
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
     code = read_json(root / stages.STAGES["read_code"].path(code_cell(cell), "code.json"))
@@ -84,16 +81,26 @@ def read(results: Path, name: str) -> Profiles:
     )
 
 
-def _variants(below: Path, cell: Cell, threads: int) -> dict[str, dict[str, Any]]:
-    """The profiles of the other IREE cells of the model and test of a cell, by name."""
-    profiles = {}
-    for path in sorted((below / cell.model / IREE).rglob(PROFILE)):
-        place = path.parent.relative_to(below).as_posix()
-        variant = Cell.parse(place, Kind.IREE_DUMP).row
-        profile = read_json(path)
-        if variant != cell and variant.test == cell.test and profile.get("threads") == threads and "rounds_ms" in profile:  # fmt: skip
-            profiles[str(variant)] = profile
-    return profiles
+def members_beside(root: Path, cell: Cell) -> dict[str, dict[str, Any]]:
+    """The profiled rows of the group of a cell, by name; {} if there is none. Raises ValueError for a damaged file."""
+    for path in sorted((root / stages.STAGES["profile"].path(cell.model)).glob(f"*/{cell.test}/{PROFILES}")):  # fmt: skip
+        members = read_json(path).get("members", {})
+        if str(cell) in members:
+            return members
+    return {}
+
+
+def _why_no_profile(root: Path, cell: Cell, ended: Mapping[str, Any]) -> str:
+    if ended:
+        return f"the profile of {cell} failed: {ended['status']} ({ended['reason']}): {ended['detail']}"
+    for status in sorted((root / stages.STAGES["profile"].path(cell.model)).glob(f"*/{cell.test}/{STATUS}")):  # fmt: skip
+        if EntryName.read(status.parent.parent.name).threads == cell.threads:
+            group = Cell.of_kind(
+                Kind.GROUP, model=cell.model, device=status.parent.parent.name, test=cell.test
+            )
+            if outcome.read_or_damaged(status).status != outcome.OK:
+                return why_none(root, cell, group, "profile", "profile")
+    return why_none(root, cell, cell, "profile", "profile")
 
 
 def code_cell(cell: Cell) -> Cell:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, checkout, commands, exits, requests
+from scripts.core import atomic, checkout, exits, requests
 from scripts.core.requests import Folders
 from scripts.frontends.lowering.locations import Locations
 from scripts.iree.compile_options import CompileRequest
@@ -24,15 +24,15 @@ from scripts.tools.profile.rounds import CallTimes
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleProfileRequest(CompileRequest):
-    """`locations`: locations.json of the program's export."""
+    """`locations`: locations.json of the program's export. `in_turns`: in turns with the other rows of a group (profile_group.py)."""
 
     called: CalledModule
     locations: Path
+    in_turns: bool = False
 
 
 def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
     """Write the profile. Exits if the device is absent."""
-    commands.report_working()
     called = args.called
     called.require_device()
     located = _locations(args.locations)
@@ -51,6 +51,7 @@ def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
             take,
             lambda place: described(dispatch_sites[place], dispatches[place], located),
             "dispatches",
+            args.in_turns,
         )
     atomic.write_json(
         folders.results / "profile.json",
@@ -61,6 +62,7 @@ def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
             **measured,
         },
     )
+    rounds.report_written(args.in_turns)
 
 
 def _locations(path: Path) -> Locations:

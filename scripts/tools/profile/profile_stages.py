@@ -28,7 +28,14 @@ def _of_baseline(name: str, recorded_as: str) -> Stage:
 STAGES = (
     _of_iree("dump_iree", "dumps", after="export"),
     _of_baseline("dump_baseline", "dumps"),
-    dataclasses.replace(_of_iree("profile_iree", "profile", after="compile"), version=2),
+    Stage(
+        "profile",
+        Kind.GROUP,
+        tuple(f"scripts.tools.profile.profile_{name}" for name in ("group", "iree", "baseline")),
+        timeout_s=3600,
+        need=Need(3000, 600, 300, "group"),
+        wants_device=True,
+    ),
     dataclasses.replace(_of_iree("read_code", "code", after="export"), version=2),
     dataclasses.replace(
         _of_iree("profile_compile", "compile_time", after="export"),
@@ -36,5 +43,4 @@ STAGES = (
         need=Need(4000, 600, 60, "weights"),
         wants_device=False,
     ),
-    dataclasses.replace(_of_baseline("profile_baseline", "profile"), version=2),
 )

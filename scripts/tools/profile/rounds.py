@@ -1,4 +1,4 @@
-"""Profiles a program in rounds: calls without a profiler, then profiled ones.
+"""Profiles a program in rounds: calls without a profiler, then profiled ones. Rounds of several programs are taken in turns (profile_group.py).
 
 The calls without a profiler are the control. They are the same in every round, and the same as those of the program's row: where they
 differ, something has disturbed the profile (account.doubts).
@@ -6,16 +6,42 @@ differ, something has disturbed the profile (account.doubts).
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scripts.core import commands
 from scripts.core.machine import load_watched
+from scripts.measure.timing.worker import READY
 
 ROUNDS = 4
 """Rounds of a profile."""
+TURN = "turn"
+"""The request to take a round; the one after the last round asks for the profile."""
+
+
+def turns(are_given: bool) -> Iterator[int]:
+    """The numbers of ROUNDS rounds. `are_given`: each begins when the coordinator of the group asks for it, which hears when it is over; it ends when
+    the coordinator asks once more."""
+    if not are_given:
+        yield from range(ROUNDS)
+        return
+    commands.answer_coordinator({READY: True})
+    given = commands.coordinator_requests()
+    for number in range(ROUNDS):
+        next(given, None)
+        yield number
+        commands.answer_coordinator({TURN: number})
+    next(given, None)
+
+
+def report_written(in_turns: bool) -> None:
+    """Answer the request for the profile."""
+    if in_turns:
+        commands.answer_coordinator({TURN: ROUNDS})
 
 
 @dataclass(frozen=True)
@@ -94,28 +120,32 @@ def profiled(
     take: Callable[[int], Sequence[CallTimes]],
     described: Callable[[Any], Mapping[str, Any]],
     kernels: str = "kernels",
+    in_turns: bool = False,
 ) -> dict[str, Any]:
     """Take a profile. `call`: make a call without a profiler. `take`: make about so many with it. `described`: what profile.json says about a kernel beside its times, in a list named `kernels`.
+    `in_turns`: see `turns`.
 
     Returns what profile.json says. `call_ms` and `profiled_ms`: milliseconds of the fastest call without and with the
-    profiler; `control_ms`: those without it in each round and after the last one; `foreign` and `load`: as in GroupTiming;
+    profiler; `control_ms`: those without it in each round and after the last one; `foreign` and `load`: as in GroupTiming, during the rounds;
     `rounds_ms`, `between_ms`, `outside_ms`, and `rounds_ms` of each kernel: by round, as in CallTimes; `ms` of a kernel: in the fastest round.
     """
-    control_ms, rounds = [], []
+    control_ms, rounds, loads = [], [], []
     calls = number_of_calls(call)
-    with load_watched() as load:
-        for _ in range(ROUNDS):
+    for number in turns(in_turns):
+        with load_watched() as load:
             control_ms.append(fastest_ms(call, calls))
             rounds.append(quiet_mean(take(calls)))
-        control_ms.append(fastest_ms(call, calls))
+            if number == ROUNDS - 1:
+                control_ms.append(fastest_ms(call, calls))
+        loads.append(load)
     fastest = min(rounds, key=lambda times: times.ms)
     keys = dict.fromkeys(key for times in rounds for key in times.kernels_ms)
     return {
         "call_ms": min(control_ms),
         "profiled_ms": fastest.ms,
         "control_ms": control_ms,
-        "foreign": load.others().foreign,
-        "load": load.average,
+        "foreign": statistics.fmean(load.others().foreign for load in loads),
+        "load": max(load.average for load in loads),
         "rounds_ms": [times.ms for times in rounds],
         "between_ms": [times.between_ms for times in rounds],
         "outside_ms": [times.outside_ms for times in rounds],

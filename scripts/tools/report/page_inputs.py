@@ -16,7 +16,7 @@ from scripts.tools import registry
 BESIDE = (
     "results/operators/operators.jsonl",
     str(outputs.files_of("kernels")[2]),
-    "results/profile/*/*/**/profile.json",
+    "results/profile/*/*/*/profiles.json",
     "results/machine_limits/*/limits.json",
     "results/comparison.json",
     "results/history/*.json",
