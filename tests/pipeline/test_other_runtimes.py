@@ -108,6 +108,18 @@ def test_a_model_is_converted_once_for_all_processes(ran, runtime):
     assert made.stat().st_mtime <= verified.stat().st_mtime
 
 
+def test_their_kernels_are_mapped_to_the_modules_of_the_model(ran):
+    ran.snakemake("--cores", "2", "profile", "--config", "frontends=torchmlir-torch")
+    for runtime in ("onnxruntime", "openvino", "executorch"):
+        words = ("conv/torchmlir-torch/llvm-cpu", "--against", runtime, "--json")
+        account = json.loads(ran.vmfbench("why", *words))
+        regions = {region["name"]: region for region in account["regions"]}
+        for name in ("0", "2"):  # the convolutions
+            assert regions[name]["iree_ms"] > 0
+            assert regions[name]["other_ms"] > 0, runtime
+        assert abs(account["terms"].get("not mapped", {"ms": 0})["ms"]) < 0.1 * account["call_ms"][runtime]  # fmt: skip
+
+
 @pytest.mark.parametrize("runtime", VERSIONS)
 def test_as_many_threads_compute_as_are_given(with_runtimes, runtime):
     """One thread: two might be the choice of the runtime, on two cores."""

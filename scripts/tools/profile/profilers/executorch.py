@@ -1,14 +1,14 @@
 """Profiles ExecuTorch by its event tracer (ETDump), which times XNNPACK's operators and ExecuTorch's own kernels.
 
 XNNPACK's operators do not say where they come from. Products are mapped to those of the captured graph by their order, if there are as
-many; what is no product has no node.
+many; what runs between two products, by its kind to the nodes between these.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,25 @@ WRAPPERS = frozenset(("OPERATOR_CALL", "DELEGATE_CALL", "Method::execute"))
 """Events around others."""
 PRODUCT_NAMES = ("Convolution", "Deconvolution", "Fully Connected", "Batch Matrix Multiply", "native_call_convolution", "native_call_mm", "native_call_bmm", "native_call_addmm", "native_call_linear")  # fmt: skip
 LAYOUT_NAMES = ("Transpose", "Static Reshape", "Copy", "Convert", "native_call__to_dim_order_copy", "native_call_permute_copy", "native_call_clone", "native_call__clone_dim_order", "native_call_view_copy")  # fmt: skip
+OTHERS = {
+    "HardSwish": ("hardswish",),
+    "Mean": ("mean", "adaptive_avg_pool2d"),
+    "Global Average Pooling": ("mean", "adaptive_avg_pool2d"),
+    "Average Pooling": ("avg_pool2d", "adaptive_avg_pool2d"),
+    "Max Pooling": ("max_pool2d",),
+    "Softmax": ("softmax", "scaled_dot_product_attention"),
+    "Sigmoid": ("sigmoid", "silu"),
+    "GELU": ("gelu",),
+    "Tanh": ("tanh",),
+    "Clamp": ("relu", "relu6", "hardtanh", "clamp", "hardsigmoid"),
+    "Add": ("add", "hardsigmoid"),
+    "Subtract": ("sub", "rsub"),
+    "Multiply": ("mul", "silu"),
+    "Divide": ("div", "hardsigmoid"),
+}
+"""The operators of ATen that an operator of XNNPACK computes or is a part of, by the start of its name."""
+NATIVE = "native_call_"
+"""What the names of ExecuTorch's own kernels begin with."""
 NS = 1e-6
 
 
@@ -43,7 +62,7 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
     session = runtime.open_session(work, device)
     loaded = session.step.loaded
     origins = locations.of_nodes(converted.exported(loaded).graph.nodes, FLAT_PREFIX)
-    products = [Node(node.node, node.operator, node.module) for node in origins.nodes.values() if base_name(node.operator) in PRODUCTS]  # fmt: skip
+    nodes = [Node(node.node, node.operator, node.module) for node in origins.nodes.values()]
     inputs = [tensor.contiguous() for _, tensor in loaded.inputs]
 
     def take(calls: int) -> list[CallTimes]:
@@ -61,29 +80,57 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
             program.write_etdump_result_to_file(str(recorded), str(Path(folder, "none.bin")))
             blocks = Inspector(etdump_path=str(recorded)).event_blocks
         events = [event for block in blocks if block.name == "Execute" for event in block.events]
-        return times(events, walls_ms, products)[1:]
+        return times(events, walls_ms, nodes)[1:]
 
     return Profiler(session, take, origins.modules)
 
 
 def times(
-    events: Iterable[Any], walls_ms: Sequence[float], products: Sequence[Node]
+    events: Iterable[Any], walls_ms: Sequence[float], nodes: Sequence[Node]
 ) -> list[CallTimes]:
-    """The times of calls that took `walls_ms`, from the events of all of them. `products`: those of the captured graph."""
+    """The times of calls that took `walls_ms`, from the events of all of them. `nodes`: those of the captured graph, in order."""
     inner = [event for event in events if event.name not in WRAPPERS and event.perf_data]
-    own = [event for event in inner if event.name.startswith(PRODUCT_NAMES)]
-    known = dict(zip(map(id, own), products, strict=True)) if len(own) == len(products) else {}
+    known = mapped([event.name for event in inner], nodes)
     calls = []
     for number, ms in enumerate(walls_ms):
         kernels_ms: dict[Any, float] = defaultdict(float)
         spans = []
-        for event in inner:
-            nodes = (known[id(event)],) if id(event) in known else ()
+        for event, node in zip(inner, known, strict=True):
             kind = LAYOUT if event.name.startswith(LAYOUT_NAMES) else ""
-            kernels_ms[Kernel(event.name, nodes, kind)] += event.perf_data.raw[number]
+            kernels_ms[Kernel(event.name, (node,) if node else (), kind)] += event.perf_data.raw[number]  # fmt: skip
             begun = event.start_time[number] * NS
             spans.append((begun, begun + event.perf_data.raw[number]))
         inside = max(end for _, end in spans) - min(begun for begun, _ in spans) if spans else 0.0
         between = max(inside - sum(kernels_ms.values()), 0.0)
         calls.append(CallTimes(ms, kernels_ms, between, ms - between - sum(kernels_ms.values())))
     return calls
+
+
+def mapped(names: Sequence[str], nodes: Sequence[Node]) -> list[Node | None]:
+    """The node of each operator that runs, by the names of these in order; None where it is not known."""
+    ran, captured = [-1], [-1]
+    ran += [at for at, name in enumerate(names) if name.startswith(PRODUCT_NAMES)]
+    captured += [at for at, node in enumerate(nodes) if base_name(node.operator) in PRODUCTS]
+    known: list[Node | None] = [None] * len(names)
+    if len(ran) != len(captured):
+        return known
+    ends = zip([*ran[1:], len(names)], [*captured[1:], len(nodes)], strict=True)
+    for begun, at, (end, last) in zip(ran, captured, ends, strict=True):
+        if begun >= 0:
+            known[begun] = nodes[at]
+        between = nodes[at + 1 : last]
+        seen: Counter[tuple[str, ...]] = Counter()
+        for place in range(begun + 1, end):
+            kinds = _operators(names[place])
+            candidates = [node for node in between if base_name(node.operator) in kinds]
+            if candidates:
+                known[place] = candidates[min(seen[kinds], len(candidates) - 1)]
+            seen[kinds] += 1
+    return known
+
+
+def _operators(name: str) -> tuple[str, ...]:
+    """The operators of ATen that one of XNNPACK, or a kernel of ExecuTorch, may be of."""
+    if name.startswith(NATIVE):
+        return (name.removeprefix(NATIVE).partition(".")[0].removesuffix("_copy"),)
+    return next((operators for start, operators in OTHERS.items() if name.startswith(start)), ())
