@@ -140,7 +140,8 @@ def why(results, monkeypatch, capsys):
     """What `vmfbench why` prints about a cell, and its error."""
 
     def call(*options: str, cell: str = CELL) -> str:
-        monkeypatch.setattr(sys, "argv", ["why", cell, "--results", str(results), *options])
+        words = [cell] * bool(cell)
+        monkeypatch.setattr(sys, "argv", ["why", *words, "--results", str(results), *options])
         with contextlib.suppress(SystemExit):
             verb.main()
         return "".join(capsys.readouterr())
@@ -181,6 +182,16 @@ share    ms  calls  workgroups  busy  dispatch              operators    modules
   18%  2.00      1           8   1.9  d_dispatch_0_matmul   mm, add      fc
 """
     )
+
+
+def test_without_a_cell_the_fastest_cell_of_each_model_is_shown(results, why):
+    faster = IREE | {"call_ms": 5.5, "rounds_ms": [5.5, 5.5]}
+    changed(results, "tiny/mlir/flags", **faster)
+    line = "tiny/mlir/flags 5.50 eager 4.50 1.22"
+    assert [" ".join(row.split()) for row in why(cell="").splitlines() if row.startswith("tiny/")][0].startswith(line)  # fmt: skip
+    assert "there is no profile of openvino" in why("--against", "openvino", cell="")
+    (results / "profile/tiny/cpu/eval/profiles.json").write_text("{")
+    assert "has no profile; make them: vmfbench run --make profile" in why(cell="")
 
 
 def test_json_has_every_region_and_dispatch(why):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from scripts.config import stages
 from scripts.core import checkout
@@ -57,6 +56,56 @@ def sections(profiles: Profiles, account: Account) -> list[Section]:
         *_regions(account),
         _dispatches(account),
     ]
+
+
+def summary(results: Path, against: str = "") -> list[Section]:
+    """A row per group that was profiled: its fastest cell of IREE beside the fastest other runtime, or `against`. [] if there is no profile. Raises ValueError if
+    no group has a profile of `against`."""
+    rows, missing = [], ""
+    for path in _files(results):
+        best: Account | None = None
+        for cell in _cells(path):
+            try:
+                accounted = accounts.account(profile_files.read(results, cell), against)
+            except profile_files.NoProfile:
+                continue
+            except ValueError as error:
+                missing = str(error)
+                continue
+            if best is None or accounted.call_ms[IREE] < best.call_ms[IREE]:
+                best, name = accounted, cell
+        if best and best.gap:
+            parts = [
+                f"{best.terms[term].ms / best.call_ms[IREE]:+.0%}".replace("-", "−")
+                if term in best.terms
+                else ""
+                for term in accounts.TERMS
+            ]
+            ratio = best.call_ms[IREE] / best.call_ms[best.against]
+            rows.append([name, milliseconds(best.call_ms[IREE]), best.against, milliseconds(best.call_ms[best.against]), f"{ratio:.2f}", *parts, "; ".join(best.doubts)])  # fmt: skip
+    if missing and not rows:
+        raise ValueError(missing)
+    head = ["IREE's fastest cell", "ms", "beside", "ms", "ratio", *accounts.TERMS, "in doubt"]
+    doubted = any(row[-1] for row in rows)
+    if not doubted:
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    lines = ["What the gap consists of, in % of IREE's call. `vmfbench why CELL` has the rest."]
+    return [Section("", head, rows, [1, *range(3, 11)], lines=lines)] if rows else []
+
+
+def _files(results: Path) -> list[Path]:
+    """The files of the profiles of all groups."""
+    below = results.parent / stages.STAGES["profile"].path(".")
+    return sorted(below.glob(f"*/*/*/{PROFILES}"))
+
+
+def _cells(path: Path) -> list[str]:
+    """The cells of IREE in a file of profiles; [] if it is damaged."""
+    try:
+        members = profile_files.read_json(path).get("members", {})
+    except ValueError:
+        return []
+    return [name for name, ended in members.items() if ended.get("profile", {}).get("runtime") == IREE]  # fmt: skip
 
 
 def _named(runtime: str) -> str:
@@ -206,13 +255,7 @@ def _dispatch(dispatch: Dispatched, threads: int) -> str:
 
 def why(source: Source) -> list[Section] | None:
     """Return the account of every cell that has a profile, and a chart per model of what its gaps consist of; None if there is no profile."""
-    below = source.root / stages.STAGES["profile"].path(".")
-    cells = [
-        member
-        for path in sorted(below.glob(f"*/*/*/{PROFILES}"))
-        for member, ended in _members(path).items()
-        if ended.get("profile", {}).get("runtime") == IREE
-    ]
+    cells = [cell for path in _files(source.results) for cell in _cells(path)]
     places = {str(row.cell): index for index, row in enumerate(source.rows)}
     known = {cell: read for cell in cells if (read := _read(source, cell))}
     by_model: dict[str, list[Account]] = defaultdict(list)
@@ -224,14 +267,6 @@ def why(source: Source) -> list[Section] | None:
         Section(cell, parts=sections(*read), folded=at > 0, rows=[("details",)] if cell in places else (), places=[places.get(cell)])
         for at, (cell, read) in enumerate(known.items())
     ] or None  # fmt: skip
-
-
-def _members(path: Path) -> dict[str, dict[str, Any]]:
-    """The members of a file of profiles; {} if it is damaged."""
-    try:
-        return profile_files.read_json(path).get("members", {})
-    except ValueError:
-        return {}
 
 
 def _chart(model: str, accounted: Sequence[Account]) -> Chart:

@@ -1,5 +1,5 @@
 """Print why a CPU cell is not as fast as another runtime: the terms of the gap, its largest parts, and the time by nn.Modules and by
-dispatch. Of a GPU cell, print what its compiled code needs of the device, also where there is none.
+dispatch; without a cell, the terms of each model. Of a GPU cell, print what its compiled code needs of the device, also where there is none.
 
 It reads what the target `profile` wrote. The column "limit ms" needs the limits of the machine
 (results/machine_limits/cpu/limits.json). With --compile, it prints where the time of iree-compile goes, for any target: by phase,
@@ -16,7 +16,7 @@ from pathlib import Path
 from scripts.config import stages
 from scripts.config.cell import Cell, Kind
 from scripts.config.stages import STATUS
-from scripts.core import exits
+from scripts.core import checkout, exits
 from scripts.results import at_hand
 from scripts.results.page_sections import Section, as_text
 from scripts.results.results_file import BadRecords, read
@@ -25,12 +25,17 @@ from scripts.run.recorded import NoCase
 from scripts.tools.gpu_static import page as gpu_page
 from scripts.tools.profile import compile_page, dispatch_view, profile_files
 from scripts.tools.profile.account import account
-from scripts.tools.profile.page import NO_LIMIT, largest, page
+from scripts.tools.profile.page import NO_LIMIT, largest, page, summary
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cell", help="such as vit/torchmlir-torch/llvm-cpu")
+    parser.add_argument(
+        "cell",
+        nargs="?",
+        default="",
+        help="such as vit/torchmlir-torch/llvm-cpu; without one, a row per model",
+    )
     parser.add_argument(
         "--against",
         default="",
@@ -57,7 +62,15 @@ def main() -> None:
         parser.error("--passes needs --dispatch")
     if args.json and args.dispatch:
         parser.error("--json has the code of all dispatches; leave out --dispatch")
+    if not args.cell and (args.dispatch or args.compile or args.json):
+        parser.error("--dispatch, --compile and --json need a cell")
     try:
+        if not args.cell:
+            if not (shown := summary(args.results, args.against)):
+                command = checkout.run_command("profile")
+                exits.fail(f"{args.results} has no profile; make them: {command}")
+            print(as_text(shown, width=NO_LIMIT).rstrip())
+            return
         _check(args.results, args.cell)
         if args.compile:
             times = compile_page.read(args.results, args.cell)
