@@ -12,7 +12,15 @@ from subprocess import PIPE
 import pytest
 import yaml
 
-from tests.checkouts import ON_CPU, QUICK, TINY_BERT, is_compared, keep_models, shipped
+from tests.checkouts import (
+    ON_CPU,
+    QUICK,
+    TINY_BERT,
+    in_environment,
+    is_compared,
+    keep_models,
+    shipped,
+)
 
 BASELINES = shipped("baselines", "eager", "inductor", "xla", "openxla")
 XLA_FRONTEND = shipped("frontends", "torchxla-stablehlo")
@@ -216,6 +224,13 @@ def test_the_ir_is_dumped_in_each_format_that_is_asked_for_and_what_xla_compiled
         assert "convolution" in (folder / file).read_text()
     # The baseline's own flags count too.
     assert any("simplif" in name for name in modules)
+
+
+def test_operations_have_the_names_of_their_nodes_beside_a_buffer_that_is_one_number(environments):
+    """The counter of a batch norm is lowered with the inputs, before PyTorch/XLA's export asks for names."""
+    python = environments / "torch-xla/bin/python"
+    named, operations = in_environment(python, "xla_locations_in_torch", fork=False)
+    assert named >= operations - 1 >= 3
 
 
 def test_an_environment_that_cannot_be_made_fails_its_own_cells_alone(ran):

@@ -15,6 +15,7 @@ from typing import Any
 os.environ.setdefault("PJRT_DEVICE", "CPU")
 
 import torch
+import torch_xla
 from torch._decomp import decomposition_table
 from torch_xla import stablehlo
 
@@ -121,7 +122,21 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     return lowered, seconds
 
 
+def _lower_with_metadata() -> None:
+    """Make PyTorch/XLA keep the metadata of nodes in all that it lowers.
+
+    PyTorch/XLA 2.9 reads XLA_HLO_DEBUG once, when it first lowers something. The export sets it too late for a model with a buffer that is one
+    number, such as the counter of a batch norm, which is lowered with the inputs.
+    """
+    os.environ["XLA_HLO_DEBUG"] = "1"
+    number = torch.ones((), device=torch_xla.device())
+    _ = number + number
+    torch_xla.sync()
+    os.environ["XLA_HLO_DEBUG"] = "0"
+
+
 def _bundle(program: torch.export.ExportedProgram) -> stablehlo.StableHLOModelBundle:
+    _lower_with_metadata()
     # Metadata of nodes becomes the text of locations, where the name of the node is enough.
     for node in program.graph.nodes:
         node.meta["custom"] = {NODE: node.name}
