@@ -18,7 +18,8 @@ from scripts.baselines.sessions import converted
 from scripts.baselines.sessions.runtime import Work
 from scripts.frontends.lowering import locations
 from scripts.frontends.torch_model.loading import FLAT_PREFIX
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler
+from scripts.tools.profile import profilers
+from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler, base_name
 from scripts.tools.profile.rounds import CallTimes
 
 LAYOUTS = frozenset(("Reorder", "Transpose", "Reshape", "Convert"))
@@ -73,24 +74,51 @@ def mapped(
     model: Any, graph: Mapping[str, torch.fx.Node], origins: locations.Origins
 ) -> dict[str, Kernel]:
     """The kernels of a compiled model by the names of its layers, with the nodes of the captured graph."""
-    kernels = {}
-    for layer in model.get_runtime_model().get_ordered_ops():
+    layers = [_Layer(layer, origins) for layer in model.get_runtime_model().get_ordered_ops()]
+    nameless = [layer for layer in layers if layer.kind in PRODUCTS and not any(_is_product(graph[name]) for name in layer.names)]  # fmt: skip
+    # What was folded into a product (batch norm, activation) gives the layer its names: the product is the nearest one before.
+    free = [
+        node.name for node in graph.values() if _is_product(node) and node.name in origins.nodes
+    ]
+    free = [name for name in free if not any(name in layer.names for layer in layers)]
+    for layer in nameless:
+        if layer.names and (product := _nearest(graph, layer.names, free)):
+            layer.names.insert(0, product)
+            free.remove(product)
+    without = [layer for layer in nameless if not layer.names]
+    if len(without) == len(free):  # one that lost all names
+        for layer, product in zip(without, free, strict=True):
+            layer.names.append(product)
+    return {layer.name: layer.kernel(origins) for layer in layers}
+
+
+class _Layer:
+    """A layer of the compiled model: its name, its type, and the names of the captured nodes that it was fused from."""
+
+    def __init__(self, layer: Any, origins: locations.Origins) -> None:
         about = {key: value.astype(str) for key, value in layer.get_rt_info().items()}
-        kind, name = about["layerType"], layer.get_friendly_name()
+        self.kind, self.name = about["layerType"], layer.get_friendly_name()
+        self._primitive = about["primitiveType"]
         fused = (part.partition("/")[0] for part in about["originalLayersNames"].split(","))
-        names = [node for node in fused if node in origins.nodes]
-        if kind in PRODUCTS:
-            names = [*_products(names, graph), *names]
-        nodes = (origins.nodes[node] for node in dict.fromkeys(names))
+        self.names = list(dict.fromkeys(node for node in fused if node in origins.nodes))
+
+    def kernel(self, origins: locations.Origins) -> Kernel:
+        nodes = (origins.nodes[name] for name in self.names)
         known = tuple(Node(node.node, node.operator, node.module) for node in nodes)
-        kernels[name] = Kernel(f"{name} {about['primitiveType']}", known, LAYOUT if kind in LAYOUTS else "")  # fmt: skip
-    return kernels
+        return Kernel(f"{self.name} {self._primitive}", known, LAYOUT if self.kind in LAYOUTS else "")  # fmt: skip
 
 
-def _products(names: Sequence[str], graph: Mapping[str, torch.fx.Node]) -> list[str]:
-    """The convolution whose batch norm was folded into it, so that its own name is lost: the argument of the first of the nodes."""
-    for name in names:
-        for before in graph[name].all_input_nodes[:1]:
-            if "convolution" in str(before.target):
-                return [before.name]
-    return []
+def _nearest(graph: Mapping[str, torch.fx.Node], names: Sequence[str], free: Sequence[str]) -> str:
+    """The nearest of some products before nodes; "" if there is none."""
+    seen = [graph[name] for name in names]
+    for node in seen:
+        for before in node.all_input_nodes:
+            if before.name in free:
+                return before.name
+            if before not in seen and not _is_product(before):
+                seen.append(before)
+    return ""
+
+
+def _is_product(node: torch.fx.Node) -> bool:
+    return base_name(str(node.target)) in profilers.PRODUCTS
