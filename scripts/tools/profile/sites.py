@@ -65,7 +65,7 @@ def read(folder: Path, files: Collection[str]) -> list[Site]:
     """The dispatches from the files of the phases. `files`: names of the program in locations; "-" is that of
     a program that came as bytecode. Raises PhaseError."""
     created = [
-        (lines_of([op], files), lines_of(_computing(op), files))
+        (lines_of([op], files), lines_of(_computing(op, files), files))
         for op in _operations(folder, "dispatch-creation")
         if op.name in ("flow.dispatch.workgroups", "flow.dispatch.region")
     ]
@@ -116,17 +116,25 @@ _STRUCTURED = ("linalg.", "iree_linalg_ext.")
 _MOVES = ("linalg.transpose", "linalg.copy", "linalg.broadcast", "linalg.pack", "linalg.unpack")
 
 
-def _computing(dispatch: Any) -> Iterator[Any]:
+def _computing(dispatch: Any, files: Collection[str]) -> Iterator[Any]:
     """The operations of a dispatch that compute: structured ones, and what is fused into those of linalg, but not the
-    constants with which results begin, nor what only moves data: the result of one convolution is often laid out as the next one
-    wants it, at the line of that one. (XLA gives all scatters one body, so it is of no one of them.)"""
+    constants with which results begin, nor what only moves data. (XLA gives all scatters one body, so it is of no one of them.)
+
+    The result of one convolution is often laid out as the next one wants it, at the line of that one; and what is computed of each value on the way has
+    its line too. So the line of an elementwise operation counts only if its body has none.
+    """
     for op in inside(dispatch):
         if op.name.startswith(_STRUCTURED) and op.name not in ("linalg.fill", "linalg.yield"):
             if _only_moves(op):
                 continue
-            yield op
-            if op.name.startswith("linalg."):
-                yield from inside(op)
+            body = [each for each in inside(op) if each.name != "linalg.yield"] if op.name.startswith("linalg.") else []  # fmt: skip
+            if not (_is_elementwise(op) and lines_of(body, files)):
+                yield op
+            yield from body
+
+
+def _is_elementwise(op: Any) -> bool:
+    return op.name == "linalg.generic" and "reduction" not in str(op.attributes["iterator_types"])
 
 
 def _only_moves(op: Any) -> bool:
