@@ -37,6 +37,18 @@ def test_a_dispatch_belongs_to_the_modules_of_its_products_else_to_that_of_its_r
     assert shares([]) == {None: 1.0}
 
 
+def test_what_all_layers_share_does_not_make_one_region_of_them(results, why):
+    """The mask of all attentions has the line of the first one."""
+
+    def attention(layer: int) -> list:
+        return [f"sdpa_{layer}", "aten.scaled_dot_product_attention.default", f"layers.{layer}"]
+
+    each = [dispatch(f"d_dispatch_{layer}", 2.0, 8, attention(layer), *[attention(0)] * bool(layer)) for layer in range(4)]  # fmt: skip
+    changed(results, CELL, dispatches=each)
+    regions = {region["name"]: region for region in json.loads(why("--json"))["regions"]}
+    assert sum(region["regions"] for name, region in regions.items() if "layers" in name) == 4
+
+
 def test_repeated_layers_are_shown_as_one_and_other_modules_are_not():
     kinds = {
         "": "Net",

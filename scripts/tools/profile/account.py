@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +40,8 @@ their work, or does not do it. `between kernels`: also before the first and afte
 `not mapped`: kernels that belong to no module; if a side has more than SOME of them, also those of modules for which it has none."""
 SOME = 0.01
 """The share of a call that may be in kernels without a module, before modules without kernels are not mapped either."""
+SHARED = 2
+"""In how many times as many kernels as the rarest product of a kernel another one may be, to be computed by it too."""
 Node = Sequence
 """A node of the captured graph in a profile: [name, operator, module or None]."""
 _LAYOUT_DISPATCH = re.compile(
@@ -194,14 +196,28 @@ class _Side:
                 *(scaled(profile[name]) for name in ("between_ms", "outside_ms")), strict=True
             )
         ]
+        kernels = profile.get("dispatches") or profile.get("kernels", ())
+        count = Counter(node[0] for kernel in kernels for node in kernel["nodes"] if _is_product_node(node))  # fmt: skip
         self.kernels = [
-            {**kernel, "rounds_ms": scaled(kernel["rounds_ms"])}
-            for kernel in profile.get("dispatches") or profile.get("kernels", ())
-        ]
+            {**kernel, "rounds_ms": scaled(kernel["rounds_ms"]), "nodes": _own_nodes(kernel["nodes"], count)}
+            for kernel in kernels
+        ]  # fmt: skip
+
+
+def _own_nodes(nodes: Sequence[Node], count: Mapping[str, int]) -> list[Node]:
+    """The nodes of a kernel without products that it only shares something with. What all layers compute alike, as the mask of their attention, is
+    computed at the line of the first layer, so a product of that is a node of many more kernels than the kernel's own one. `count`: how many kernels
+    each product is a node of."""
+    least = min((count[node[0]] for node in nodes if _is_product_node(node)), default=0)
+    return [node for node in nodes if not _is_product_node(node) or count[node[0]] <= SHARED * least]  # fmt: skip
+
+
+def _is_product_node(node: Node) -> bool:
+    return base_name(node[1]) in PRODUCTS
 
 
 def _is_product(kernel: Mapping[str, Any]) -> bool:
-    return any(base_name(node[1]) in PRODUCTS for node in kernel["nodes"])
+    return any(map(_is_product_node, kernel["nodes"]))
 
 
 def _is_layout(kernel: Mapping[str, Any]) -> bool:
@@ -449,7 +465,7 @@ def shares(nodes: Iterable[Node]) -> dict[str | None, float]:
     root, which is the first node.
     """
     nodes = list(nodes)
-    products = [node for node in nodes if base_name(node[1]) in PRODUCTS]
+    products = [node for node in nodes if _is_product_node(node)]
     modules = dict.fromkeys(node[2] for node in products or nodes[:1]) or {None: None}
     return dict.fromkeys(modules, 1 / len(modules))
 
