@@ -20,11 +20,23 @@ from scripts.frontends.lowering.fx_rewrites import (
     operators,
     products,
     scatters,
+    values,
     windows,
 )
 
 REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "fold-constant-nonzero": operators.fold_constant_nonzero,
+    "nothing-as-constant": values.without_elements,
+    "equal-to-itself-as-number": values.equal_to_itself,
+    "clamp-by-one-limit": values.clamp_by_one_limit,
+    "limits-keep-nan": values.limits_keep_nan,
+    "sums-of-booleans-in-int32": values.sums_of_booleans_in_int32,
+    "products-of-8-bits-in-int32": values.products_of_8_bits_in_int32,
+    "unsigned-bytes-in-wider-type": values.unsigned_bytes_in_wider_type,
+    "asinh-of-size": values.asinh_of_size,
+    "logcumsumexp-by-doubling": values.logcumsumexp_by_doubling,
+    "log10-by-log": values.log10_by_log,
+    "negative-padding-as-slice": values.negative_padding_as_slice,
     "scan-of-booleans-in-int64": operators.scan_of_booleans_in_int64,
     "index-from-the-front": operators.index_from_the_front,
     "scatter-mean-as-sum": scatters.mean_as_sum,
