@@ -25,7 +25,14 @@ from scripts.iree import tools
 from scripts.measure.timing.calls import Run
 from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.verify import verification
-from scripts.results import at_hand, known_failures, latency_section, remedied, speedups, stage_files
+from scripts.results import (
+    at_hand,
+    known_failures,
+    latency_section,
+    remedied,
+    speedups,
+    stage_files,
+)
 from scripts.results.columns import FIELDS, names
 from scripts.results.results_file import cell_of
 from scripts.run import environments, fingerprint, outputs

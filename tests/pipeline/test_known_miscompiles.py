@@ -69,7 +69,8 @@ def test_the_values_are_right_by_every_lowering_path(found, name):
     paths = dict(found[name]["paths"])
     bare = paths.pop("torch_mlir torch none")
     ended = {path: of.get("verdict", of) for path, of in paths.items()}
-    assert ended == dict.fromkeys(ended, "PASS") and len(ended) == 4
+    assert ended == dict.fromkeys(ended, "PASS")
+    assert len(ended) == 4
     if name not in NOT_BY_TORCH_MLIR:
         assert name in paths["torch_mlir torch all"]["rewrites"]
     if name not in NOT_WRONG_BY_THE_TORCH_DIALECT:

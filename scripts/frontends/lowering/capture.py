@@ -200,7 +200,9 @@ def operators(program: ExportedProgram) -> dict[str, list[str]]:
         if isinstance(node.target, torch._ops.OpOverload):
             name = str(node.target).removeprefix("aten.")
             taken = (edit.value(tensor).dtype for tensor in edit.operands(node))
-            kinds.setdefault(name, set()).update(str(dtype).removeprefix("torch.") for dtype in taken)
+            kinds.setdefault(name, set()).update(
+                str(dtype).removeprefix("torch.") for dtype in taken
+            )
     return {name: sorted(kinds[name]) for name in sorted(kinds)}
 
 

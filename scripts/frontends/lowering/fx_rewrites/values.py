@@ -220,7 +220,7 @@ def _widen(node: fx.Node) -> bool:
     if torch.uint8 not in kinds or not (is_pointwise or node.target in _OF_SEVERAL):
         return False
     alone = set(kinds) == {torch.uint8}
-    if alone and (node.target in _WITHOUT_SIGN or is_pointwise and result is torch.bool):
+    if alone and (node.target in _WITHOUT_SIGN or (is_pointwise and result is torch.bool)):
         return False
     wide = result
     if result in (torch.uint8, torch.bool):
