@@ -208,8 +208,8 @@ def _widen(node: fx.Node) -> bool:
     """Let a call compute with uint8 in a wider type, if that is needed; return whether it is."""
     kinds = [value(operand).dtype for operand in operands(node)]
     results = node.meta.get("val")
-    several = isinstance(results, tuple | list)
-    result = results[0].dtype if several else getattr(results, "dtype", None)
+    several = isinstance(results, tuple | list) and bool(results)
+    result = getattr(results[0] if several else results, "dtype", None)
     call = Builder(node)
     if node.target in _CONVERSIONS:
         if result is not torch.uint8 or not kinds[0].is_floating_point:
@@ -225,7 +225,9 @@ def _widen(node: fx.Node) -> bool:
     wide = result
     if result in (torch.uint8, torch.bool):
         wide = functools.reduce(torch.promote_types, kinds, torch.int32)
-    casts = {n: call.cast(n, wide) for n in operands(node) if value(n).dtype is torch.uint8}
+    condition = node.args[0] if node.target is aten.where.self else None
+    narrow = [n for n in operands(node) if value(n).dtype is torch.uint8 and n is not condition]
+    casts = {n: call.cast(n, wide) for n in narrow}
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: casts.get(n, n))
     new = call(node.target, *args, **kwargs)
     if not several:
