@@ -64,6 +64,7 @@ EXPECTED = {
         "scan-of-booleans-in-int64",
         "batch-norm-by-deviations",
         "clamp-by-one-limit",
+        "sum-over-dimensions",
     },
     "speed": {
         "project-before-aggregation",

@@ -22,6 +22,7 @@ CASES = {
         "torch.maximum(x, y), torch.minimum(x, y), torch.maximum(y, x + 0.0), x.clamp(-1.0, 1.0), x.clamp(y), F.relu6(x), F.hardsigmoid(x), F.hardtanh(x)",
         (SPECIAL, OTHER)),
     "clamp-by-one-limit": ("x.clamp(min=0.0), x.clamp(max=0.0)", (SPECIAL,)),
+    "sum-over-dimensions": ("x.sum() + x, x.sum(), x[0, 0].sum(), (x > 0).sum()", ("torch.randn(2, 3)",)),
     "sums-of-booleans-in-int32": (
         "torch.ops.aten.add.Scalar(x, True), x + y, x.scatter_add(0, i, y), x.index_put((i,), y, accumulate=True), x.index_put((i,), y)",
         (MASK, "torch.tensor([True, True, False])", "torch.tensor([0, 0, 1])")),
@@ -38,7 +39,7 @@ CASES = {
     "negative-padding-as-slice": ("F.pad(x, (-1, 2, 1, -1)), F.pad(x, (-1, -1)), F.pad(x, (0, -2, 1, 0), value=3.0)", ("torch.randn(3, 5)",)),
     "nothing-as-constant": ("torch.cat([x[:0].reshape(-1, 2, 1).reshape(0, 2), x]), x[:0] * 2", ("torch.randn(3, 2)",)),
 }  # fmt: skip
-NOT_BY_TORCH_MLIR = ("clamp-by-one-limit",)
+NOT_BY_TORCH_MLIR = ("clamp-by-one-limit", "sum-over-dimensions")
 NOT_WRONG_BY_THE_TORCH_DIALECT = (*NOT_BY_TORCH_MLIR, "nothing-as-constant")
 
 
@@ -71,16 +72,16 @@ def test_the_values_are_right_by_every_lowering_path(found, name):
     ended = {path: of.get("verdict", of) for path, of in paths.items()}
     assert ended == dict.fromkeys(ended, "PASS")
     assert len(ended) == 4
-    if name not in NOT_BY_TORCH_MLIR:
-        assert name in paths["torch_mlir torch all"]["rewrites"]
+    path = "torch_xla all" if name in NOT_BY_TORCH_MLIR else "torch_mlir torch all"
+    assert name in paths[path]["rewrites"]
     if name not in NOT_WRONG_BY_THE_TORCH_DIALECT:
         assert bare.get("verdict") != "PASS", "what the rewrite avoids is gone"
 
 
 def test_a_row_without_the_rewrites_fails_and_names_the_known_cause(make_checkout):
-    bare = shipped("frontends", "torchmlir-torch")["torchmlir-torch"]
-    bare["options"] |= {"rewrites": "none"}
-    made = make_checkout("known", models={}, targets=ON_CPU, baselines={}, frontends=shipped("frontends", "torchmlir-torch") | {"bare": bare})  # fmt: skip
+    paths = shipped("frontends", "torchmlir-torch")
+    paths["bare"] = paths["torchmlir-torch"] | {"options": BARE[1]}
+    made = make_checkout("known", models={}, targets=ON_CPU, baselines={}, frontends=paths)
     keep_models(made)
     (made.path / "models/nan.py").write_text("import torch\nfrom torch import nn\n" + text("F.relu6(x), F.relu(x)", (SPECIAL,)))  # fmt: skip
     (made.path / "models/log10.py").write_text("import torch\nfrom torch import nn\n" + text("torch.log10(x)", ("torch.rand(3)",)))  # fmt: skip

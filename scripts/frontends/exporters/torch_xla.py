@@ -28,6 +28,7 @@ from scripts.frontends.torch_model import errors, loading
 OPTIONS = {"rewrites": ("all", "needed", "none")}
 REWRITES = {
     "fold-constant-nonzero": ("stablehlo",),
+    "sum-over-dimensions": ("stablehlo",),
     "clamp-by-one-limit": ("stablehlo",),
     "logcumsumexp-by-doubling": ("stablehlo",),
     "scan-of-booleans-in-int64": ("stablehlo",),

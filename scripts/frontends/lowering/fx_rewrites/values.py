@@ -47,6 +47,14 @@ def without_elements(program: ExportedProgram) -> bool:
     return changed
 
 
+@each(aten.sum.default, with_open=True)
+def sum_over_dimensions(node: fx.Node) -> fx.Node | None:
+    """A sum of all elements names the dimensions: PyTorch/XLA 2.9 sums over none if none is named."""
+    tensor = argument(node, "self")
+    dims = list(range(value(tensor).dim()))
+    return Builder(node)(aten.sum.dim_IntList, tensor, dims, **node.kwargs) if dims else None
+
+
 _SAME = (aten.alias.default, aten.detach.default, aten.clone.default)
 
 
