@@ -47,12 +47,14 @@ def without_elements(program: ExportedProgram) -> bool:
     return changed
 
 
-@each(aten.sum.default, with_open=True)
+@each(aten.sum.default, aten.sum.dim_IntList, with_open=True)
 def sum_over_dimensions(node: fx.Node) -> fx.Node | None:
     """A sum of all elements names the dimensions: PyTorch/XLA 2.9 sums over none if none is named."""
     tensor = argument(node, "self")
     dims = list(range(value(tensor).dim()))
-    return Builder(node)(aten.sum.dim_IntList, tensor, dims, **node.kwargs) if dims else None
+    if not dims or (node.target is not aten.sum.default and argument(node, "dim")):
+        return None
+    return Builder(node)(aten.sum.dim_IntList, tensor, dims, *node.args[2:], **node.kwargs)
 
 
 _SAME = (aten.alias.default, aten.detach.default, aten.clone.default)
@@ -120,8 +122,10 @@ def _keeps_nan(known: KnownValues, node: fx.Node) -> fx.Node | None:
         second = node.args[1]
         return None if _is_number(known, first) else _of_two(known, call, node.target, first, second)  # fmt: skip
     names = ("min_val", "max_val") if node.target is aten.hardtanh.default else ("min", "max")
-    for name, target in zip(names, (aten.maximum.default, aten.minimum.default), strict=True):
-        limit = argument(node, name)
+    limits = [argument(node, name) for name in names]
+    if any(isinstance(n, fx.Node) and not isinstance(value(n), torch.Tensor) for n in limits):
+        return None  # a size that is open
+    for limit, target in zip(limits, (aten.maximum.default, aten.minimum.default), strict=True):
         if isinstance(limit, int | float):
             limit = call.full([], limit, dtype)
         if limit is not None:
