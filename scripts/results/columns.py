@@ -305,7 +305,7 @@ COLUMNS = (
     Field("outcome.status", TEXT, "How the cell ended.", column="status", checks=Literal[outcome.STATUSES]),
     Field("outcome.stage", TEXT, "First stage that failed, else the last one.", column="stage", checks=Literal[tuple(STAGES)]),
     Field("outcome.reason", TEXT, "[Class of the failure](troubleshooting.md).", column="reason"),
-    Field("outcome.detail", TEXT, "The line of the log that says what went wrong.", column="detail"),
+    Field("outcome.detail", TEXT, "The line of the log that says what went wrong, and [the cause if it is known](fuzzing.md#what-it-found).", column="detail"),
     Field("outcome.blocked_by", TEXT, "Stage and cell of the failure that kept later stages from running.", column="blocked_by"),
     Field("remedy.name", TEXT, "[Remedy](troubleshooting.md#remedies) that compiled the cell after the requested compilation failed. If it took the program of another frontend, the row counts as failed in statistics per lowering path.", column="remedy", nullable=True),
     Field("", TEXT, "Frontend whose program was compiled: of the row or its remedy.", column="frontend_used", value=remedied.frontend_used),

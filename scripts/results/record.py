@@ -25,7 +25,14 @@ from scripts.iree import tools
 from scripts.measure.timing.calls import Run
 from scripts.measure.timing.group_timing import GroupTiming
 from scripts.measure.verify import verification
-from scripts.results import at_hand, latency_section, remedied, speedups, stage_files
+from scripts.results import (
+    at_hand,
+    known_failures,
+    latency_section,
+    remedied,
+    speedups,
+    stage_files,
+)
 from scripts.results.columns import FIELDS, names
 from scripts.results.results_file import cell_of
 from scripts.run import environments, fingerprint, outputs
@@ -97,7 +104,8 @@ def iree_record(
     )
     record["compile"] = {key: report[key] for key in _OF_COMPILE if key in report}
     iree = iree_versions(root, matrix, target.env, record["versions"].get("iree"))
-    add_export(root, matrix, record, row_cell.to(Kind.PROGRAM), frontend)
+    operators = add_export(root, matrix, record, row_cell.to(Kind.PROGRAM), frontend)
+    known_failures.name_cause(record, operators)
     record["versions"] |= iree
     add_python_version(root, matrix, record, target.env, frontend.env)
     return record
@@ -171,14 +179,16 @@ def of_baseline(row: Cell, baseline: Baseline) -> dict[str, Any]:
 
 def add_export(
     root: Path, matrix: Matrix, record: dict, exported: Cell, frontend: Frontend
-) -> None:
-    """Add the report of the program's export."""
+) -> dict[str, list[str]]:
+    """Add the report of the program's export; return the operators of the program."""
     record["experiment"] |= {"exporter": frontend.exporter, "exporter_options": frontend.options}
     export = stage_files.read_if_whole(root, stages.STAGES["export"], exported, REPORT)
+    operators = export.pop("operators", {})
     record["export"] = export
     of_exporter = {key.removesuffix("_version"): value for key, value in export.items() if key.endswith("_version")}  # fmt: skip
     declared = plugins.exporter(frontend.exporter).versions
     add_versions(record, pinned_versions(matrix, frontend.env), declared, of_exporter)
+    return operators
 
 
 def _remedy(root: Path, module: Cell) -> dict:

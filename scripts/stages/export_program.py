@@ -69,6 +69,8 @@ def export_program(request: ExportRequest, folders: Folders) -> None:
         "program_bytes": len(program),
         "rewrites": list(lowered.rewrites),
     }
+    if lowered.operators:
+        report["operators"] = lowered.operators
     if lowered.left_out:
         report["left_out"] = lowered.left_out
     if loaded.dimensions:

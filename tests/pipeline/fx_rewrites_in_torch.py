@@ -592,6 +592,46 @@ def unset_values(rng: random.Random):
     return function, (torch.randn(shape),)
 
 
+def special_values(rng: random.Random):
+    """NaN and infinities in comparisons and limits."""
+    values = torch.tensor([torch.nan, torch.inf, -torch.inf, *torch.randn(rng.randint(1, 4))])
+    limit = rng.choice((-1.0, 0, 0.5))
+
+    def function(x):
+        compared = torch.stack([x == x, x == x.clone(), torch.isfinite(x)])
+        return torch.cat([compared.float().flatten(), x.clamp(min=limit), x.clamp(max=limit)])
+
+    return function, (values,)
+
+
+def boolean_sums(rng: random.Random):
+    """Sums of booleans, of which several are True."""
+    count = rng.randint(2, 5)
+    some, more = torch.rand(count) > 0.3, torch.rand(count) > 0.3
+    index = torch.randint(0, 2, (count,))
+
+    def function(x, y, i):
+        put = x.index_put((i,), y, accumulate=True), x.index_put((y,), y)
+        return torch.stack([x + y, x.scatter_add(0, i, y), *put])
+
+    return function, (some, more, index)
+
+
+def log_scans(rng: random.Random):
+    """Cumulative sums of exponentials that leave the range of their type, along any dimension."""
+    dtype, rank = rng.choice((torch.float32, torch.float64)), rng.randint(1, 3)
+    values = 200 * torch.randn([rng.randint(1, 9) for _ in range(rank)], dtype=dtype)
+    values.view(-1)[rng.randrange(values.numel())] = rng.choice((0.0, -torch.inf, torch.inf))
+    dim = rng.randrange(-rank, rank)
+    return lambda x: torch.logcumsumexp(x, dim), (values,)
+
+
+def no_elements(rng: random.Random):
+    """A tensor of nothing that is computed, viewed and joined."""
+    width = rng.randint(1, 4)
+    return lambda x: torch.cat([(x[:0] * 2).reshape(-1, width), x]), (torch.randn(3, width),)
+
+
 FAMILIES_FOR_SPEED = (
     *(aggregated, kept_aggregation, interleaved, kept_interleaving, patches, kept_convolution),
     *(grouped_steps, ungrouped_steps, kept_steps, small_images, kept_small_images),
@@ -602,6 +642,7 @@ FAMILIES = (
     *(arange_index, boolean_scan, last_states, constant_nonzero, plain, bags, uneven_bags),
     *(pools, plain_pools, pool_steps, batch_norm_steps, gathered_rows, gathered_elements),
     *(embedding_gradient, masked_step, slice_gradient, unset_values, *FAMILIES_FOR_SPEED),
+    *(special_values, boolean_sums, log_scans, no_elements),
 )
 
 if __name__ == "__main__":

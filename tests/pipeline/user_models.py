@@ -45,7 +45,7 @@ def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
             try:
                 lowered = _lowered(case, exporter, options)
                 program = link.link(lowered, [kind for kind, _ in inputs])
-                paths[name] = {"bytes": len(program)}
+                paths[name] = {"bytes": len(program), "rewrites": lowered.rewrites}
                 if case["run"]:
                     paths[name]["outputs"] = _run(program, stored, inputs, work)
             except capture.UnsupportedProgram as error:

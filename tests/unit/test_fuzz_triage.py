@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from scripts.results.known_failures import KnownFailure
 from scripts.tools.fuzz import rows, triage
-from scripts.tools.fuzz.triage import Failure, KnownFailure
+from scripts.tools.fuzz.triage import Failure
 
 
 def failure(number: int, status: str = "refused", kind: str = "refused compile: a", **more) -> Failure:  # fmt: skip
@@ -57,17 +58,6 @@ def test_a_known_cause_has_its_operators_and_dtypes(dtype, is_known):
 def test_one_failure_of_each_message_is_reduced_and_many_with_wrong_values():
     some = [failure(n) for n in range(5)] + [failure(n, "wrong", "wrong run:") for n in range(5, 9)]
     assert len(triage.to_reduce(some)) == 1 + 4
-
-
-def test_the_file_of_known_failures_is_read():
-    assert "i1-product" in [known.name for known in triage.read_known()]
-
-
-def test_a_wrong_entry_names_the_file(tmp_path):
-    file = tmp_path / "known.yaml"
-    file.write_text("failures: [{name: a, abuot: b}]")
-    with pytest.raises(ValueError, match=r"known\.yaml"):
-        triage.read_known(file)
 
 
 def test_records_have_the_declared_form(tmp_path):

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 from torch._decomp import decomposition_table
 from torch_mlir import compiler_utils, ir
@@ -31,6 +32,16 @@ OPTIONS = {
 }
 REWRITES = {
     "fold-constant-nonzero": ("torch", "stablehlo", "linalg-on-tensors"),
+    "nothing-as-constant": ("torch", "stablehlo", "linalg-on-tensors"),
+    "equal-to-itself-as-number": ("torch", "stablehlo", "linalg-on-tensors"),
+    "limits-keep-nan": ("torch", "linalg-on-tensors"),
+    "sums-of-booleans-in-int32": ("torch", "stablehlo", "linalg-on-tensors"),
+    "products-of-8-bits-in-int32": ("torch", "linalg-on-tensors"),
+    "unsigned-bytes-in-wider-type": ("torch", "linalg-on-tensors"),
+    "asinh-of-size": ("torch", "linalg-on-tensors"),
+    "logcumsumexp-by-doubling": ("torch", "stablehlo", "linalg-on-tensors"),
+    "log10-by-log": ("torch", "linalg-on-tensors"),
+    "negative-padding-as-slice": ("torch", "linalg-on-tensors"),
     "index-from-the-front": ("stablehlo",),
     "scatter-mean-as-sum": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-without-self": ("torch", "stablehlo", "linalg-on-tensors"),
@@ -73,9 +84,12 @@ _CONTROL_FLOW = {
 
 _REWRITTEN = (
     *("index", "indices", "scatter", "nonzero", "gather"),
-    *("convolution_backward", "empty_permuted"),
+    *("convolution_backward", "empty_permuted", "isfinite", "maximum", "minimum", "clamp"),
+    *("hardtanh", "asinh", "logcumsumexp", "log10", "constant_pad_nd"),
 )
 """What is in the names of operators that an FX rewrite may change."""
+_NARROW = (torch.bool, torch.uint8, torch.int8)
+"""Types of operands for which one may change an operator."""
 
 _decompositions = functools.cache(get_decomposition_table)
 
@@ -117,7 +131,9 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
         rewrites += names
     left_out: dict[str, str] = {}
     origins, results = capture.origins(program, left_out), capture.results(program)
-    return Lowered(text, ENTRY, arguments, results, rewrites, origins, left_out), seconds
+    operators = capture.operators(program)
+    lowered = Lowered(text, ENTRY, arguments, results, rewrites, origins, left_out, operators)
+    return lowered, seconds
 
 
 def export_graph(
@@ -186,12 +202,18 @@ def _further_decompositions(graph: fx.Graph) -> dict[Any, Callable]:
 
 def _may_change(node: fx.Node) -> bool:
     """Return whether an FX rewrite may change a node of a single operator: they are about tensors of indices, the
-    maximum over windows that returns indices, and the gradients of convolutions and slices.
+    maximum over windows that returns indices, the gradients of convolutions and slices, and what values.py has: some operators, and
+    any with booleans, bytes or nothing in its tensors.
 
     The rewrite of embedding bags is not: it needs offsets that the graph itself computes.
     """
     name = str(node.target).replace("select_scatter", "")
-    return any(word in name for word in _REWRITTEN)
+    tensors = [other.meta.get("val") for other in (node, *node.all_input_nodes)]
+    return any(word in name for word in _REWRITTEN) or any(
+        tensor.dtype in _NARROW or not tensor.numel()
+        for tensor in tensors
+        if isinstance(tensor, torch.Tensor)
+    )
 
 
 def lower(graph: fx.Graph, dialect: str, seconds: dict[str, float]) -> str:

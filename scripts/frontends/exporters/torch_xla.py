@@ -29,6 +29,9 @@ from scripts.frontends.torch_model import errors, loading
 OPTIONS = {"rewrites": ("all", "needed", "none")}
 REWRITES = {
     "fold-constant-nonzero": ("stablehlo",),
+    "sum-over-dimensions": ("stablehlo",),
+    "clamp-by-one-limit": ("stablehlo",),
+    "logcumsumexp-by-doubling": ("stablehlo",),
     "scan-of-booleans-in-int64": ("stablehlo",),
     "scatter-mean-as-sum": ("stablehlo",),
     "scatter-without-self": ("stablehlo",),
@@ -106,7 +109,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
             speed = fx_rewrites.SPEED if options["rewrites"] == "all" else ()
             rewrites += fx_rewrites.apply(program, (*REWRITES, *speed))
     left_out: dict[str, str] = {}
-    origins = capture.origins(program, left_out)
+    origins, operators = capture.origins(program, left_out), capture.operators(program)
     with timed(seconds, "lower"):
         bundle = _bundle(program)
     arguments = _arguments(capture.arguments(captured, program), bundle)
@@ -117,7 +120,13 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
             text, names = for_iree(text, arguments, changing)
         rewrites += names
     lowered = Lowered(
-        text, ENTRY, arguments, rewrites=tuple(rewrites), origins=origins, left_out=left_out
+        text,
+        ENTRY,
+        arguments,
+        rewrites=tuple(rewrites),
+        origins=origins,
+        left_out=left_out,
+        operators=operators,
     )
     return lowered, seconds
 

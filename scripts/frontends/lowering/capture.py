@@ -193,6 +193,19 @@ def _graphs(module: torch.fx.GraphModule) -> list[torch.fx.Graph]:
     return [part.graph for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
 
 
+def operators(program: ExportedProgram) -> dict[str, list[str]]:
+    """The operators of a program (`add.Tensor`), each with the types of the tensors that it takes in any call."""
+    kinds: dict[str, set[str]] = {}
+    for node in program.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload):
+            name = str(node.target).removeprefix("aten.")
+            taken = (edit.value(tensor).dtype for tensor in edit.operands(node))
+            kinds.setdefault(name, set()).update(
+                str(dtype).removeprefix("torch.") for dtype in taken
+            )
+    return {name: sorted(kinds[name]) for name in sorted(kinds)}
+
+
 def control_flow(program: ExportedProgram) -> list[str]:
     """The operators with functions (`torch.ops.higher_order.cond`) that a program calls, in order."""
     called = (node.target for graph in _graphs(program.graph_module) for node in graph.nodes)

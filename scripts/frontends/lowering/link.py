@@ -73,6 +73,7 @@ class Lowered:
     `arguments` in order; the results at `results` (all, if None) are the user's outputs;
     `rewrites` names what was changed for a compiler's sake. `origins`: what the names in the locations of
     `text` represent. `left_out`: what could not be found out about it, and why (core/extra.py).
+    `operators`: those of the graph that was lowered (capture.operators); {} if it is not known.
     """
 
     text: str
@@ -82,6 +83,7 @@ class Lowered:
     rewrites: tuple[str, ...] = ()
     origins: Origins = locations.UNKNOWN
     left_out: dict[str, str] = field(default_factory=dict)
+    operators: dict[str, list[str]] = field(default_factory=dict)
 
 
 def link(lowered: Lowered, inputs: Sequence[TensorType]) -> bytes:

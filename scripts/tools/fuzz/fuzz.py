@@ -28,6 +28,7 @@ from scripts.config.reading import ConfigError
 from scripts.core import atomic, checkout, exits, machine, process
 from scripts.core.requests import StageRequest
 from scripts.iree.backends import runs_on_cpu
+from scripts.results import known_failures
 from scripts.results.page_sections import as_text
 from scripts.run import environments
 from scripts.supervise import journal, outcome
@@ -234,7 +235,7 @@ def _write(lanes: Sequence[Lane], args: argparse.Namespace) -> None:
     """Write the results, and print the causes."""
     results = [(lane.name, result) for lane in lanes for result in lane.ended()]
     reductions = {(path, r["task"]["name"]): r for path, r in results if "name" in r["task"]}
-    causes = triage.causes(failures(lanes), reductions, triage.read_known())
+    causes = triage.causes(failures(lanes), reductions, known_failures.read_known())
     counts: Counter[tuple[str, str]] = Counter()
     for path, result in results:
         counts.update({(path, status): n for status, n in result.get("counts", {}).items()})

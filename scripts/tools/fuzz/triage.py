@@ -6,46 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
-import msgspec
+from scripts.results.known_failures import WRONG, KnownFailure
 
-from scripts.config import reading
-from scripts.core import checkout
-
-KNOWN = Path("workflow/known_failures.yaml")
-WRONG = "wrong"
 MOST = 40
 """Graphs of a vague kind that are reduced, per lowering path."""
 _VAGUE = re.compile(r"^wrong|^hangs|'torch\.constant\.|failed to link|inferred input/output")
 """Kinds whose cause shows only in the reduced graph."""
-
-
-class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of KNOWN. It is the cause of a failure of this `status` if one of the reduced graph's operators matches one of the globs
-    `operators`, one of its dtypes is among `dtypes`, and the regular expression `message` is found in what was said; what is left out
-    is not compared. `issue`: of the project that owns it."""
-
-    name: str
-    about: str
-    status: str
-    operators: tuple[str, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    message: str = ""
-    issue: str = ""
-
-    def is_cause(self, cause: Cause) -> bool:
-        ops, dtypes = cause.operators, set(cause.dtypes)
-        return (
-            self.status == cause.status
-            and (
-                not self.operators or any(fnmatchcase(op, g) for op in ops for g in self.operators)
-            )
-            and (not self.dtypes or bool(dtypes & set(self.dtypes)))
-            and bool(re.search(self.message, cause.detail))
-        )
 
 
 @dataclass(frozen=True)
@@ -132,12 +100,3 @@ def causes(
 
 def _size(reduced: Mapping[str, Any]) -> int:
     return len(reduced["operators"]) if reduced.get("reduced") else 1 << 20
-
-
-def read_known(file: Path | None = None) -> list[KnownFailure]:
-    """The known failures. Raises ValueError for an entry that is not one."""
-    path = file or checkout.ROOT / KNOWN
-    try:
-        return msgspec.convert(reading.read(path)["failures"], list[KnownFailure])
-    except (msgspec.ValidationError, KeyError) as error:
-        raise ValueError(f"{path}: {error}; expected `failures:`, a list of entries with name, about and status") from error  # fmt: skip

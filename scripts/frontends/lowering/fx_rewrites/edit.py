@@ -22,14 +22,16 @@ Rule = Callable[[fx.Node], fx.Node | dict[int, fx.Node] | None]
 """Returns what replaces a call: a node, or a node for each of its results by number; None leaves the call as it is."""
 
 
-def each(*targets: Any) -> Callable[[Rule], Callable[[ExportedProgram], bool]]:
-    """Make a rewrite of a rule for calls of `targets`; it returns whether any was replaced."""
+def each(
+    *targets: Any, with_open: bool = False
+) -> Callable[[Rule], Callable[[ExportedProgram], bool]]:
+    """Make a rewrite of a rule for calls of `targets`; it returns whether any was replaced. `with_open`: as for `calls`."""
 
     def decorate(rule: Rule) -> Callable[[ExportedProgram], bool]:
         @functools.wraps(rule)
         def rewrite(program: ExportedProgram) -> bool:
             changed = False
-            for node in calls(program, *targets):
+            for node in calls(program, *targets, with_open=with_open):
                 new = rule(node)
                 if new is None:
                     continue

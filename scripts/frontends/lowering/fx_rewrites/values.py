@@ -1,0 +1,330 @@
+"""Operators whose values are computed wrongly behind a lowering path, or that it refuses, in forms that it computes rightly.
+
+`vmfbench fuzz` has found them, and workflow/known_failures.yaml names the causes (torch-mlir 20261001, IREE 3.13). Values are those of
+eager, but for the rounding of asinh, logcumsumexp and log10.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+
+from scripts.frontends.lowering.fx_rewrites.edit import (
+    WIDE,
+    Builder,
+    argument,
+    aten,
+    calls,
+    each,
+    is_static,
+    operands,
+    replace,
+    value,
+)
+from scripts.frontends.lowering.fx_rewrites.operators import KnownValues
+
+
+def without_elements(program: ExportedProgram) -> bool:
+    """A tensor without elements is a constant.
+
+    torch-mlir 20261001 divides by its sizes where it is viewed (SIGFPE).
+    """
+    changed = False
+    for node in list(program.graph.nodes):
+        result = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(result, torch.Tensor):
+            continue
+        if node.target is aten.full.default or not is_static(node) or result.numel():
+            continue
+        replace(node, Builder(node).full(list(result.shape), 0, result.dtype))
+        changed = True
+    return changed
+
+
+@each(aten.sum.default, aten.sum.dim_IntList, with_open=True)
+def sum_over_dimensions(node: fx.Node) -> fx.Node | None:
+    """A sum of all elements names the dimensions: PyTorch/XLA 2.9 sums over none if none is named."""
+    tensor = argument(node, "self")
+    dims = list(range(value(tensor).dim()))
+    if not dims or (node.target is not aten.sum.default and argument(node, "dim")):
+        return None
+    return Builder(node)(aten.sum.dim_IntList, tensor, dims, *node.args[2:], **node.kwargs)
+
+
+_SAME = (aten.alias.default, aten.detach.default, aten.clone.default)
+
+
+@each(aten.eq.Tensor, aten.isfinite.default, with_open=True)
+def equal_to_itself(node: fx.Node) -> fx.Node | None:
+    """`x == x` is that x is not NaN: torch-mlir 20261001 makes True of it. `isfinite` is that |x| is below infinity: torch-mlir has it
+    for StableHLO alone."""
+    call, number = Builder(node), node.args[0]
+    if not value(number).is_floating_point():
+        return None
+    if node.target is aten.isfinite.default:
+        return call(aten.lt.Scalar, call(aten.abs.default, number), math.inf)
+    if _source(number) is not _source(node.args[1]):
+        return None
+    return call(aten.logical_not.default, call(aten.ne.Tensor, number, number))
+
+
+def _source(node: fx.Node) -> fx.Node:
+    """What a node is a copy of."""
+    while node.target in _SAME:
+        node = node.args[0]
+    return node
+
+
+@each(aten.clamp.default, with_open=True)
+def clamp_by_one_limit(node: fx.Node) -> fx.Node | None:
+    """`clamp` with one limit is `maximum` or `minimum`: PyTorch/XLA 2.9 takes the largest finite number for the other, and infinity becomes that."""
+    least, most = argument(node, "min"), argument(node, "max")
+    limit = most if least is None else least
+    one = least is None or most is None
+    if not (one and isinstance(limit, int | float) and value(node).is_floating_point()):
+        return None
+    call = Builder(node)
+    target = aten.minimum.default if least is None else aten.maximum.default
+    return call(target, node.args[0], call.full([], limit, value(node).dtype))
+
+
+_LIMITS = (aten.clamp.default, aten.clamp.Tensor, aten.hardtanh.default)
+
+
+def limits_keep_nan(program: ExportedProgram) -> bool:
+    """The larger, or smaller, of two values is NaN if either is.
+
+    torch-mlir 20261001 compares and selects: `maximum(a, b)` is b if a is NaN, and `clamp` gives the limit for NaN. So what cannot be NaN,
+    as a limit, comes first here, which costs nothing; where both may be NaN, the first is tested.
+    """
+    known, changed = KnownValues(program), False
+    for node in calls(program, aten.maximum.default, aten.minimum.default, *_LIMITS, with_open=True):  # fmt: skip
+        if (new := _keeps_nan(known, node)) is not None:
+            replace(node, new)
+            changed = True
+    return changed
+
+
+def _keeps_nan(known: KnownValues, node: fx.Node) -> fx.Node | None:
+    """A call of maximum, minimum, clamp or hardtanh in a form that keeps NaN; None if it does so as it is."""
+    dtype = value(node).dtype
+    first = node.args[0]
+    if not dtype.is_floating_point:
+        return None
+    call = Builder(node)
+    if node.target not in _LIMITS:
+        second = node.args[1]
+        return None if _is_number(known, first) else _of_two(known, call, node.target, first, second)  # fmt: skip
+    names = ("min_val", "max_val") if node.target is aten.hardtanh.default else ("min", "max")
+    limits = [argument(node, name) for name in names]
+    if any(isinstance(n, fx.Node) and not isinstance(value(n), torch.Tensor) for n in limits):
+        return None  # a size that is open
+    for limit, target in zip(limits, (aten.maximum.default, aten.minimum.default), strict=True):
+        if isinstance(limit, int | float):
+            limit = call.full([], limit, dtype)
+        if limit is not None:
+            first = _of_two(known, call, target, first, limit)
+    return first
+
+
+def _of_two(known: KnownValues, call: Builder, target, first: fx.Node, second: fx.Node) -> fx.Node:
+    """`target` of two tensors, of which the first may be NaN."""
+    if _is_number(known, second):
+        return call(target, second, first)
+    is_nan = call(aten.ne.Tensor, first, first)
+    return call(aten.where.self, is_nan, first, call(target, first, second))
+
+
+def _is_number(known: KnownValues, node: fx.Node) -> bool:
+    """Whether no element of a tensor is NaN, whatever the inputs are."""
+    if not value(node).is_floating_point():
+        return True
+    if node.target is aten.full.default:
+        return isinstance(node.args[1], int | float) and not math.isnan(node.args[1])
+    constant = known(node)
+    return constant is not None and not bool(constant.isnan().any())
+
+
+_SUMS = (
+    *(aten.add.Tensor, aten.add.Scalar, aten.scatter_add.default, aten.index_add.default),
+    aten.index_put.default,
+)
+_PRODUCTS = (
+    *(aten.mm.default, aten.bmm.default, aten.addmm.default, aten.mv.default, aten.dot.default),
+)
+
+
+@each(*_SUMS, with_open=True)
+def sums_of_booleans_in_int32(node: fx.Node) -> fx.Node | None:
+    """A sum of booleans is whether one of them is True: they are added as int32.
+
+    torch-mlir 20261001 adds them in one bit, where True and True is False.
+    """
+    adds = node.target is not aten.index_put.default or argument(node, "accumulate")
+    return _in_type(node, torch.int32) if value(node).dtype is torch.bool and adds else None
+
+
+@each(*_PRODUCTS, with_open=True)
+def products_of_8_bits_in_int32(node: fx.Node) -> fx.Node | None:
+    """A product of matrices of 8 bits is computed in int32 and cut to 8 bits, which is the same.
+
+    torch-mlir 20261001 refuses it, and crashes (SIGSEGV).
+    """
+    narrow = value(node).dtype in (torch.int8, torch.uint8)
+    return _in_type(node, torch.int32) if narrow else None
+
+
+def _in_type(node: fx.Node, dtype: torch.dtype) -> fx.Node:
+    """A call that takes its tensors of the result's type in another type. The result has its own again; indices keep theirs."""
+    call, own = Builder(node), value(node).dtype
+
+    def wider(given: Any) -> Any:
+        is_narrow = isinstance(given, fx.Node) and value(given).dtype is own
+        return call.cast(given, dtype) if is_narrow else given
+
+    return call.cast(call(node.target, *map(wider, node.args), **node.kwargs), own)
+
+
+_WITHOUT_SIGN = (
+    *(aten.clone.default, aten.bitwise_not.default, aten.bitwise_and.Tensor, aten.logical_not.default),
+    *(aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor, aten.maximum.default, aten.minimum.default),
+)  # fmt: skip
+"""Operators of uint8 alone that torch-mlir lowers rightly, beside comparisons."""
+_CONVERSIONS = (aten._to_copy.default, torch.ops.prims.convert_element_type.default)
+_OF_SEVERAL = (
+    *(aten.sum.default, aten.sum.dim_IntList, aten.prod.default, aten.prod.dim_int, aten.cat.default),
+    *(aten.sort.default, aten.topk.default, aten.max.default, aten.min.default),
+)  # fmt: skip
+
+
+def unsigned_bytes_in_wider_type(program: ExportedProgram) -> bool:
+    """Tensors of uint8 are converted to the type of a result before it is computed, or to int32 if that is uint8; floats become uint8
+    by way of int32.
+
+    Inside an operator, torch-mlir 20261001 takes 128 to 255 as negative (torch dialect, linalg). It converts a tensor of uint8 by itself rightly.
+    """
+    changed = False
+    for node in list(program.graph.nodes):
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            changed |= _widen(node)
+    return changed
+
+
+def _widen(node: fx.Node) -> bool:
+    """Let a call compute with uint8 in a wider type, if that is needed; return whether it is."""
+    kinds = [value(operand).dtype for operand in operands(node)]
+    results = node.meta.get("val")
+    several = isinstance(results, tuple | list) and bool(results)
+    result = getattr(results[0] if several else results, "dtype", None)
+    call = Builder(node)
+    if node.target in _CONVERSIONS:
+        if result is not torch.uint8 or not kinds[0].is_floating_point:
+            return False
+        replace(node, call.cast(call.cast(node.args[0], torch.int32), torch.uint8))
+        return True
+    is_pointwise = torch.Tag.pointwise in node.target.tags
+    if torch.uint8 not in kinds or not (is_pointwise or node.target in _OF_SEVERAL):
+        return False
+    alone = set(kinds) == {torch.uint8}
+    if alone and (node.target in _WITHOUT_SIGN or (is_pointwise and result is torch.bool)):
+        return False
+    wide = result
+    if result in (torch.uint8, torch.bool):
+        wide = functools.reduce(torch.promote_types, kinds, torch.int32)
+    condition = node.args[0] if node.target is aten.where.self else None
+    narrow = [n for n in operands(node) if value(n).dtype is torch.uint8 and n is not condition]
+    casts = {n: call.cast(n, wide) for n in narrow}
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: casts.get(n, n))
+    new = call(node.target, *args, **kwargs)
+    if not several:
+        replace(node, new if value(new).dtype is result else call.cast(new, result))
+        return True
+    first = call.cast(call(operator.getitem, new, 0), result)
+    for user in list(node.users):
+        replace(user, call(operator.getitem, new, user.args[1]) if user.args[1] else first)
+    node.graph.erase_node(node)
+    return True
+
+
+@each(aten.asinh.default, with_open=True)
+def asinh_of_size(node: fx.Node) -> fx.Node:
+    """asinh(x) is asinh(|x|) with the sign of x: log1p(a + a² / (1 + sqrt(a² + 1))) of a = |x|, and log(a) + log(2) where a² overflows.
+
+    torch-mlir 20261001 computes log(x + sqrt(x² + 1)), which cancels for negative x and overflows for large ones.
+    """
+    call, dtype = Builder(node), value(node).dtype
+    x = call.cast(node.args[0], torch.float32) if dtype not in WIDE else node.args[0]
+    if not value(x).is_floating_point():
+        x = call.cast(x, dtype)
+    size = call(aten.abs.default, x)
+    square = call(aten.mul.Tensor, size, size)
+    root = call(aten.sqrt.default, call(aten.add.Scalar, square, 1.0))
+    rest = call(aten.div.Tensor, square, call(aten.add.Scalar, root, 1.0))
+    near = call(aten.log1p.default, call(aten.add.Tensor, size, rest))
+    far = call(aten.add.Scalar, call(aten.log.default, size), math.log(2))
+    result = call(aten.where.self, call(aten.gt.Scalar, size, 1e9), far, near)
+    negative = call(aten.neg.default, result)
+    result = call(aten.where.self, call(aten.lt.Scalar, x, 0.0), negative, result)
+    return result if value(result).dtype is dtype else call.cast(result, dtype)
+
+
+@each(aten.logcumsumexp.default)
+def logcumsumexp_by_doubling(node: fx.Node) -> fx.Node | None:
+    """A scan by log(exp(a) + exp(b)): after the n-th of log2(size) steps, each value has the 2ⁿ before it. The sums have another order.
+
+    torch-mlir 20261001 sums exponentials, which underflow below -104 and overflow above 88; PyTorch/XLA 2.9 does not capture the operator.
+    """
+    call, total = Builder(node), argument(node, "self")
+    kind = value(total)
+    if not kind.dim() or kind.dtype not in WIDE:
+        return None
+    dim = argument(node, "dim") % kind.dim()
+    size, step = kind.shape[dim], 1
+    while step < size:
+        first = call(aten.slice.Tensor, total, dim, 0, step)
+        before = call(aten.slice.Tensor, total, dim, 0, size - step)
+        after = call(aten.slice.Tensor, total, dim, step, size)
+        total = call(aten.cat.default, [first, _log_of_sum(call, before, after)], dim)
+        step *= 2
+    return total
+
+
+def _log_of_sum(call: Builder, a: fx.Node, b: fx.Node) -> fx.Node:
+    """log(exp(a) + exp(b)), also where both are the same infinity; NaN where one is."""
+    is_larger = call(aten.gt.Tensor, a, b)
+    larger, smaller = (call(aten.where.self, is_larger, *pair) for pair in ((a, b), (b, a)))
+    ratio = call(aten.exp.default, call(aten.sub.Tensor, smaller, larger))
+    both = call(aten.add.Tensor, larger, call(aten.log1p.default, ratio))
+    doubled = call(aten.add.Scalar, a, math.log(2))
+    return call(aten.where.self, call(aten.eq.Tensor, a, b), doubled, both)
+
+
+@each(aten.log10.default, with_open=True)
+def log10_by_log(node: fx.Node) -> fx.Node:
+    """log10(x) is log(x) / log(10): IREE 3.13 does not link log10f."""
+    call, dtype = Builder(node), value(node).dtype
+    number = node.args[0]
+    if not value(number).is_floating_point():
+        number = call.cast(number, dtype)
+    return call(aten.div.Scalar, call(aten.log.default, number), math.log(10))
+
+
+@each(aten.constant_pad_nd.default, with_open=True)
+def negative_padding_as_slice(node: fx.Node) -> fx.Node | None:
+    """Padding of negative width takes values away: torch-mlir 20261001 makes an operation of it that IREE 3.13 refuses."""
+    result, widths = argument(node, "self"), list(argument(node, "pad"))
+    if not all(isinstance(width, int) for width in widths) or min(widths, default=0) >= 0:
+        return None
+    call = Builder(node)
+    for number in range(len(widths) // 2):
+        start, end = (max(0, -width) for width in widths[2 * number : 2 * number + 2])
+        if start or end:
+            result = call(aten.slice.Tensor, result, -1 - number, start, -end or None)
+    kept = [max(0, width) for width in widths]
+    return call(node.target, result, kept, *node.args[2:], **node.kwargs)

@@ -1,0 +1,93 @@
+"""Models with operators that compilers get wrong: right by every lowering path, wrong without rewrites, and a row then names the cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checkouts import ON_CPU, keep_models, shipped
+from tests.pipeline.test_user_models import LINALG, STABLEHLO, TORCH, XLA, run, written
+
+BARE = ["torch_mlir", {"dialect": "torch", "rewrites": "none"}]
+SPECIAL = "torch.tensor([torch.nan, torch.inf, -torch.inf, 1.0, -2.0, 0.0])"
+OTHER = "torch.tensor([0.0, 0.0, torch.nan, torch.nan, 3.0, -1.0])"
+BYTES = "torch.tensor([0, 1, 127, 128, 200, 255], dtype=torch.uint8)"
+DIVISORS = "torch.tensor([3, 200, 7, 3, 130, 2], dtype=torch.uint8)"
+FLOATS = "torch.tensor([1.5, -2.0, 3.0, 0.5, 7.0, -1.0])"
+MASK = "torch.tensor([True, False, False])"
+TENS = "torch.randint(-50, 50, (4, 4), dtype=torch.int8)"
+# rewrite: (results, inputs)
+CASES = {
+    "equal-to-itself-as-number": ("x == x, x == x.clone(), torch.isfinite(x), y", (SPECIAL, FLOATS)),
+    "limits-keep-nan": (
+        "torch.maximum(x, y), torch.minimum(x, y), torch.maximum(y, x + 0.0), x.clamp(-1.0, 1.0), x.clamp(y), F.relu6(x), F.hardsigmoid(x), F.hardtanh(x)",
+        (SPECIAL, OTHER)),
+    "clamp-by-one-limit": ("x.clamp(min=0.0), x.clamp(max=0.0)", (SPECIAL,)),
+    "sum-over-dimensions": ("x.sum() + x, x.sum(), x[0, 0].sum(), (x > 0).sum()", ("torch.randn(2, 3)",)),
+    "sums-of-booleans-in-int32": (
+        "torch.ops.aten.add.Scalar(x, True), x + y, x.scatter_add(0, i, y), x.index_put((i,), y, accumulate=True), x.index_put((i,), y)",
+        (MASK, "torch.tensor([True, True, False])", "torch.tensor([0, 0, 1])")),
+    "products-of-8-bits-in-int32": ("x @ y, x.view(1, 4, 4) @ y.view(1, 4, 4), (x @ y).to(torch.uint8) @ x.to(torch.uint8)", (TENS, TENS)),
+    "unsigned-bytes-in-wider-type": (
+        "x.sum(), y.prod(), x / y, x / z, torch.cat([x, z]), torch.where(x > 3, x, z), torch.div(x, y, rounding_mode='trunc'), torch.fmod(x, y), torch.remainder(x, y), "
+        "x.sort()[0], x * z, x > z, -x, (z * 30).abs().to(torch.uint8), x * 3",
+        (BYTES, DIVISORS, FLOATS)),
+    "asinh-of-size": (
+        "torch.asinh(x), torch.asinh(x.half())", ("torch.tensor([-150.0, -1e5, -1e20, 0.0, 1e-4, -1e-4, 0.5, 3.0, 1e20, torch.nan, torch.inf, -torch.inf])",)),
+    "logcumsumexp-by-doubling": (
+        "torch.logcumsumexp(x, 1), torch.logcumsumexp(y, 0)", ("torch.randn(3, 7) * 60 - 100", "torch.tensor([-torch.inf, -torch.inf, 1.0, 200.0, torch.inf, 0.0, torch.nan, 1.0])")),
+    "log10-by-log": ("torch.log10(x), torch.log10(i)", ("torch.tensor([1.0, 1000.0, 0.5, 1e-30])", "torch.tensor([1, 1000])")),
+    "negative-padding-as-slice": ("F.pad(x, (-1, 2, 1, -1)), F.pad(x, (-1, -1)), F.pad(x, (0, -2, 1, 0), value=3.0)", ("torch.randn(3, 5)",)),
+    "nothing-as-constant": ("torch.cat([x[:0].reshape(-1, 2, 1).reshape(0, 2), x]), x[:0] * 2", ("torch.randn(3, 2)",)),
+}  # fmt: skip
+NOT_BY_TORCH_MLIR = ("clamp-by-one-limit", "sum-over-dimensions")
+NOT_WRONG_BY_THE_TORCH_DIALECT = (*NOT_BY_TORCH_MLIR, "nothing-as-constant")
+
+
+def text(results: str, inputs: tuple[str, ...]) -> str:
+    """A model file whose outputs are these results of its inputs x, y, z, with i for the last one of integers."""
+    names = ["i" if "torch.tensor([0, 0, 1])" in each or "[1, 1000]" in each else "xyz"[number] for number, each in enumerate(inputs)]  # fmt: skip
+    return (
+        "import torch.nn.functional as F\n"
+        f"class M(nn.Module):\n    def forward(self, {', '.join(names)}): return ({results},)\n"
+        f"def get_model(): return M()\ndef get_dummy_input(): return ({', '.join(inputs)},)\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def found(environments, tmp_path_factory) -> dict:
+    """What became of each case by each lowering path."""
+    work = tmp_path_factory.mktemp("known")
+    files = written(work, {name: text(*case) for name, case in CASES.items()})
+    found = run(environments / "torch-mlir/bin/python", work, files, [TORCH, STABLEHLO, LINALG, BARE], True)  # fmt: skip
+    for name, other in run(environments / "torch-xla/bin/python", work, files, [XLA], True).items():
+        found[name]["paths"] |= other["paths"]
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_values_are_right_by_every_lowering_path(found, name):
+    assert "error" not in found[name], found[name]
+    paths = dict(found[name]["paths"])
+    bare = paths.pop("torch_mlir torch none")
+    ended = {path: of.get("verdict", of) for path, of in paths.items()}
+    assert ended == dict.fromkeys(ended, "PASS")
+    assert len(ended) == 4
+    path = "torch_xla all" if name in NOT_BY_TORCH_MLIR else "torch_mlir torch all"
+    assert name in paths[path]["rewrites"]
+    if name not in NOT_WRONG_BY_THE_TORCH_DIALECT:
+        assert bare.get("verdict") != "PASS", "what the rewrite avoids is gone"
+
+
+def test_a_row_without_the_rewrites_fails_and_names_the_known_cause(make_checkout):
+    paths = shipped("frontends", "torchmlir-torch")
+    paths["bare"] = paths["torchmlir-torch"] | {"options": BARE[1]}
+    made = make_checkout("known", models={}, targets=ON_CPU, baselines={}, frontends=paths)
+    keep_models(made)
+    (made.path / "models/nan.py").write_text("import torch\nfrom torch import nn\n" + text("F.relu6(x), F.relu(x)", (SPECIAL,)))  # fmt: skip
+    (made.path / "models/log10.py").write_text("import torch\nfrom torch import nn\n" + text("torch.log10(x)", ("torch.rand(3)",)))  # fmt: skip
+    made.snakemake("--cores", "2", "results/latency.csv")
+    for model, cause in (("nan", "known-miscompile: nan-is-clamped"), ("log10", "known-refusal: log10-is-not-linked")):  # fmt: skip
+        right, wrong = (made.row(model, path, "llvm-cpu") for path in ("torchmlir-torch", "bare"))
+        assert right["verification_code"] == "PASS", right["detail"]
+        assert wrong["status"] == "error"
+        assert f"; {cause}" in wrong["detail"], wrong["detail"]
