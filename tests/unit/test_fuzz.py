@@ -58,7 +58,7 @@ def test_a_failure_is_reduced_once(tmp_path):
     ("option", "said"),
     [
         (["--targets", "llvm-gpu"], "llvm-gpu"),
-        (["--frontends", "torchxla-stablehlo"], "no frontend of exporter torch_mlir"),
+        (["--frontends", "onnx-torch"], "frontends=onnx-torch"),
         (["--targets", "cuda"], "no frontend of exporter torch_mlir"),
     ],
 )
