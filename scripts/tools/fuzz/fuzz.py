@@ -185,11 +185,11 @@ def failures(lanes: Sequence[Lane]) -> list[Failure]:
     """All failures that were found so far."""
     return [
         Failure(
-            lane.name, result["task"]["seed"], **{**each, "operators": tuple(each["operators"])}
+            lane.name, result["task"]["seed"], **{**found, "operators": tuple(found["operators"])}
         )
         for lane in lanes
         for result in lane.ended()
-        for each in result.get("failures", ())
+        for found in result.get("failures", ())
     ]
 
 

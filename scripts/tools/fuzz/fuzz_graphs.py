@@ -124,9 +124,9 @@ def reduce(path: LoweringPath, payload: Mapping[str, Any], folder: Path) -> dict
 
     def ends(graphs: Sequence[Graph]) -> list[Ended]:
         cases = {}
-        for number, each in enumerate(graphs):
+        for number, candidate in enumerate(graphs):
             with contextlib.suppress(oracle.Undefined, *EAGER_ERRORS):
-                cases[number] = each, oracle.reference(each)
+                cases[number] = candidate, oracle.reference(candidate)
         by_number = path.run(cases)
         return [by_number.get(number, Ended(OK)) for number in range(len(graphs))]
 
@@ -141,7 +141,7 @@ def reduce(path: LoweringPath, payload: Mapping[str, Any], folder: Path) -> dict
     write(folder, path, small, reference, ended)
     return {
         "reduced": True,
-        "dtypes": [each.dtype for each in small.inputs],
+        "dtypes": [argument.dtype for argument in small.inputs],
         "operators": small.operators,
         "source": small.source(),
         "inputs": [kind.iree for kind in reference.inputs],
@@ -190,9 +190,9 @@ def _script(graph: Graph, given: Sequence[np.ndarray], path: LoweringPath) -> st
     lines.append(f"    def forward(self{', ' if names else ''}{names}):")
     lines += [f"        {line}" for line in graph.source().splitlines()]
     lines += ["", "", "inputs = ["]
-    for array, each in zip(given, graph.inputs, strict=True):
+    for array, argument in zip(given, graph.inputs, strict=True):
         values = str(np.asarray(array, np.float64 if array.dtype.kind not in "iub" else array.dtype).tolist())  # fmt: skip
-        values = values.replace("nan", 'float("nan")').replace("inf", 'float("inf")') if each.values == "special" else values  # fmt: skip
+        values = values.replace("nan", 'float("nan")').replace("inf", 'float("inf")') if argument.values == "special" else values  # fmt: skip
         lines.append(f"    torch.tensor({values}, dtype=torch.{each.dtype}).reshape({each.shape}),")
     lines += ["]", "print(Graph()(*inputs))", f"print({lowered.format(dialect=dialect)})", ""]  # fmt: skip
     return "\n".join(lines)

@@ -148,8 +148,8 @@ class LoweringPath:
             _, code = os.waitpid(child, 0)
             status = HANGS
         entries = [json.loads(line) for line in self._journal.read_text().splitlines()]
-        done = {each["end"]: Ended(*each["as"]) for each in entries if "end" in each}
-        last = next((each for each in reversed(entries) if "begin" in each), None)
+        done = {entry["end"]: Ended(*entry["as"]) for entry in entries if "end" in entry}
+        last = next((entry for entry in reversed(entries) if "begin" in entry), None)
         suspects = [n for n in (last["begin"] if last else cases) if n not in done]
         detail = crash(self._log.read_text(errors="replace"), code)
         return done, Ended(status, last["stage"] if last else EXPORT, detail), suspects
@@ -290,12 +290,12 @@ class _InPlace(Exception):
 def _captured(graph: Graph, decompositions: Mapping[Any, Any]) -> torch.fx.GraphModule:
     """A graph of functional operators, under decompositions."""
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        given = [torch.empty(each.shape, dtype=getattr(torch, each.dtype)) for each in graph.inputs]
+        given = [torch.empty(argument.shape, dtype=getattr(torch, argument.dtype)) for argument in graph.inputs]
     with mode:
-        made = make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*given)
-    if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in made.graph.nodes):  # fmt: skip
+        captured = make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*given)
+    if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in captured.graph.nodes):  # fmt: skip
         raise _InPlace
-    return made
+    return captured
 
 
 def together(programs: Mapping[int, str]) -> tuple[str, dict[int, range]]:

@@ -44,8 +44,8 @@ def records(
 ) -> list[Record]:
     """The records of causes. `folders`: of the work of each lowering path. `right_on`: those on which a graph does not fail."""
     return [
-        {"cause": _values(each, folders[each.first.path]) | {"right_on": " ".join(right_on(each.first))}}
-        for each in causes
+        {"cause": _values(cause, folders[cause.first.path]) | {"right_on": " ".join(right_on(cause.first))}}
+        for cause in causes
     ]  # fmt: skip
 
 
