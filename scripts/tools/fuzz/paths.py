@@ -290,7 +290,10 @@ class _InPlace(Exception):
 def _captured(graph: Graph, decompositions: Mapping[Any, Any]) -> torch.fx.GraphModule:
     """A graph of functional operators, under decompositions."""
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        given = [torch.empty(argument.shape, dtype=getattr(torch, argument.dtype)) for argument in graph.inputs]
+        given = [
+            torch.empty(argument.shape, dtype=getattr(torch, argument.dtype))
+            for argument in graph.inputs
+        ]
     with mode:
         captured = make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*given)
     if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in captured.graph.nodes):  # fmt: skip

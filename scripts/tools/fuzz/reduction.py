@@ -49,7 +49,9 @@ def size(graph: Graph) -> tuple[int, int, int, int]:
     """By which graphs are compared: nodes, results, elements of inputs, and how special their values are."""
     elements = sum(math.prod(argument.shape) for argument in graph.inputs)
     ranks = sum(len(argument.shape) for argument in graph.inputs)
-    values = sum(_SIMPLE.index(argument.values) for argument in graph.inputs if argument.values in _SIMPLE)
+    values = sum(
+        _SIMPLE.index(argument.values) for argument in graph.inputs if argument.values in _SIMPLE
+    )
     return len(graph.nodes), len(graph.results), elements + ranks, values
 
 
@@ -170,7 +172,9 @@ def _resized(graph: Graph, size_of: Callable[[int], int]) -> Graph:
     for argument in graph.inputs:
         rule, _, most = argument.values.partition(":")
         rule = f"{rule}:{size_of(int(most))}" if most else rule
-        inputs.append(dataclasses.replace(argument, shape=tuple(map(size_of, argument.shape)), values=rule))
+        inputs.append(
+            dataclasses.replace(argument, shape=tuple(map(size_of, argument.shape)), values=rule)
+        )
     nodes = []
     for node in graph.nodes:
         args, kwargs = pytree.tree_map(resized, (node.args, node.kwargs))
@@ -179,7 +183,9 @@ def _resized(graph: Graph, size_of: Callable[[int], int]) -> Graph:
 
 
 def _with_input(graph: Graph, at: int, argument: Input) -> Graph:
-    return dataclasses.replace(graph, inputs=(*graph.inputs[:at], argument, *graph.inputs[at + 1 :]))
+    return dataclasses.replace(
+        graph, inputs=(*graph.inputs[:at], argument, *graph.inputs[at + 1 :])
+    )
 
 
 def _without_dimensions(graph: Graph) -> Iterator[Graph]:
