@@ -1,6 +1,6 @@
-"""How many random graphs `vmfbench fuzz` draws and judges, by wall and CPU time of one core.
+"""How many random graphs `vmfbench fuzz` draws and judges, by wall and CPU time of one core, and what takes the time.
 
-.venvs/torch-mlir/bin/python -m benchmarks.fuzz_rate --graphs 200
+.venvs/torch-mlir/bin/python -m benchmarks.fuzz_rate --graphs 256
 """
 
 from __future__ import annotations
@@ -12,28 +12,33 @@ import time
 from pathlib import Path
 
 import torch
+import torch.ao.quantization.fx._decomposed
 
 from scripts.iree.backends import compile_flags
 from scripts.tools.fuzz.fuzz_graphs import search
+from scripts.tools.fuzz.operators import ALONE, OPERATORS
 from scripts.tools.fuzz.paths import LoweringPath
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--graphs", type=int, default=200)
+    parser.add_argument("--graphs", type=int, default=256)
     parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--alone", action="store_true", help="graphs of one operator, not of pairs")
     args = parser.parse_args()
     torch.set_num_threads(1)
     options = {"dialect": "torch", "rewrites": "none"}
+    first = 0 if args.alone else ALONE * len(OPERATORS)
     with tempfile.TemporaryDirectory() as folder:
         path = LoweringPath("torch_mlir", options, compile_flags("llvm-cpu", None, None, ()), "local-task", Path(folder))  # fmt: skip
         wall, used = time.monotonic(), sum(os.times()[:4])
-        # Pairs, which follow the graphs of one operator.
-        said = search(path, args.seed, 1000, args.graphs)
+        said = search(path, args.seed, first, args.graphs)
         wall, used = time.monotonic() - wall, sum(os.times()[:4]) - used
-    drawn = args.graphs / said["parts"]["draw"]
-    print(f"{drawn:.0f} graphs per second drawn and run in eager (five times each)")
-    print(f"{args.graphs / wall * 60:.0f} graphs per minute, {args.graphs / used * 60:.0f} per CPU minute: {said['counts']}")  # fmt: skip
+    counts = said["counts"]
+    judged = sum(n for status, n in counts.items() if not status.startswith("undefined"))
+    print(f"{args.graphs / said['parts']['draw']:.0f} graphs per second drawn and run in eager, five times each")  # fmt: skip
+    print(f"{judged / wall * 60:.0f} graphs judged per minute, {judged / used * 60:.0f} per CPU minute: {counts}")  # fmt: skip
+    print({part: round(seconds, 1) for part, seconds in said["parts"].items()})
 
 
 if __name__ == "__main__":

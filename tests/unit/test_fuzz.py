@@ -58,7 +58,7 @@ def test_a_failure_is_reduced_once(tmp_path):
     ("option", "said"),
     [
         (["--targets", "llvm-gpu"], "llvm-gpu"),
-        (["--frontends", "torchxla-stablehlo"], "no frontend of exporter torch_mlir"),
+        (["--frontends", "onnx-torch"], "frontends=onnx-torch"),
         (["--targets", "cuda"], "no frontend of exporter torch_mlir"),
     ],
 )
@@ -77,3 +77,16 @@ def test_a_folder_that_cannot_be_written_stops_before_work(tmp_path, monkeypatch
     with pytest.raises(SystemExit):
         fuzz.main()
     assert "--results" in "".join(capsys.readouterr())
+
+
+def test_each_frontend_level_and_toolchain_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.setattr("scripts.tools.fuzz.fuzz.Path.exists", lambda _: True)
+    given = "--frontends torchmlir-torch,torchxla-stablehlo --levels O0 O3 --toolchains pinned,iree-3.12"
+    monkeypatch.setattr("sys.argv", ["vmfbench fuzz", *given.split(), "--results", str(tmp_path)])
+    lanes = fuzz._lanes(fuzz._arguments())
+    targets = ("llvm-cpu-O0", "llvm-cpu-O3", "llvm-cpu@iree-3.12-O0", "llvm-cpu@iree-3.12-O3")
+    paths = [f"{f}/{t}" for f in ("torchmlir-torch", "torchxla-stablehlo") for t in targets]
+    assert [lane.name for lane in lanes] == paths
+    assert [lane.fields["opt_level"] for lane in lanes] == ["O0", "O3"] * 4
+    assert ["iree@iree-3.12" in lane.fields["packages"] for lane in lanes] == [False, False, True, True] * 2  # fmt: skip
+    assert len({lane.folder for lane in lanes}) == len(lanes)

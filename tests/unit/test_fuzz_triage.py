@@ -67,3 +67,9 @@ def test_records_have_the_declared_form(tmp_path):
     rows.ROW_SET.write(rows.of_causes(records, {("f/t", "ok"): 3}), tmp_path)
     assert (tmp_path / "fuzz.csv").read_text().count("\n") == 3
     assert "mm.default" in (tmp_path / "fuzz.md").read_text()
+
+
+def test_a_row_names_the_paths_on_which_its_graph_does_not_fail(tmp_path):
+    causes = triage.causes([failure(1)], {})
+    (record,) = rows.records(causes, {"f/t": tmp_path}, lambda f: [f"{f.path}-O0", "g/t"])
+    assert record["cause"]["right_on"] == "f/t-O0 g/t"

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._decomp import decomposition_table
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch_mlir import compiler_utils, ir
 from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
@@ -21,10 +22,10 @@ from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImp
 from scripts.core.tensors import TensorType
 from scripts.frontends.lowering import capture, fx_rewrites
 from scripts.frontends.lowering.capture import timed
-from scripts.frontends.lowering.link import Input, Lowered
+from scripts.frontends.lowering.link import Argument, Constant, Input, Lowered
 from scripts.frontends.lowering.locations import below
 from scripts.frontends.lowering.stablehlo import for_iree
-from scripts.frontends.torch_model import loading
+from scripts.frontends.torch_model import convert, loading
 
 OPTIONS = {
     "dialect": ("torch", "stablehlo", "linalg-on-tensors"),
@@ -140,28 +141,50 @@ def export_graph(
     captured: Callable[[Mapping[Any, Callable]], fx.GraphModule],
     types: Sequence[TensorType],
     options: Mapping[str, Any],
+    context: ir.Context | None = None,
 ) -> Lowered | None:
     """Lower a function without weights to a dialect, without torch.export; None if that is needed.
 
     torch.export takes ten times as long as everything else for a graph of a few operators. It is
-    needed for graphs that a rewrite may change and for graphs that hold constants. `captured`
-    returns the graph of functional operators under decompositions. `types`: of its arguments.
+    needed for graphs that a rewrite may change. `captured` returns the graph of functional operators
+    under decompositions. `types`: of its arguments. `context`: to make many programs in.
     """
     dialect, rewrites = options["dialect"], options["rewrites"] != "none"
     graph = captured(_decompositions()).graph
-    if any(node.op == "get_attr" or (rewrites and _may_change(node)) for node in graph.nodes):
+    if rewrites and any(map(_may_change, graph.nodes)):
         return None
     names: list[str] = []
     further = _further_decompositions(graph) if rewrites else {}
     if further and not _is_accepted(graph, dialect):
         graph = captured(_decompositions() | further).graph
         names.append(capture.BY_TORCH)
-    text = lower(graph, dialect, {})
+    constants = _lifted(graph)
+    text = lower(graph, dialect, {}, context)
     if rewrites and dialect == "stablehlo":
         text, changed = for_iree(text)
         names += changed
-    arguments = [Input(kind, position) for position, kind in enumerate(types)]
+    arguments: list[Argument] = [
+        *(Input(kind, position) for position, kind in enumerate(types)),
+        *constants,
+    ]
     return Lowered(text, ENTRY, arguments, rewrites=tuple(names))
+
+
+def _lifted(graph: fx.Graph) -> list[Constant]:
+    """Make the constants that a graph holds arguments behind its own, in place."""
+    constants: list[Constant] = []
+    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+    for node in [node for node in graph.nodes if node.op == "get_attr"]:
+        value = getattr(graph.owning_module, node.target)
+        name = f"constant {len(constants)}"
+        with graph.inserting_before(first):
+            argument = graph.placeholder(f"lifted_{len(constants)}")
+        argument.meta["val"] = FakeTensorMode().from_tensor(value)
+        node.replace_all_uses_with(argument)
+        constants.append(Constant(convert.tensor_type(name, value), convert.to_numpy(value)))
+    for node in [node for node in graph.nodes if node.op == "get_attr"]:
+        graph.erase_node(node)
+    return constants
 
 
 def _quantization(captured: capture.Captured, dialect: str) -> dict[Any, Callable]:
@@ -216,13 +239,15 @@ def _may_change(node: fx.Node) -> bool:
     )
 
 
-def lower(graph: fx.Graph, dialect: str, seconds: dict[str, float]) -> str:
+def lower(
+    graph: fx.Graph, dialect: str, seconds: dict[str, float], context: ir.Context | None = None
+) -> str:
     """A module in `dialect` whose function ENTRY is a decomposed graph; its arguments are the graph's.
 
     The locations of its operations have the names of the graph's nodes. Adds the seconds of each step. Raises what torch-mlir raises.
     """
     with timed(seconds, "import"):
-        context = ir.Context()
+        context = context or ir.Context()
         torch_dialect.register_dialect(context)
         importer = FxImporter(context=context, graph_node_importer_cls=_NodeImporter)
         importer._cc = _NamedLocations(context, py_attr_tracker=importer._py_attr_tracker)

@@ -86,13 +86,13 @@ class Lowered:
     operators: dict[str, list[str]] = field(default_factory=dict)
 
 
-def link(lowered: Lowered, inputs: Sequence[TensorType]) -> bytes:
+def link(lowered: Lowered, inputs: Sequence[TensorType], context: Any = None) -> bytes:
     """The text of the whole program, verified by IREE's own parser.
 
     `inputs` are all user inputs in order; one that the program does not use is still an argument of `@main`. Raises LinkError where
-    types disagree.
+    types disagree. `context`: of IREE's compiler, to make many small programs in; a new one takes longer than they do.
     """
-    with _linked(lowered, inputs, ()) as module:
+    with _linked(lowered, inputs, (), context) as module:
         return _written(module, "text")
 
 
@@ -115,12 +115,12 @@ def link_located(
 
 @contextlib.contextmanager
 def _linked(
-    lowered: Lowered, inputs: Sequence[TensorType], changing: Collection[str]
+    lowered: Lowered, inputs: Sequence[TensorType], changing: Collection[str], context: Any = None
 ) -> Iterator[Any]:
-    """The linked module of IREE's compiler, in a context that ends with this one."""
+    """The linked module of IREE's compiler, in a context, or in one that ends with this one."""
     from iree.compiler import ir
 
-    with ir.Context(), ir.Location.unknown():
+    with context or ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(lowered.text)
         _Linker(ir, module, lowered, inputs, changing).link()
         if not module.operation.verify():

@@ -2,6 +2,7 @@
 
 vmfbench fuzz --minutes 60
 vmfbench fuzz --seed 3 --frontends 'torchmlir-*' --operators 'conv*' neg --dtypes float16
+vmfbench fuzz --frontends torchmlir-torch,torchxla-stablehlo --levels O0 O3 --toolchains pinned,iree-3.12
 
 Eager decides what is right. Writes results/fuzz.csv, fuzz.md and a reproducer of each cause to results/fuzz/. A later call with the same
 seed goes on where the last one stopped.
@@ -13,6 +14,7 @@ import argparse
 import contextlib
 import fnmatch
 import hashlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -27,10 +29,11 @@ from scripts.config import expansion, settings
 from scripts.config.reading import ConfigError
 from scripts.core import atomic, checkout, exits, machine, process
 from scripts.core.requests import StageRequest
-from scripts.iree.backends import runs_on_cpu
+from scripts.iree.backends import OPT_LEVELS, runs_on_cpu
 from scripts.results import known_failures
 from scripts.results.page_sections import as_text
 from scripts.run import environments
+from scripts.run.params import target_fields
 from scripts.supervise import journal, outcome
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import ProblemEnd
@@ -48,8 +51,7 @@ TASK_S, MEMORY_MB = 1800.0, 12_000.0
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 FAILED = "failed.jsonl"
 """The tasks that have ended their worker."""
-EXPORTER = "torch_mlir"
-"""The exporter that lowers graphs without torch.export."""
+EXPORTERS = ("torch_mlir", "torch_xla")
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the graphs (default: 0)")
     parser.add_argument("--targets", default="llvm-cpu", help="names or globs, with commas")
     parser.add_argument("--frontends", default="torchmlir-torch", help="names or globs")
+    parser.add_argument("--toolchains", default="", help="names of the configuration, with commas")
+    parser.add_argument("--levels", nargs="+", default=[], choices=OPT_LEVELS, help="of iree-compile (default: the target's)")  # fmt: skip
     parser.add_argument("--operators", nargs="+", default=[], metavar="GLOB", help="of graphs")
     parser.add_argument("--dtypes", nargs="+", default=[], choices=DTYPES, help="of inputs")
     parser.add_argument("--cores", type=int, default=machine.physical_cores())
@@ -106,40 +110,41 @@ def _arguments() -> argparse.Namespace:
 
 def _lanes(args: argparse.Namespace) -> list[Lane]:
     """The lowering paths that are asked for. Exits with what is wrong with the options."""
-    selection = {k: v for k in ("targets", "frontends") if (v := getattr(args, k))}
+    selection = {k: v for k in ("targets", "frontends", "toolchains") if (v := getattr(args, k))}
     try:
         declared, selected = settings.load(selection, [checkout.path("config.yaml")], checkout.ROOT)
         matrix = expansion.expand(declared, selected, checkout.ROOT)
     except ConfigError as error:
         exits.fail(str(error))
-    lanes = []
-    for frontend in matrix.frontends.values():
-        for target in matrix.targets.values():
-            if frontend.exporter != EXPORTER or not runs_on_cpu(target.device):
-                continue
-            fields = {
-                "backend": target.backend,
-                "arch": target.arch,
-                "opt_level": target.opt_level,
-                "flags": list(target.flags),
-                "device": target.device,
-                "exporter": frontend.exporter,
-                # The rewrites would hide what they avoid.
-                "exporter_options": {**frontend.options, "rewrites": "none"},
-                "operators": args.operators,
-                "dtypes": args.dtypes,
-            }
-            python = str(Path(environments.prefix(frontend.env), "bin/python"))
-            if not Path(python).exists():
-                exits.fail(f"no {python}: `vmfbench run --quick` makes the environments")
-            digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]
-            name = f"{frontend.name}/{target.name}"
-            folder = args.results / "fuzz" / f"{name.replace('/', '-')}-{digest}"
-            lanes.append(Lane(name, python, fields, folder))
+    lanes: list[Lane] = []
+    for frontend, target, level in itertools.product(matrix.frontends.values(), matrix.targets.values(), args.levels or ("",)):  # fmt: skip
+        together = any(t.takes(frontend.env, target.env) for t in matrix.toolchains.values())
+        if frontend.exporter not in EXPORTERS or not runs_on_cpu(target.device) or not together:
+            continue
+        fields = target_fields(target, level or target.opt_level, target.flags)
+        # Targets on the CPU have the same flags in all toolchains.
+        packages = environments.prefix(target.env) if fields.pop("toolchain", "") else ""
+        fields |= {
+            "packages": packages,
+            "device": target.device,
+            "exporter": frontend.exporter,
+            # The rewrites would hide what they avoid.
+            "exporter_options": {**frontend.options, "rewrites": "none"},
+            "operators": args.operators,
+            "dtypes": args.dtypes,
+        }
+        python = str(Path(environments.prefix(frontend.env), "bin/python"))
+        for needed in filter(None, (python, packages)):
+            if not Path(needed).exists():
+                exits.fail(f"no {needed}: a run of `vmfbench run --quick` with the same --frontends, --targets and --toolchains makes the environments")  # fmt: skip
+        digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]
+        name = f"{frontend.name}/{target.name}{f'-{level}' if level else ''}"
+        folder = args.results / "fuzz" / f"{name.replace('/', '-')}-{digest}"
+        lanes.append(Lane(name, python, fields, folder))
     if lanes and args.operators:
         _require_operators(args.operators, lanes[0].python)
     if not lanes:
-        exits.fail(f"no frontend of exporter {EXPORTER} with a target on the CPU is selected")
+        exits.fail(f"no frontend of exporter {' or '.join(EXPORTERS)} with a target on the CPU is selected")  # fmt: skip
     try:
         for lane in lanes:
             lane.folder.mkdir(parents=True, exist_ok=True)
@@ -181,11 +186,11 @@ def failures(lanes: Sequence[Lane]) -> list[Failure]:
     """All failures that were found so far."""
     return [
         Failure(
-            lane.name, result["task"]["seed"], **{**each, "operators": tuple(each["operators"])}
+            lane.name, result["task"]["seed"], **{**found, "operators": tuple(found["operators"])}
         )
         for lane in lanes
         for result in lane.ended()
-        for each in result.get("failures", ())
+        for found in result.get("failures", ())
     ]
 
 
@@ -235,12 +240,21 @@ def _write(lanes: Sequence[Lane], args: argparse.Namespace) -> None:
     """Write the results, and print the causes."""
     results = [(lane.name, result) for lane in lanes for result in lane.ended()]
     reductions = {(path, r["task"]["name"]): r for path, r in results if "name" in r["task"]}
-    causes = triage.causes(failures(lanes), reductions, known_failures.read_known())
+    found = failures(lanes)
+    causes = triage.causes(found, reductions, known_failures.read_known())
     counts: Counter[tuple[str, str]] = Counter()
     for path, result in results:
         counts.update({(path, status): n for status, n in result.get("counts", {}).items()})
+    tried = {(path, r["task"]["seed"], r["task"]["first"]) for path, r in results if "counts" in r}
+    failed = {(f.path, f.seed, f.number) for f in found}
+
+    def right_on(f: Failure) -> list[str]:
+        """The other lowering paths on which a graph was tried and did not fail."""
+        first = f.number - f.number % BLOCK
+        return [lane.name for lane in lanes if (lane.name, f.seed, first) in tried and (lane.name, f.seed, f.number) not in failed]  # fmt: skip
+
     folders = {lane.name: lane.folder for lane in lanes}
-    records = rows.records(causes, folders)
+    records = rows.records(causes, folders, right_on)
     try:
         rows.ROW_SET.write(rows.of_causes(records, counts), args.results)
     except OSError as error:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fnmatch
+import importlib
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -37,12 +39,14 @@ PROGRAM, SOURCE = "program.mlir", "graph.py"
 
 @dataclass(frozen=True, kw_only=True)
 class FuzzRequest(batch_worker.TasksRequest):
-    """`until`: seconds since the epoch; `operators`, `dtypes`: globs and names to which graphs are limited ((): all)."""
+    """`packages`: the environment of another IREE, or ""; `until`: seconds since the epoch; `operators`, `dtypes`: globs and names to
+    which graphs are limited ((): all)."""
 
     target: TargetOptions
     device: str
     exporter: str
     exporter_options: Mapping[str, Any] = option(factory=dict)
+    packages: str = ""
     until: float = 0.0
     operators: Sequence[str] = ()
     dtypes: Sequence[str] = ()
@@ -52,6 +56,12 @@ def fuzz_graphs(request: FuzzRequest, folders: Folders) -> None:
     """Handle blocks of graphs, and graphs to reduce."""
     torch.set_num_threads(1)
     limit(request.operators, request.dtypes)
+    if request.packages:
+        (site,) = Path(request.packages).glob("lib/python*/site-packages")
+        sys.path.insert(0, str(site))
+        for name in ("iree.compiler.api", "iree.compiler.ir", "iree.runtime"):
+            importlib.import_module(name)
+        sys.path.remove(str(site))
     path = LoweringPath(
         request.exporter,
         request.exporter_options,
@@ -114,9 +124,9 @@ def reduce(path: LoweringPath, payload: Mapping[str, Any], folder: Path) -> dict
 
     def ends(graphs: Sequence[Graph]) -> list[Ended]:
         cases = {}
-        for number, each in enumerate(graphs):
+        for number, candidate in enumerate(graphs):
             with contextlib.suppress(oracle.Undefined, *EAGER_ERRORS):
-                cases[number] = each, oracle.reference(each)
+                cases[number] = candidate, oracle.reference(candidate)
         by_number = path.run(cases)
         return [by_number.get(number, Ended(OK)) for number in range(len(graphs))]
 
@@ -131,7 +141,7 @@ def reduce(path: LoweringPath, payload: Mapping[str, Any], folder: Path) -> dict
     write(folder, path, small, reference, ended)
     return {
         "reduced": True,
-        "dtypes": [each.dtype for each in small.inputs],
+        "dtypes": [argument.dtype for argument in small.inputs],
         "operators": small.operators,
         "source": small.source(),
         "inputs": [kind.iree for kind in reference.inputs],
@@ -145,7 +155,7 @@ def write(
     """Write a reproducer that needs the wheels alone."""
     folder.mkdir(parents=True, exist_ok=True)
     given = [tensors.as_native(a, k.dtype) for a, k in zip(reference.arrays, reference.inputs, strict=True)]  # fmt: skip
-    atomic.write_text(folder / SOURCE, _script(graph, given))
+    atomic.write_text(folder / SOURCE, _script(graph, given, path))
     if ended.stage == "export":
         return
     atomic.write_text(folder / PROGRAM, path.program(graph, reference))
@@ -164,18 +174,27 @@ def write(
     atomic.write_text(folder / "run.sh", "\n".join([*lines, ""]))
 
 
-def _script(graph: Graph, given: Sequence[np.ndarray]) -> str:
-    """A Python script of torch that computes what a graph has to compute, and lowers it by torch-mlir."""
-    lines = ["import torch", "from torch_mlir import fx", "", "", "class Graph(torch.nn.Module):"]
+_LOWERED = {
+    "torch_mlir": ("from torch_mlir import fx", 'fx.export_and_import(Graph(), *inputs, output_type="{dialect}")'),
+    "torch_xla": ("from torch_xla import stablehlo", "stablehlo.exported_program_to_stablehlo(torch.export.export(Graph(), tuple(inputs))).get_stablehlo_text()"),
+}  # fmt: skip
+"""By exporter what a script imports, and how it lowers a graph."""
+
+
+def _script(graph: Graph, given: Sequence[np.ndarray], path: LoweringPath) -> str:
+    """A Python script of torch that computes what a graph has to compute, and lowers it."""
+    imported, lowered = _LOWERED[path.exporter]
+    dialect = path.options.get("dialect", "").replace("torch", "linalg-on-tensors")
+    lines = ["import torch", imported, "", "", "class Graph(torch.nn.Module):"]
     names = ", ".join(f"x{number}" for number in range(len(given)))
     lines.append(f"    def forward(self{', ' if names else ''}{names}):")
     lines += [f"        {line}" for line in graph.source().splitlines()]
     lines += ["", "", "inputs = ["]
-    for array, each in zip(given, graph.inputs, strict=True):
+    for array, argument in zip(given, graph.inputs, strict=True):
         values = str(np.asarray(array, np.float64 if array.dtype.kind not in "iub" else array.dtype).tolist())  # fmt: skip
-        values = values.replace("nan", 'float("nan")').replace("inf", 'float("inf")') if each.values == "special" else values  # fmt: skip
+        values = values.replace("nan", 'float("nan")').replace("inf", 'float("inf")') if argument.values == "special" else values  # fmt: skip
         lines.append(f"    torch.tensor({values}, dtype=torch.{each.dtype}).reshape({each.shape}),")
-    lines += ["]", "print(Graph()(*inputs))", 'print(fx.export_and_import(Graph(), *inputs, output_type="linalg-on-tensors"))', ""]  # fmt: skip
+    lines += ["]", "print(Graph()(*inputs))", f"print({lowered.format(dialect=dialect)})", ""]  # fmt: skip
     return "\n".join(lines)
 
 

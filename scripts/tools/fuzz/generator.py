@@ -88,8 +88,8 @@ class Graph:
         values = list(inputs)
         for node in self.nodes:
             args, kwargs = filled((node.args, node.kwargs), values)
-            made = call(node, args, kwargs) if call else node.operator(*args, **kwargs)
-            values += tensors_in(made)
+            returned = call(node, args, kwargs) if call else node.operator(*args, **kwargs)
+            values += tensors_in(returned)
         return values
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
@@ -99,7 +99,7 @@ class Graph:
 
     def tensors(self) -> list[torch.Tensor]:
         """The values of the inputs."""
-        return [each.tensor() for each in self.inputs]
+        return [argument.tensor() for argument in self.inputs]
 
     @property
     def operators(self) -> list[str]:
@@ -167,17 +167,19 @@ def _shown(value: Any, names: Sequence[str]) -> str:
     return repr(value)
 
 
-def values_of(each: Input, random: np.random.Generator) -> torch.Tensor:
+def values_of(argument: Input, random: np.random.Generator) -> torch.Tensor:
     """The values of an input. Those of floating point are rounded to float16, so that all dtypes hold them alike."""
-    dtype, shape = getattr(torch, each.dtype), each.shape
+    dtype, shape = getattr(torch, argument.dtype), argument.shape
     if dtype is torch.bool:
         return torch.from_numpy(np.asarray(random.random(shape) < 0.5))
     if not dtype.is_floating_point:
-        low, high = {"large": (-128, 128), "positive": (1, 9)}.get(each.values, (-8, 9))
-        if each.values.startswith("index"):  # index:7: indices below 7; once:7: without repetition
-            low, high = 0, max(1, int(each.values.partition(":")[2]))
-        elif each.values.startswith("once"):
-            size = int(each.values.partition(":")[2])
+        low, high = {"large": (-128, 128), "positive": (1, 9)}.get(argument.values, (-8, 9))
+        if argument.values.startswith(
+            "index"
+        ):  # index:7: indices below 7; once:7: without repetition
+            low, high = 0, max(1, int(argument.values.partition(":")[2]))
+        elif argument.values.startswith("once"):
+            size = int(argument.values.partition(":")[2])
             order = random.permuted(np.tile(np.arange(size), (max(1, math.prod(shape[1:])), 1)), axis=1)  # fmt: skip
             chosen = order[:, : shape[0] if shape else 1].T.reshape(shape)
             return torch.from_numpy(np.ascontiguousarray(chosen)).to(dtype)
@@ -186,7 +188,7 @@ def values_of(each: Input, random: np.random.Generator) -> torch.Tensor:
         drawn = random.integers(low, high, shape)
         return torch.from_numpy(np.asarray(drawn)).to(dtype)
     values = np.asarray(random.standard_normal(shape), np.float32)
-    match each.values:
+    match argument.values:
         case "whole":
             values = np.round(3 * values)
         case "positive":
@@ -345,13 +347,13 @@ class Draw:
         node = Node(f"aten.{op}" if op.count(".") == 1 else op, args, kwargs, 0)
         known = _Known(self)
         try:
-            made = tensors_in(node.operator(*filled(args, known), **filled(kwargs, known)))
+            returned = tensors_in(node.operator(*filled(args, known), **filled(kwargs, known)))
         except EAGER_ERRORS:
             raise Unsuitable from None
-        if not made or any(each.numel() > MOST_ELEMENTS or each.dtype not in DTYPES for each in made):  # fmt: skip
+        if not returned or any(tensor.numel() > MOST_ELEMENTS or tensor.dtype not in DTYPES for tensor in returned):  # fmt: skip
             raise Unsuitable
-        self.nodes.append(Node(node.op, args, kwargs, len(made)))
-        self.values += made
+        self.nodes.append(Node(node.op, args, kwargs, len(returned)))
+        self.values += returned
 
     def graph(self) -> Graph:
         """The graph, which returns the values that no node uses, and at times one more."""

@@ -21,7 +21,7 @@ def full(tensor: torch.Tensor) -> bool:
 
 
 def unary(kinds: str, names: str) -> dict[str, Operator]:
-    return each(names, lambda d, name: d.call(f"{name}.default", d.any(kinds)))
+    return by_name(names, lambda d, name: d.call(f"{name}.default", d.any(kinds)))
 
 
 def binary(d: Draw, name: str, suffix: str = "Tensor", kinds: str = "fib", **more: object) -> None:
@@ -190,7 +190,7 @@ def pad(d: Draw, name: str) -> None:
         d.call(f"{name}{rank}d.default", x, [d.random.randint(0, 3) for _ in range(2 * rank)])
 
 
-def made(d: Draw, name: str) -> None:
+def constant(d: Draw, name: str) -> None:
     kwargs = {"dtype": d.dtype("fi")} if d.chance(0.5) else {}
     if name == "full_like":
         x = d.any()
@@ -302,12 +302,12 @@ def product(d: Draw, name: str) -> None:
 def convolution(d: Draw, name: str) -> None:
     rank, transposed = int(name[-2]), "transpose" in name
     x = d.any("f", rank + 2, rank + 2, lambda t: t.numel() > 0 and t.shape[1] <= 16)
-    channels, each = d.of(x).shape[1], d.pick(1, 2, 3, 4)
+    channels, filters = d.of(x).shape[1], d.pick(1, 2, 3, 4)
     divisors = [n for n in range(1, channels + 1) if channels % n == 0]
     groups = d.pick(*divisors) if d.chance(0.4) else 1
     kernel, stride, padding, dilation = ([d.pick(*some) for _ in range(rank)] for some in ((1, 2, 3, 3, 4), (1, 1, 2, 3), (0, 0, 1, 2), (1, 1, 2)))  # fmt: skip
-    shape = (channels, each) if transposed else (each * groups, channels // groups)
-    weight, bias = d.of_type(x, [*shape, *kernel]), d.of_type(x, (each * groups,)) if d.chance(0.5) else None  # fmt: skip
+    shape = (channels, filters) if transposed else (filters * groups, channels // groups)
+    weight, bias = d.of_type(x, [*shape, *kernel]), d.of_type(x, (filters * groups,)) if d.chance(0.5) else None  # fmt: skip
     extra = [d.random.randint(0, s - 1) if transposed and d.chance(0.3) else 0 for s in stride]
     d.call("convolution.default", x, weight, bias, stride, padding, dilation, transposed, extra, groups)  # fmt: skip
 
@@ -368,7 +368,7 @@ def quantize(d: Draw, name: str) -> None:
     d.call("quantized_decomposed.dequantize_per_tensor.default", Of(len(d.values) - 1), *of_8_bits)
 
 
-def each(names: str, function: Callable[..., None], *more: object) -> dict[str, Operator]:
+def by_name(names: str, function: Callable[..., None], *more: object) -> dict[str, Operator]:
     def of(name: str) -> Operator:
         return lambda d: function(d, name, *more)
 
@@ -381,44 +381,44 @@ OPERATORS: dict[str, Operator] = {
     **unary("fib", "neg abs relu sign sgn square positive isnan isinf isfinite nan_to_num logical_not clone exp sqrt sigmoid"),
     **unary("ib", "bitwise_not"),
     "gelu_tanh": lambda d: d.call("gelu.default", d.any("f"), approximate="tanh"),
-    **each("add sub mul div eq ne lt le gt ge remainder fmod pow floor_divide", binary),
-    **each("maximum minimum atan2 logical_and logical_or logical_xor", binary, "default"),
-    **each("bitwise_and bitwise_or bitwise_xor", binary, "Tensor", "ib"),
+    **by_name("add sub mul div eq ne lt le gt ge remainder fmod pow floor_divide", binary),
+    **by_name("maximum minimum atan2 logical_and logical_or logical_xor", binary, "default"),
+    **by_name("bitwise_and bitwise_or bitwise_xor", binary, "Tensor", "ib"),
     "add_scaled": lambda d: binary(d, "add", alpha=d.pick(2, -1, 3)),
     "div_rounded": lambda d: binary(d, "div_mode", rounding_mode=d.pick("floor", "trunc")),
     "rsub": lambda d: d.call("rsub.Scalar", x := d.any("fi"), d.scalar(d.of(x))),
-    **each("bitwise_left_shift bitwise_right_shift", shift),
-    **each("lerp addcmul addcdiv", lerp),
+    **by_name("bitwise_left_shift bitwise_right_shift", shift),
+    **by_name("lerp addcmul addcdiv", lerp),
     "where": where, "clamp": clamp, "masked_fill": masked_fill,
     **{name: lambda d: d.call("_to_copy.default", d.any(), dtype=d.dtype(d.pick(*"ffib"))) for name in ("cast", "cast_again")},
-    **each("sum", reduction, "dim_IntList", "fib"), **each("mean", reduction, "dim", "f"),
-    **each("amax amin", reduction, "default", "fib"), **each("logsumexp", reduction, "default", "f"),
-    **each("any all", reduction, "dim", "fib", True), **each("prod", reduction, "dim_int", "fi", True),
-    **each("argmax argmin", reduction, "default", "fi", True), **each("max min", reduction, "dim", "fi", True),
+    **by_name("sum", reduction, "dim_IntList", "fib"), **by_name("mean", reduction, "dim", "f"),
+    **by_name("amax amin", reduction, "default", "fib"), **by_name("logsumexp", reduction, "default", "f"),
+    **by_name("any all", reduction, "dim", "fib", True), **by_name("prod", reduction, "dim_int", "fi", True),
+    **by_name("argmax argmin", reduction, "default", "fi", True), **by_name("max min", reduction, "dim", "fi", True),
     "count_nonzero": lambda d: d.call("count_nonzero.dim_IntList", x := d.any(), d.dims(d.of(x))),
-    **each("var std var_mean", variance), "norm": norm,
-    **each("cumsum cumprod", along, "fi"), **each("logcumsumexp", along, "f"), **each("_softmax _log_softmax", along, "f", False),
-    **each("view reshape", reshape), "roll": roll,
+    **by_name("var std var_mean", variance), "norm": norm,
+    **by_name("cumsum cumprod", along, "fi"), **by_name("logcumsumexp", along, "f"), **by_name("_softmax _log_softmax", along, "f", False),
+    **by_name("view reshape", reshape), "roll": roll,
     "permute": lambda d: d.call("permute.default", x := d.any("fib", 1), d.random.sample(range(d.of(x).dim()), d.of(x).dim())),
     "flip": lambda d: d.call("flip.default", x := d.any("fib", 1), d.dims(d.of(x))),
     "unsqueeze": lambda d: d.call("unsqueeze.default", x := d.any(), d.random.randint(-d.of(x).dim() - 1, d.of(x).dim())),
     "squeeze": lambda d: d.call("squeeze.dims", x := d.any("fib", 1), d.dims(d.of(x))),
     "flatten": lambda d: d.call("flatten.using_ints", x := d.any("fib", 1), at := d.random.randrange(d.of(x).dim()), d.random.randrange(at, d.of(x).dim())),
     "pixel_shuffle": lambda d: d.call("pixel_shuffle.default", d.any("f", 3, 4, lambda t: t.shape[-3] % 4 == 0), 2),
-    **each("transpose.int movedim.int diagonal.default rot90.default tril.default triu.default", two_dims),
-    **each("expand repeat tile", expand),
-    **each("slice.Tensor select.int unbind.int unfold.default repeat_interleave.self_int split.Tensor chunk.default", sliced),
-    **each("cat stack", cat), **each("constant_pad reflection_pad replication_pad", pad), **each("full_like arange eye", made),
+    **by_name("transpose.int movedim.int diagonal.default rot90.default tril.default triu.default", two_dims),
+    **by_name("expand repeat tile", expand),
+    **by_name("slice.Tensor select.int unbind.int unfold.default repeat_interleave.self_int split.Tensor chunk.default", sliced),
+    **by_name("cat stack", cat), **by_name("constant_pad reflection_pad replication_pad", pad), **by_name("full_like arange eye", constant),
     "index_select": index_select, "embedding": embedding,
-    **each("index_add index_copy", index_add), **each("index index_put", index), **each("slice_scatter select_scatter", slice_scatter),
-    **each("gather.default scatter.value scatter.src scatter_add.default scatter_reduce.two", scatter),
-    **each("sort topk argsort", sort),
-    **each("mm bmm matmul linear addmm baddbmm mv dot outer", product),
-    **each("conv1d conv2d conv3d conv_transpose1d conv_transpose2d", convolution),
-    **each("max_pool1d max_pool2d max_pool2d_with_indices avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d", pool),
-    **each("upsample_nearest2d upsample_bilinear2d", upsample),
-    **each("layer_norm group_norm batch_norm rms_norm", normalization), "attention": attention,
-    **each("fake_quantize quantize", quantize),
+    **by_name("index_add index_copy", index_add), **by_name("index index_put", index), **by_name("slice_scatter select_scatter", slice_scatter),
+    **by_name("gather.default scatter.value scatter.src scatter_add.default scatter_reduce.two", scatter),
+    **by_name("sort topk argsort", sort),
+    **by_name("mm bmm matmul linear addmm baddbmm mv dot outer", product),
+    **by_name("conv1d conv2d conv3d conv_transpose1d conv_transpose2d", convolution),
+    **by_name("max_pool1d max_pool2d max_pool2d_with_indices avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d", pool),
+    **by_name("upsample_nearest2d upsample_bilinear2d", upsample),
+    **by_name("layer_norm group_norm batch_norm rms_norm", normalization), "attention": attention,
+    **by_name("fake_quantize quantize", quantize),
 }  # fmt: skip
 """By the name by which pairs are counted."""
 

@@ -100,28 +100,28 @@ def reference(graph: Graph) -> Reference:
     with torch.no_grad():
         values = graph.run(given, _checked)
         results = [values[number] for number in graph.results]
-        if not any(each.numel() for each in results):
+        if not any(tensor.numel() for tensor in results):
             raise Undefined("empty")
-        wide = [each.double() if each.is_floating_point() else each for each in given]
+        wide = [tensor.double() if tensor.is_floating_point() else tensor for tensor in given]
         exact = [graph.run(wide, _widened)[number] for number in graph.results]
         chosen = torch.Generator().manual_seed(0)
         others = []
         for _ in range(PERTURBED):
             noisy = graph.run(wide, _Perturbed(graph, values, chosen))
             others.append([noisy[number] for number in graph.results])
-    spread = [_spread(*each) for each in zip(results, exact, *others, strict=True)]
-    types = tuple(convert.tensor_type(f"output {i}", each) for i, each in enumerate(results))
-    names = {str(each.dtype).removeprefix("torch.") for each in values}
+    spread = [_spread(*runs) for runs in zip(results, exact, *others, strict=True)]
+    types = tuple(convert.tensor_type(f"output {i}", tensor) for i, tensor in enumerate(results))
+    names = {str(tensor.dtype).removeprefix("torch.") for tensor in values}
     dtype = next((short for name, short in _NARROW.items() if name in names), "f32")
     expected = Expected(
         types=types,
-        golden=[convert.to_numpy(each) for each in results],
-        fp64=[convert.to_numpy(each) for each in exact],
+        golden=[convert.to_numpy(tensor) for tensor in results],
+        fp64=[convert.to_numpy(tensor) for tensor in exact],
         deterministic=True,
         dtype=dtype,
     )
-    inputs = tuple(convert.tensor_type(f"input {i}", each) for i, each in enumerate(given))
-    return Reference(inputs, [convert.to_numpy(each) for each in given], expected, spread)
+    inputs = tuple(convert.tensor_type(f"input {i}", tensor) for i, tensor in enumerate(given))
+    return Reference(inputs, [convert.to_numpy(tensor) for tensor in given], expected, spread)
 
 
 _NARROW = {"bfloat16": "bf16", "float16": "f16"}
@@ -130,16 +130,16 @@ _NARROW = {"bfloat16": "bf16", "float16": "f16"}
 def _spread(own: torch.Tensor, exact: torch.Tensor, *others: torch.Tensor) -> np.ndarray | None:
     """How far correct results are from the exact one. Raises Undefined if they differ in more than rounding."""
     if not own.is_floating_point():
-        if not all(torch.equal(own, each) for each in (exact.to(own.dtype), *others)):
+        if not all(torch.equal(own, other) for other in (exact.to(own.dtype), *others)):
             raise Undefined("decision")
         return None
     largest = torch.zeros_like(exact)
     finite = exact.isfinite()
-    for each in (own.double(), *others):
-        same = torch.where(finite, each.isfinite(), (each == exact) | (each.isnan() & exact.isnan()))  # fmt: skip
+    for other in (own.double(), *others):
+        same = torch.where(finite, other.isfinite(), (other == exact) | (other.isnan() & exact.isnan()))  # fmt: skip
         if not same.all():
             raise Undefined("overflow")
-        largest = torch.maximum(largest, torch.where(finite, (each - exact).abs(), 0.0))
+        largest = torch.maximum(largest, torch.where(finite, (other - exact).abs(), 0.0))
     sizes = torch.where(finite, exact.abs(), 0.0)
     scale = sizes.mean() if sizes.numel() else 0.0
     if (largest > UNSTABLE * (sizes + scale)).any():
@@ -155,10 +155,10 @@ def _checked(node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
         _castable(args[0], kwargs["dtype"])
     if base in ("sort", "argsort", "topk", "argmax", "argmin", "max", "min") and args[0].is_floating_point() and args[0].isnan().any():  # fmt: skip
         raise Undefined("nan-order")
-    if base in _FINITE and not all(each.isfinite().all() for each in args if isinstance(each, torch.Tensor)):  # fmt: skip
+    if base in _FINITE and not all(tensor.isfinite().all() for tensor in args if isinstance(tensor, torch.Tensor)):  # fmt: skip
         raise Undefined("not finite")
-    made = node.operator(*args, **kwargs)
-    if base in ("argmax", "argmin") or (base in ("max", "min") and len(tensors_in(made)) > 1):
+    result = node.operator(*args, **kwargs)
+    if base in ("argmax", "argmin") or (base in ("max", "min") and len(tensors_in(result)) > 1):
         dim, extreme = args[1], args[0].amax if "max" in base else args[0].amin
         if ((args[0] == extreme(dim, True)).sum(dim) > 1).any():
             raise Undefined("tie")
@@ -168,7 +168,7 @@ def _checked(node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
             raise Undefined("tie")
     if base == "max_pool2d_with_indices" and args[0].unique().numel() < args[0].numel():
         raise Undefined("tie")
-    return made
+    return result
 
 
 def _castable(values: torch.Tensor, dtype: torch.dtype) -> None:
@@ -214,7 +214,7 @@ class _Perturbed:
         base = node.op.split(".")[1]
         if base in _DIVIDES and args[0].is_floating_point():
             args = (self._noise(args[0], args[0].abs(), torch.float32), *args[1:])
-        return [self._noisy(each, next(self._own), base) for each in tensors_in(_widened(node, args, kwargs))]  # fmt: skip
+        return [self._noisy(result, next(self._own), base) for result in tensors_in(_widened(node, args, kwargs))]  # fmt: skip
 
     def _noisy(self, result: torch.Tensor, own: torch.Tensor, base: str) -> torch.Tensor:
         narrows = base == "_to_copy" and own.dtype in (torch.float16, torch.bfloat16)

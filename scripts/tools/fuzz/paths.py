@@ -1,10 +1,14 @@
-"""Takes graphs along a lowering path in a forked process: each is lowered, all are compiled as the functions of one module, and run.
+"""Takes graphs along a lowering path in a forked process: each is lowered, some are compiled as one function, which is run.
+
+iree-compile takes as long for the passes over a function as for the code of its dispatches, so graphs share a function. Each keeps
+the dispatches that it has alone.
 
 A frontend or compiler that crashes or hangs ends only the fork. What was compiled then is tried in halves, until one graph is alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import functools
@@ -21,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from scripts.core import tensors
 from scripts.frontends.lowering import link
@@ -37,15 +41,21 @@ from scripts.tools.fuzz.oracle import Reference
 
 OK, WRONG, REFUSED, CRASHED, HANGS = "ok", "wrong", "refused", "crashed", "hangs"
 EXPORT, COMPILE, RUN = "export", "compile", "run"
-TOGETHER, IN_MODULE = 32, 6
-"""Graphs of a fork, and functions of a module. If the code generator refuses one, the others of its module are compiled again."""
-LIMIT_S, EACH_S, WAITING = 30.0, 2.0, 20
+TOGETHER, IN_MODULE = 64, 16
+"""Graphs of a fork, and those of a module. If the compiler refuses one, the others of its module are compiled again."""
+LIMIT_S, EACH_S, WAITING = 30.0, 1.0, 20
 """CPU seconds that a fork may take, those for each of its graphs, and how many times as much time may pass."""
 MOST_DETAIL = 2000
 _FASTER = (SERIAL, "--iree-hal-memoization=false", "--iree-llvmcpu-debug-symbols=false")
 """Flags with which the code of dispatches is the same, and a module compiles in less time."""
 _ERROR = re.compile(r"error: (.*)")
 _AT = re.compile(r"program:(\d+):\d+: error: (.*)")
+_NAME = re.compile(r"%(?=[\w$.-])")
+_PLAIN = re.compile(
+    r"module[^\n]* \{\n  func\.func @main\((?P<args>.*?)\) -> .* \{\n(?P<body>(?:    .*\n)*?)"
+    r"    return (?P<results>.*) : (?P<types>.*)\n  \}\n\}\n*"
+)
+"""A program of one function without symbols; `.` is no end of a line."""
 _FRAME = re.compile(r"\s*#\d+ \S+ (?:in )?([\w:~<>, ]+?)\(")
 _NOISE = ("llvm::sys", "SignalHandler", "__restore_rt", "gsignal", "abort", "raise", "PrintStackTrace")  # fmt: skip
 
@@ -88,9 +98,11 @@ class LoweringPath:
         from iree.compiler.api import ctypes_dl
 
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._context = self._lowering = None
         self._log, self._journal = self.folder / "said.txt", self.folder / "ends.jsonl"
         self._module = importlib.import_module(f"scripts.frontends.exporters.{self.exporter}")
-        plugins = unused_plugins(self.flags, f"{self.options['dialect']} tm_tensor")
+        dialect = self.options.get("dialect", "stablehlo")
+        plugins = unused_plugins(self.flags, f"{dialect} tm_tensor")
         words = [word.encode() for word in ("iree-compile", *self.flags, *_FASTER, *plugins)]
         self._arguments = (ctypes.c_char_p * len(words))(*words)
         faulthandler.disable()  # LLVM prints the stack of a crash, with the pass
@@ -99,7 +111,7 @@ class LoweringPath:
         # What a fork would import and make again. MLIR's contexts have threads, so none is made here.
         for name in ("iree.compiler.ir", "iree.runtime", "scripts.frontends.lowering.locations"):
             importlib.import_module(name)
-        _captured(Graph((Input((1,), "float32", "normal", 0),), (Node("aten.neg.default", (Of(0),), {}, 1),), (1,)), get_decomposition_table())  # fmt: skip
+        _captured(Graph((Input((1,), "float32", "normal", 0),), (Node("aten.neg.default", (Of(0),), {}, 1),), (1,)), {})  # fmt: skip
 
     def run(self, cases: Cases) -> dict[int, Ended]:
         """How each case ends."""
@@ -115,7 +127,8 @@ class LoweringPath:
             if len(suspects) == 1:
                 ends[suspects[0]] = stopped
             else:
-                left += [[n] for n in suspects]
+                middle = len(suspects) // 2
+                left += filter(None, (suspects[middle:], suspects[:middle]))
         return ends
 
     def _forked(self, cases: Cases) -> tuple[dict[int, Ended], Ended, list[int]]:
@@ -135,8 +148,8 @@ class LoweringPath:
             _, code = os.waitpid(child, 0)
             status = HANGS
         entries = [json.loads(line) for line in self._journal.read_text().splitlines()]
-        done = {each["end"]: Ended(*each["as"]) for each in entries if "end" in each}
-        last = next((each for each in reversed(entries) if "begin" in each), None)
+        done = {entry["end"]: Ended(*entry["as"]) for entry in entries if "end" in entry}
+        last = next((entry for entry in reversed(entries) if "begin" in entry), None)
         suspects = [n for n in (last["begin"] if last else cases) if n not in done]
         detail = crash(self._log.read_text(errors="replace"), code)
         return done, Ended(status, last["stage"] if last else EXPORT, detail), suspects
@@ -147,29 +160,42 @@ class LoweringPath:
             out = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
             os.dup2(out, 1)
             os.dup2(out, 2)
-            programs: dict[int, str] = {}
-            for n, (graph, reference) in cases.items():
-                self._say(begin=[n], stage=EXPORT)
-                os.truncate(self._log, 0)
-                try:
-                    programs[n] = self.program(graph, reference)
-                except Exception as error:
-                    named = _ERROR.search(self._log.read_text(errors="replace"))
-                    self._end(n, Ended(REFUSED, EXPORT, named[1] if named else f"{type(error).__name__}: {error}"))  # fmt: skip
-            # One by one, so that a program is known that is refused or crashes when its input is converted.
-            for n in list(programs):
-                self._say(begin=[n], stage=COMPILE)
-                if (said := self.compile(programs[n], self.folder / "module.vmfb", "input")) is not None:  # fmt: skip
-                    diagnostic = _ERROR.search(said)
-                    self._end(n, Ended(REFUSED, COMPILE, diagnostic[1] if diagnostic else said))
-                    del programs[n]
-            for some in apart(programs):
-                self._compiled({n: programs[n] for n in some}, cases)
+            from iree.compiler.api import Session as Compiler
+
+            self._compiler = Compiler()
+            self._context = self._compiler.context
+            if hasattr(self._module, "export_graph"):
+                self._lowering = self._module.ir.Context()
+            numbers = [*cases]
+            for at in range(0, len(numbers), IN_MODULE):
+                programs = self._converted({n: cases[n] for n in numbers[at : at + IN_MODULE]})
+                for some in apart(programs):
+                    self._judge({n: programs[n] for n in some}, cases)
             code = 0
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(code)
+
+    def _converted(self, cases: Cases) -> dict[int, str]:
+        """The programs of cases, without those that are refused when they are lowered, or when iree-compile converts its input."""
+        programs: dict[int, str] = {}
+        for n, (graph, reference) in cases.items():
+            self._say(begin=[n], stage=EXPORT)
+            os.truncate(self._log, 0)
+            try:
+                program = self.program(graph, reference)
+            except Exception as error:
+                named = _ERROR.search(self._log.read_text(errors="replace"))
+                self._end(n, Ended(REFUSED, EXPORT, named[1] if named else f"{type(error).__name__}: {error}"))  # fmt: skip
+                continue
+            self._say(begin=[n], stage=COMPILE)
+            if (said := self.compile(program, None)) is None:
+                programs[n] = program
+            else:
+                diagnostic = _ERROR.search(said)
+                self._end(n, Ended(REFUSED, COMPILE, diagnostic[1] if diagnostic else said))
+        return programs
 
     def _say(self, **entry: Any) -> None:
         with self._journal.open("a") as file:
@@ -181,63 +207,71 @@ class LoweringPath:
     def program(self, graph: Graph, reference: Reference) -> str:
         """The text of a graph's program. Raises what the exporter raises."""
 
-        captured = functools.partial(_captured, graph)
-        try:
-            lowered = self._module.export_graph(captured, reference.inputs, self.options)
-        except _InPlace:
+        lowered = None
+        # Without torch.export, which takes longer than all else.
+        if export_graph := getattr(self._module, "export_graph", None):
+            with contextlib.suppress(_InPlace):
+                lowered = export_graph(functools.partial(_captured, graph), reference.inputs, self.options, self._lowering)  # fmt: skip
+        if lowered is None:
             model = loading.LoadedModel("graph", _Module(graph), tuple(graph.tensors()), {}, file=None)  # fmt: skip
             lowered, _ = self._module.export(model, self.options)
-        return link.link(lowered, reference.inputs).decode()
+        return link.link(lowered, reference.inputs, self._context).decode()
 
-    def _compiled(self, programs: Mapping[int, str], cases: Cases) -> None:
-        """Compile programs as one module and run it, without those that the compiler refuses."""
-        left, module = dict(programs), self.folder / "module.vmfb"
-        while left:
-            self._say(begin=[*left], stage=COMPILE)
-            text, lines = together(left)
-            if (said := self.compile(text, module)) is None:
-                for n in left:
-                    self._say(begin=[n], stage=RUN)
-                    self._end(n, self._called(module, f"f{n}", cases[n][1]))
-                return
+    def _judge(self, programs: Mapping[int, str], cases: Cases) -> None:
+        """Compile programs as one function and run it, without those that are refused."""
+        module, stage = self.folder / "module.vmfb", COMPILE
+        self._say(begin=[*programs], stage=stage)
+        text, lines = together(programs)
+        said, blamed = self.compile(text, module), dict[int, str]()
+        if said is not None:
             errors = {int(match[1]): match[2] for match in reversed([*_AT.finditer(said)])}
-            blamed = {n: e for n in left for line, e in errors.items() if line in lines[n]}
-            if not blamed and len(left) > 1:
-                numbers = [*left]
-                for half in (numbers[: len(left) // 2], numbers[len(left) // 2 :]):
-                    self._compiled({n: left[n] for n in half}, cases)
-                return
-            for n, message in (blamed or dict.fromkeys(left, said)).items():
-                self._end(n, Ended(REFUSED, COMPILE, message))
-                del left[n]
+            blamed = {n: e for n in programs for line, e in errors.items() if line in lines[n]}
+        else:
+            stage = RUN
+            self._say(begin=[*programs], stage=stage)
+            try:
+                outputs = iter(self._called(module, [cases[n][1] for n in programs]))
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}"
+        if said is None:
+            for n in programs:
+                reference = cases[n][1]
+                problem = reference.problem([next(outputs) for _ in reference.expected.golden])
+                self._end(n, Ended(WRONG, RUN, problem) if problem else Ended(OK))
+            return
+        if len(programs) == 1:
+            blamed = blamed or dict.fromkeys(programs, said)
+        for n, message in blamed.items():
+            self._end(n, Ended(REFUSED, stage, message))
+        left = [n for n in programs if n not in blamed]
+        middle = len(left) if blamed else len(left) // 2
+        for some in filter(None, (left[:middle], left[middle:])):
+            self._judge({n: programs[n] for n in some}, cases)
 
-    def compile(self, text: str, module: Path, phase: str = "end") -> str | None:
-        """Compile a program up to a phase of iree-compile. Returns the diagnostics if that fails."""
-        from iree.compiler.api import Output, Session, Source, ctypes_dl
+    def compile(self, text: str, module: Path | None) -> str | None:
+        """Compile a program, or only convert its input if `module` is None. Returns the diagnostics if that fails."""
+        from iree.compiler.api import Output, Source, ctypes_dl
 
         os.truncate(self._log, 0)
-        with Session() as session, session.invocation() as invocation:
+        with self._compiler.invocation() as invocation:
             invocation.enable_console_diagnostics()
-            if phase != "end":
-                ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase(ctypes.c_void_p(invocation._inv_p), phase.encode())  # fmt: skip
-            source = Source.wrap_buffer(session, text.encode() + b"\0", buffer_name="program")
+            if not module:
+                ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase(ctypes.c_void_p(invocation._inv_p), b"input")  # fmt: skip
+            ended = text.encode() + b"\0"
+            source = Source.wrap_buffer(self._compiler, ended, buffer_name="program")
             if not (invocation.parse_source(source) and invocation.execute()):
                 return self._log.read_text(errors="replace")
-            if phase != "end":
-                return None
-            with Output.open_file(str(module)) as output:
-                invocation.output_vm_bytecode(output)
-                output.keep()
+            if module:
+                with Output.open_file(str(module)) as output:
+                    invocation.output_vm_bytecode(output)
+                    output.keep()
         return None
 
-    def _called(self, module: Path, function: str, reference: Reference) -> Ended:
-        try:
-            session = Session(Module(module, None, self.device, function), 1)
-            outputs, _ = session.call([tensors.as_native(a, k.dtype) for a, k in zip(reference.arrays, reference.inputs, strict=True)])  # fmt: skip
-        except Exception as error:
-            return Ended(REFUSED, RUN, f"{type(error).__name__}: {error}")
-        problem = reference.problem(outputs)
-        return Ended(WRONG, RUN, problem) if problem else Ended(OK)
+    def _called(self, module: Path, references: Sequence[Reference]) -> list[np.ndarray]:
+        """The outputs of all programs of a module."""
+        session = Session(Module(module, None, self.device), 1)
+        given = [tensors.as_native(a, k.dtype) for r in references for a, k in zip(r.arrays, r.inputs, strict=True)]  # fmt: skip
+        return session.call(given)[0]
 
 
 class _Module(torch.nn.Module):
@@ -256,37 +290,40 @@ class _InPlace(Exception):
 def _captured(graph: Graph, decompositions: Mapping[Any, Any]) -> torch.fx.GraphModule:
     """A graph of functional operators, under decompositions."""
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        given = [torch.empty(each.shape, dtype=getattr(torch, each.dtype)) for each in graph.inputs]
+        given = [
+            torch.empty(argument.shape, dtype=getattr(torch, argument.dtype))
+            for argument in graph.inputs
+        ]
     with mode:
-        made = make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*given)
-    if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in made.graph.nodes):  # fmt: skip
+        captured = make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*given)
+    if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in captured.graph.nodes):  # fmt: skip
         raise _InPlace
-    return made
+    return captured
 
 
 def together(programs: Mapping[int, str]) -> tuple[str, dict[int, range]]:
-    """One module of the functions of several programs, @f<number>, and the lines of each."""
+    """One function @main that computes several programs, and the lines of each; its inputs and results are theirs in order."""
     if len(programs) == 1:
         ((number, text),) = programs.items()
-        return text.replace("@main(", f"@f{number}("), {number: range(text.count("\n") + 2)}
-    parts, lines, at = ["module {"], {}, 2
+        return text, {number: range(text.count("\n") + 2)}
+    parts: dict[str, list[str]] = {"args": [], "body": [], "results": [], "types": []}
+    lines, at = {}, 3
     for number, text in programs.items():
-        body = text.removeprefix("module {\n").rstrip().removesuffix("}").rstrip("\n")
-        parts.append(body.replace("@main(", f"@f{number}("))
-        lines[number] = range(at, at + body.count("\n") + 1)
+        match = _PLAIN.fullmatch(_NAME.sub(f"%g{number}_", text))
+        assert match, text
+        for name, words in parts.items():
+            words += filter(None, [match[name]])
+        lines[number] = range(at, at + match["body"].count("\n") + 1)
         at = lines[number].stop
-    return "\n".join([*parts, "}\n"]), lines
+    args, results, types = (", ".join(parts[name]) for name in ("args", "results", "types"))
+    head = f"module {{\n  func.func @main({args}) -> ({types}) {{"
+    return "\n".join([head, *parts["body"], f"    return {results} : {types}\n  }}\n}}\n"]), lines
 
 
 def apart(programs: Mapping[int, str]) -> Iterator[list[int]]:
-    """The programs that can share a module, and the others, each alone: those with aliases, resources, or symbols beside @main."""
-
-    def is_plain(text: str) -> bool:
-        is_one = text.startswith("module {\n  func.func @main(") and text.rstrip().endswith("\n}")
-        return is_one and text.count("\n  }") == 1 and "{-#" not in text
-
-    shared = [n for n, text in programs.items() if is_plain(text)]
-    yield from (shared[at : at + IN_MODULE] for at in range(0, len(shared), IN_MODULE))
+    """The programs that can share a function, and the others, each alone: those with aliases, resources, or symbols beside @main."""
+    shared = [n for n, text in programs.items() if _PLAIN.fullmatch(text)]
+    yield from filter(None, [shared])
     yield from ([n] for n in programs if n not in shared)
 
 

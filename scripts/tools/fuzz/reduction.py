@@ -47,9 +47,11 @@ def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
 
 def size(graph: Graph) -> tuple[int, int, int, int]:
     """By which graphs are compared: nodes, results, elements of inputs, and how special their values are."""
-    elements = sum(math.prod(each.shape) for each in graph.inputs)
-    ranks = sum(len(each.shape) for each in graph.inputs)
-    values = sum(_SIMPLE.index(each.values) for each in graph.inputs if each.values in _SIMPLE)
+    elements = sum(math.prod(argument.shape) for argument in graph.inputs)
+    ranks = sum(len(argument.shape) for argument in graph.inputs)
+    values = sum(
+        _SIMPLE.index(argument.values) for argument in graph.inputs if argument.values in _SIMPLE
+    )
     return len(graph.nodes), len(graph.results), elements + ranks, values
 
 
@@ -57,14 +59,14 @@ _SIMPLE = ("normal", "whole", "positive", "large", "special")
 
 
 def _new(graphs: Iterable[Graph], than: Graph) -> Iterator[Graph]:
-    for each in graphs:
-        pruned = each.pruned()
+    for smaller in graphs:
+        pruned = smaller.pruned()
         if size(pruned) < size(than):
             yield pruned
 
 
 def _first_failing(graphs: Sequence[Graph], fails: Fails) -> Graph | None:
-    different = list({repr(each): each for each in graphs}.values())[:MOST]
+    different = list({repr(smaller): smaller for smaller in graphs}.values())[:MOST]
     for at in range(0, len(different), TOGETHER):
         some = different[at : at + TOGETHER]
         for graph, failing in zip(some, fails(some), strict=True):
@@ -123,7 +125,7 @@ def _bypassed(graph: Graph) -> Iterator[Graph]:
             (gone,) = numbers[place]
             for used in dict.fromkeys(node.used):
                 others = {n: used if n == gone else n for n in range(total)}
-                nodes = tuple(renumbered(each, others) if at > place else each for at, each in enumerate(graph.nodes))  # fmt: skip
+                nodes = tuple(renumbered(later, others) if at > place else later for at, later in enumerate(graph.nodes))  # fmt: skip
                 results = tuple(others[number] for number in graph.results)
                 if min(results) >= len(graph.inputs):
                     yield dataclasses.replace(graph, nodes=nodes, results=results)
@@ -133,18 +135,18 @@ def _smaller(graph: Graph) -> Iterator[Graph]:
     """One size smaller, wherever it is in shapes and arguments; or in a single dimension of an input."""
     for most in (1, 2, 3, 5):
         yield _resized(graph, functools.partial(_at_most, most))
-    sizes = {n for each in graph.inputs for n in each.shape}
+    sizes = {n for argument in graph.inputs for n in argument.shape}
     sizes |= {n for node in graph.nodes for n in _numbers(node) if n > 1}
     for old in sorted(sizes, reverse=True):
         for new in dict.fromkeys((1, 2, 3, 4, old // 2, old - 1)):
             if 0 < new < old:
                 yield _resized(graph, functools.partial(_instead, old, new))
-    for at, each in enumerate(graph.inputs):
-        for dim, old in enumerate(each.shape):
+    for at, argument in enumerate(graph.inputs):
+        for dim, old in enumerate(argument.shape):
             for new in dict.fromkeys((1, 2, old // 2)):
                 if 0 < new < old:
-                    shape = (*each.shape[:dim], new, *each.shape[dim + 1 :])
-                    yield _with_input(graph, at, dataclasses.replace(each, shape=shape))
+                    shape = (*argument.shape[:dim], new, *argument.shape[dim + 1 :])
+                    yield _with_input(graph, at, dataclasses.replace(argument, shape=shape))
 
 
 def _at_most(most: int, size: int) -> int:
@@ -167,10 +169,12 @@ def _resized(graph: Graph, size_of: Callable[[int], int]) -> Graph:
         return size_of(leaf) if is_size else leaf
 
     inputs = []
-    for each in graph.inputs:
-        rule, _, most = each.values.partition(":")
+    for argument in graph.inputs:
+        rule, _, most = argument.values.partition(":")
         rule = f"{rule}:{size_of(int(most))}" if most else rule
-        inputs.append(dataclasses.replace(each, shape=tuple(map(size_of, each.shape)), values=rule))
+        inputs.append(
+            dataclasses.replace(argument, shape=tuple(map(size_of, argument.shape)), values=rule)
+        )
     nodes = []
     for node in graph.nodes:
         args, kwargs = pytree.tree_map(resized, (node.args, node.kwargs))
@@ -178,21 +182,23 @@ def _resized(graph: Graph, size_of: Callable[[int], int]) -> Graph:
     return Graph(tuple(inputs), tuple(nodes), graph.results)
 
 
-def _with_input(graph: Graph, at: int, each: Input) -> Graph:
-    return dataclasses.replace(graph, inputs=(*graph.inputs[:at], each, *graph.inputs[at + 1 :]))
+def _with_input(graph: Graph, at: int, argument: Input) -> Graph:
+    return dataclasses.replace(
+        graph, inputs=(*graph.inputs[:at], argument, *graph.inputs[at + 1 :])
+    )
 
 
 def _without_dimensions(graph: Graph) -> Iterator[Graph]:
     """An input without one of its dimensions of size 1."""
-    for at, each in enumerate(graph.inputs):
-        for dim, old in enumerate(each.shape):
+    for at, argument in enumerate(graph.inputs):
+        for dim, old in enumerate(argument.shape):
             if old == 1:
-                shape = each.shape[:dim] + each.shape[dim + 1 :]
-                yield _with_input(graph, at, dataclasses.replace(each, shape=shape))
+                shape = argument.shape[:dim] + argument.shape[dim + 1 :]
+                yield _with_input(graph, at, dataclasses.replace(argument, shape=shape))
 
 
 def _simpler_values(graph: Graph) -> Iterator[Graph]:
-    for at, each in enumerate(graph.inputs):
-        if each.values in _SIMPLE:
-            for rule in _SIMPLE[: _SIMPLE.index(each.values)]:
-                yield _with_input(graph, at, dataclasses.replace(each, values=rule))
+    for at, argument in enumerate(graph.inputs):
+        if argument.values in _SIMPLE:
+            for rule in _SIMPLE[: _SIMPLE.index(argument.values)]:
+                yield _with_input(graph, at, dataclasses.replace(argument, values=rule))

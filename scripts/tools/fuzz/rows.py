@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from scripts.results.results_file import Form
 from scripts.results.row_set import Content, RowSet
 from scripts.results.screen import Printed
 from scripts.run import outputs
-from scripts.tools.fuzz.triage import Cause
+from scripts.tools.fuzz.triage import Cause, Failure
 
 STATUSES = Literal["wrong", "crashed", "hangs", "refused"]
 FIELDS = (
@@ -27,6 +27,7 @@ FIELDS = (
     Field("cause.count", INTEGER, "Graphs that failed so.", column="count", varies=True, checks=FROM_1),
     Field("cause.operators", TEXT, "Operators of the smallest graph that was found.", column="operators"),
     Field("cause.inputs", TEXT, "Types of its inputs.", column="inputs"),
+    Field("cause.right_on", TEXT, "Other lowering paths of the call on which the graph does not fail.", column="right_on"),
     Field("cause.detail", TEXT, "What was said about it.", column="detail"),
     Field("cause.graph", TEXT, "Seed and number of the graph that was reduced.", column="graph"),
     Field("cause.source", TEXT, "The reduced graph in Python; empty if none was reduced."),
@@ -36,9 +37,16 @@ Record = Mapping[str, Any]
 Counts = Mapping[tuple[str, str], int]
 
 
-def records(causes: Iterable[Cause], folders: Mapping[str, Path]) -> list[Record]:
-    """The records of causes. `folders`: of the work of each lowering path."""
-    return [{"cause": _values(cause, folders[cause.first.path])} for cause in causes]
+def records(
+    causes: Iterable[Cause],
+    folders: Mapping[str, Path],
+    right_on: Callable[[Failure], Sequence[str]] = lambda _: (),
+) -> list[Record]:
+    """The records of causes. `folders`: of the work of each lowering path. `right_on`: those on which a graph does not fail."""
+    return [
+        {"cause": _values(cause, folders[cause.first.path]) | {"right_on": " ".join(right_on(cause.first))}}
+        for cause in causes
+    ]  # fmt: skip
 
 
 def _values(cause: Cause, folder: Path) -> dict[str, Any]:

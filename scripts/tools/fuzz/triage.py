@@ -93,7 +93,7 @@ def causes(
         if reduced.get("reduced") and _size(reduced) < _size(cause.reduced):
             cause.first, cause.reduced = failure, reduced
     for cause in by_key.values():
-        cause.known = next((each for each in known if each.is_cause(cause)), None)
+        cause.known = next((entry for entry in known if entry.is_cause(cause)), None)
     order = (WRONG, "crashed", "hangs", "refused")
     return sorted(by_key.values(), key=lambda c: (order.index(c.status), bool(c.known), -c.count))
 
