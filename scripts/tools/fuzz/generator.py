@@ -174,9 +174,8 @@ def values_of(argument: Input, random: np.random.Generator) -> torch.Tensor:
         return torch.from_numpy(np.asarray(random.random(shape) < 0.5))
     if not dtype.is_floating_point:
         low, high = {"large": (-128, 128), "positive": (1, 9)}.get(argument.values, (-8, 9))
-        if argument.values.startswith(
-            "index"
-        ):  # index:7: indices below 7; once:7: without repetition
+        # index:7: indices below 7; once:7: without repetition
+        if argument.values.startswith("index"):
             low, high = 0, max(1, int(argument.values.partition(":")[2]))
         elif argument.values.startswith("once"):
             size = int(argument.values.partition(":")[2])
