@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,14 @@ def shipped(section: str, *names: str) -> dict[str, dict[str, Any]]:
         if entry.get("default") is False:
             del entry["default"]
     return entries
+
+
+def params(names: Iterable[str], of_release: Collection[str]) -> list[Any]:
+    """The names as parameters of a test; those of a release are marked."""
+    return [
+        pytest.param(name, marks=pytest.mark.release) if name in of_release else name
+        for name in names
+    ]
 
 
 EAGER = shipped("baselines", "eager")
