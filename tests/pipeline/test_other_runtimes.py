@@ -120,7 +120,9 @@ def test_a_model_is_converted_once_for_all_processes(ran, runtime):
 @pytest.mark.parametrize("runtime", NAMES)
 def test_as_many_threads_compute_as_are_given(with_runtimes, runtime):
     """One thread: two might be the choice of the runtime, on two cores."""
-    found = in_environment(with_runtimes / runtime / "bin/python", "threads_in_runtime", runtime, 1)
+    found = in_environment(
+        with_runtimes / runtime / "bin/python", "threads_in_runtime", runtime, 1, fork=False
+    )
     assert found == {"computing": 1, "right": True}
 
 
