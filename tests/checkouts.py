@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,14 @@ def shipped(section: str, *names: str) -> dict[str, dict[str, Any]]:
         if entry.get("default") is False:
             del entry["default"]
     return entries
+
+
+def params(names: Iterable[str], of_release: Collection[str]) -> list[Any]:
+    """The names as parameters of a test; those of a release are marked."""
+    return [
+        pytest.param(name, marks=pytest.mark.release) if name in of_release else name
+        for name in names
+    ]
 
 
 EAGER = shipped("baselines", "eager")
@@ -183,7 +191,17 @@ def run_module(
     if fork:
         request = {"module": module, "arguments": words, "stdin": stdin, "env": env}
         request |= {"cwd": str(cwd), "merged": merged, "timeout_s": RUN_TIMEOUT_S}
-        return subprocess.CompletedProcess(command, **forks(python)(request))
+        serves = module == "snakemake" and "-n" not in words and cwd != ROOT
+        warm = [forks(made) for made in imported_before(cwd)] if serves else []
+        for one in warm:
+            one({})  # or the run would start a server itself, meanwhile
+
+        def began(run: int) -> None:
+            for one in warm:
+                python = str(cwd / one.python.relative_to(ROOT))
+                one({"serves": run, "python": python, "env": env, "cwd": str(cwd)})
+
+        return subprocess.CompletedProcess(command, **forks(python)(request, began))
     return subprocess.run(
         command,
         cwd=cwd,
@@ -195,6 +213,19 @@ def run_module(
         env=env,
         timeout=RUN_TIMEOUT_S,
     )
+
+
+def imported_before(folder: Path) -> list[Path]:
+    """Of the environments of a checkout, the Pythons for which runs have started fork servers. The next run is given servers that are
+    forked from a process with their packages, whose import takes longer than most stages."""
+    logs = folder.parent.glob("*/results/logs/fork-server-*.txt")
+    names = {"torch-mlir", *(log.stem.removeprefix("fork-server-") for log in logs)}
+    return [
+        ROOT / ".venvs" / name / "bin/python"
+        for name in sorted(names)
+        if (folder / ".venvs" / name).is_symlink()
+        and (folder / ".venvs" / name).resolve() == (ROOT / ".venvs" / name).resolve()
+    ]
 
 
 def forks(python: Path) -> Answering:
@@ -211,8 +242,9 @@ class Answering:
     seconds to start."""
 
     def __init__(self, python: Path, module: str, *arguments: str) -> None:
+        self.python = python
         self._process = subprocess.Popen(
-            [str(python), "-m", f"tests.pipeline.{module}", *arguments],
+            [str(python), "-u", "-m", f"tests.pipeline.{module}", *arguments],
             cwd=ROOT,
             env=environment(),
             stdin=subprocess.PIPE,
@@ -227,11 +259,14 @@ class Answering:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def __call__(self, case: object) -> Any:
-        """What the script prints as `{"answer": …}` when it is given a line of JSON."""
+    def __call__(self, case: object, began: Callable[[int], None] | None = None) -> Any:
+        """What the script prints as `{"answer": …}` when it is given a line of JSON. `began`: is called with the process that it prints
+        as `{"process": …}` before."""
         print(json.dumps(case), file=self._process.stdin, flush=True)
         # Libraries print notes of their own.
         for line in self._process.stdout or ():
+            if began and line.startswith('{"process"'):
+                began(json.loads(line)["process"])
             if line.startswith('{"answer"'):
                 return json.loads(line)["answer"]
         pytest.fail(f"{case}: the process ended with {self._process.wait()}; its stderr says why")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,24 +47,21 @@ os.environ.pop("COLUMNS", None)
 registry.load()
 
 
-NEEDS_ENVIRONMENTS = "test_five_steps"
-"""The file of tests/cluster whose stages are no stubs."""
 LONGEST = (
     "test_main_line",
-    "test_groups",
-    "test_onnx_files",
     "test_torch_xla",
-    "test_other_runtimes",
+    "test_onnx_files",
     "test_fx_rewrites",
-    "test_reported_cases",
-    "test_verification",
-    "test_language_models",
-    "test_kill",
-    "test_tutorial",
+    "test_groups",
     "test_user_models",
-    "test_faults",
+    "test_fuzz",
+    "test_other_runtimes",
+    "test_reported_cases",
+    "test_language_models",
     "test_dynamic",
-    "test_wrong_candidates",
+    "test_verification",
+    "test_faults",
+    "test_kill",
 )
 """The files of tests/pipeline that take longest, the longest one first."""
 SLOW_UNIT_TESTS = (
@@ -82,13 +80,16 @@ SLOW_UNIT_TESTS = (
 """They fill the time until the environments are made."""
 
 
+ON_SLURM = ("test_slurm", "test_five_steps")
+
+
 class ByRun(LoadScopeScheduling):
     """Which tests the processes of pytest share out: a file goes to one of them, since its tests go on
-    from one run; all of tests/cluster to one, since a machine has one Slurm."""
+    from one run; what needs Slurm goes to one, since a machine has one Slurm."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "tests/cluster" if file.startswith("tests/cluster/") else file
+        return "slurm" if Path(file).stem in ON_SLURM else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByRun:
@@ -99,14 +100,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full",
         action="store_true",
-        help="all tests but those of a release; without it, the unit tests, and each stage and feature once on the real toolchain",
+        help="all tests but those of a release; without it, the unit tests, and the stages of a row on the real toolchain",
     )
     parser.addoption("--release", action="store_true", help="all tests")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the processes, the first mostly waits for clusters, the second makes the environments and goes on with the longest
-    file, and the others have slow unit tests meanwhile. The other unit tests come last and fill what time is left. Without
+    """Of the processes, the first mostly waits for Slurm, the second makes the environments and goes on with the longest
+    file, and the others have what needs no environment meanwhile. The other unit tests come last and fill what time is left. Without
     --full, tests that are marked `full` are left out, and all but those marked `main` of pipelines and clusters. Tests that
     are marked `release` run only with --release."""
 
@@ -127,11 +128,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     def place(item: pytest.Item) -> tuple[int, int]:
         name = item.path.stem
         if folder(item) == "cluster":
-            return (int(name == NEEDS_ENVIRONMENTS), 0)
+            return (0 if name == "test_slurm" else 2, 0)
         if folder(item) == "unit":
             return (3 if name in SLOW_UNIT_TESTS else 5, 0)
         position = LONGEST.index(name) if name in LONGEST else len(LONGEST)
-        return (4 if position else 2, position)
+        return (4 if position else 1, position)
 
     items.sort(key=place)
 
@@ -141,6 +142,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     forking = {"Checkout", "run_module"} & vars(item.module).keys()
     if "unit" in item.path.parts and not forking:
         end_forks()
+
+
+@pytest.fixture(scope="session")
+def selected(request):
+    """A function that returns, of the names that a file runs, those of this session: `of_release` are left out without --release."""
+
+    def of(names: Iterable[str], of_release: Collection[str]) -> list[str]:
+        everything = request.config.getoption("--release")
+        return [name for name in names if everything or name not in of_release]
+
+    return of
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,7 @@ Outcomes are read once each: Snakemake asks about the same cell several times.
 
 from __future__ import annotations
 
-import functools
-import glob
-import hashlib
 import os
-import shutil
-import socket
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +17,7 @@ from pathlib import Path
 from scripts.config import stages
 from scripts.config.stages import Stage
 from scripts.core import atomic
-from scripts.iree.backends import BACKENDS
+from scripts.run import signs
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
 
@@ -33,14 +28,7 @@ STALE = "stale"
 def of_stage(stage: Stage) -> str:
     """Everything that may change how a failed cell ends beside its request and its files: the version of the code, and for
     stages that need a device or a compiler of the machine, which of these the machine has, and which machine it is."""
-    return of_version(stage.version, stage.folder)
-
-
-def of_version(version: int, folder: str) -> str:
-    """The same by the version of a stage and its name in status files."""
-    if not stages.wants_device(folder):
-        return str(version)
-    return f"{version}-{_machine_signs()}@{_machine()}"
+    return signs.fingerprint(stage.version, stages.wants_device(stage.folder))
 
 
 def due(
@@ -133,27 +121,6 @@ def _signs_changed(recorded: str, current: str) -> bool:
     different machines cannot be compared."""
     was, is_now = (f.partition("-")[2].partition("@") for f in (recorded, current))
     return was[2] == is_now[2] and was[0] != is_now[0]
-
-
-@functools.cache
-def _machine_signs() -> str:
-    """A hash of the device files and compilers of this machine.
-
-    A cell that found no device runs again when the hash changes. Looking for files is cheap, while
-    asking every driver at each start is not.
-    """
-    patterns = {
-        sign for backend in BACKENDS.values() for sign in (*backend.signs, *backend.gpu_signs)
-    }
-    signs = sorted({path for pattern in patterns for path in glob.glob(pattern)})
-    # inductor compiles with the machine's own compiler.
-    signs += [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
-    return hashlib.sha256("\n".join(signs).encode()).hexdigest()[:6]
-
-
-@functools.cache
-def _machine() -> str:
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
 
 
 CLOCK_TOLERANCE_S = 60

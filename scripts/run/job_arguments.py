@@ -1,4 +1,7 @@
-"""The commands that run a job of a stage: their words in a rule, their options, and how they end."""
+"""The commands that run a job of a stage: their words in a rule, their options, and how they end.
+
+Every job starts such a command, so that what only a rule or a person needs is imported there: that halves the start.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.config.stages import STAGES
 from scripts.core import checkout, exits, temporary
 from scripts.core.requests import Folders, StageRequest
-from scripts.run import fingerprint, resources
+from scripts.run import signs
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Interrupted, Job, MoreNeeded
 
@@ -55,6 +57,8 @@ def in_rule(
     status; `beside`: a file that is no output. `values`: fields that ask for no re-run. `python`: the interpreter. `more`: further
     options.
     """
+    from scripts.config.stages import STAGES, wants_device
+
     declared = STAGES[stage]
     words = [
         f"exec {prefix()}{shlex.quote(sys.executable)} -m {command}",
@@ -69,7 +73,7 @@ def in_rule(
         statuses = ",".join(sorted(retry))
         words += [f"--pins {{params.pins}} --retry '{statuses}'"]
     words += [
-        f"--version {declared.version} --run {run or declared.modules[0]} --python {python}",
+        f"--version {declared.version} --signs {int(wants_device(declared.folder))} --run {run or declared.modules[0]} --python {python}",
         "--request {params.request:q}",
         *(f"--file {name} {{input.{name}:q}}" for name in files.split()),
         *(f"--files {name} {{input.{name}:q}}" for name in lists.split()),
@@ -100,6 +104,7 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     option("--hang", "do not run the stage: it is known to hang, for this reason", default="")
     option("--due", "the param `due` of the job, to record", default="")
     option("--version", "that of the stage's code", required=True, type=int)
+    option("--signs", "1: its outcome depends on the machine's devices", type=int, default=0)
     option("--owner", "stop when the process with this id ends (default: the parent)", type=int)
     switch = {"type": int, "default": 0, "choices": (0, 1)}
     for what, limit in (("time", "--timeout"), ("memory", "--memory")):
@@ -132,7 +137,7 @@ def job(args: argparse.Namespace) -> Job:
         "request": request,
         "command": request.command(args.status_path.parent),
         "sandbox": args.status_path.parent if args.sandbox else None,
-        "fingerprint": fingerprint.of_version(args.version, args.stage),
+        "fingerprint": signs.fingerprint(args.version, bool(args.signs)),
     }
     return Job(**values)
 
@@ -167,6 +172,8 @@ def run(described: Job, start: Callable[[], object]) -> int:
 def run_by_hand(stage: str, folders: Folders, artifact: str, work: supervise.Work) -> None:
     """Run a job that a supervisor does itself, for a person who runs its entry point: without a limit of time. The status and the log go
     to the folder of the results. Exits with the reason of a failure."""
+    from scripts.run import resources
+
     folder = folders.results
     job = Job(
         stage=stage,

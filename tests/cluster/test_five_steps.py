@@ -11,6 +11,7 @@ import yaml
 
 from tests.checkouts import EAGER, QUICK, ROOT, environment, keep_models, shipped
 
+pytestmark = pytest.mark.release
 PAGE = ROOT / "docs/clusters.md"
 CONFIG = {
     "models": {},
@@ -100,14 +101,4 @@ def test_the_line_given_again_submits_nothing(walked, slurm):
     before = len(slurm.jobs())
     line = blocks("sh")[-1].splitlines()[-1]
     assert "Nothing to be done" in shell(walked, ". .venvs/driver/bin/activate", line)
-    assert len(slurm.jobs()) == before
-
-
-def test_a_site_without_accounting_is_told_before_anything_is_submitted(walked, slurm):
-    before = len(slurm.jobs())
-    line = ("--profile", "workflow/profiles/slurm", "results/latency.csv")
-    asked = ("--slurm-status-command", "sacct", "--config", "retry=all")
-    refused = walked.snakemake(*line, *asked, check=False)
-    assert refused.returncode != 0
-    assert "set `slurm-status-command: squeue`" in refused.stdout
     assert len(slurm.jobs()) == before

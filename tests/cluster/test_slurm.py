@@ -124,6 +124,15 @@ def test_a_failed_cell_takes_no_other_along_and_is_not_submitted_again(disturbed
     assert others == {"COMPLETED"}
 
 
+def test_a_site_without_accounting_is_told_before_anything_is_submitted(disturbed):
+    before = len(disturbed.slurm.jobs())
+    asked = ("--slurm-status-command", "sacct", "--config", "retry=all")
+    refused = disturbed.checkout.snakemake(*SLURM[:3], *asked, check=False)
+    assert refused.returncode != 0
+    assert "set `slurm-status-command: squeue`" in refused.stdout
+    assert len(disturbed.slurm.jobs()) == before
+
+
 @pytest.fixture(scope="module")
 def repaired(disturbed):
     """After a repair: what a dry run says, and a run that is killed, refused, and started again."""

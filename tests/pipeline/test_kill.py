@@ -12,9 +12,17 @@ import time
 import psutil
 import pytest
 
-from tests.checkouts import EAGER, ON_CPU, environment, keep_models, without_timings
+from tests.checkouts import (
+    DRIVER,
+    EAGER,
+    ON_CPU,
+    environment,
+    keep_models,
+    run_module,
+    without_timings,
+)
 
-KILLS = 4
+KILLS = 3
 SEED = 20261121
 LINE = ("--cores", "8", "results/latency.csv", "--config", "frontends=torchmlir-stablehlo")
 
@@ -29,25 +37,46 @@ def make_run(make_checkout):
     return make
 
 
-def test_a_run_killed_again_and_again_ends_like_one_left_alone(make_run):
-    quiet = make_run("undisturbed")
+@pytest.fixture(scope="module")
+def undisturbed(make_run):
+    """A run that ends, and what a second one beside it said."""
+    checkout = make_run("undisturbed")
     start = time.monotonic()
-    quiet.snakemake(*LINE)
-    length = time.monotonic() - start
+    first = started(checkout)
+    lock = checkout.path / "results/logs/run.lock"
+    while first.poll() is None and not (lock.exists() and lock.read_text()):
+        time.sleep(0.1)
+    # A process of its own: a fork waits until the packages of its environments are imported.
+    checkout.second = run_module(DRIVER, "snakemake", *LINE, cwd=checkout.path, fork=False, merged=True)  # fmt: skip
+    checkout.named = f"another run (process {first.pid})"
+    assert first.wait() == 0
+    checkout.length = time.monotonic() - start
+    return checkout
 
+
+def started(checkout) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "snakemake", *LINE],
+        cwd=checkout.path,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    )
+
+
+def test_a_second_run_beside_the_first_is_refused(undisturbed):
+    assert undisturbed.second.returncode != 0
+    assert undisturbed.named in undisturbed.second.stdout
+
+
+def test_a_run_killed_again_and_again_ends_like_one_left_alone(undisturbed, make_run):
     killed = make_run("killed")
     moments = random.Random(SEED)
     for attempt in range(KILLS):
-        run = subprocess.Popen(
-            [sys.executable, "-m", "snakemake", *LINE],
-            cwd=killed.path,
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment(),
-        )
+        run = started(killed)
         # Between the first import and a little past what is left of the run.
-        time.sleep(moments.uniform(0.5, max(2.0, length * (1 - attempt / KILLS))))
+        time.sleep(moments.uniform(0.5, max(2.0, undisturbed.length * (1 - attempt / KILLS))))
         # Every second time Snakemake alone, else its whole process group.
         kill = os.kill if attempt % 2 else os.killpg
         kill(run.pid, signal.SIGKILL)
@@ -55,7 +84,7 @@ def test_a_run_killed_again_and_again_ends_like_one_left_alone(make_run):
         assert_nothing_runs_in(killed.path)
 
     killed.snakemake(*LINE)
-    assert without_timings(killed) == without_timings(quiet)
+    assert without_timings(killed) == without_timings(undisturbed)
     assert [r["status"] for r in killed.rows()].count("ok") == 2
     assert "Nothing to be done" in killed.snakemake(*LINE).stdout
     assert not list(killed.path.glob("results/**/.*.partial"))
@@ -74,22 +103,3 @@ def assert_nothing_runs_in(folder) -> None:
         if time.monotonic() > deadline:
             pytest.fail(f"still running 15 s after the kill: {left}")
         time.sleep(0.1)
-
-
-def test_a_second_run_beside_the_first_is_refused(make_run):
-    checkout = make_run("locked")
-    first = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", *LINE],
-        cwd=checkout.path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    )
-    lock = checkout.path / "results/logs/run.lock"
-    while first.poll() is None and not (lock.exists() and lock.read_text()):
-        time.sleep(0.1)
-    second = checkout.snakemake(*LINE, check=False)
-    first.terminate()
-    first.wait()
-    assert second.returncode != 0
-    assert f"another run (process {first.pid})" in second.stdout

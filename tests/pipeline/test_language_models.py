@@ -6,14 +6,15 @@ import json
 
 import pytest
 
-from tests.checkouts import ROOT, as_made, in_environment, keep_models
+from tests.checkouts import ROOT, as_made, in_environment, keep_models, params
 
 FRONTEND, TARGET = "torchmlir-torch", "llvm-cpu"
-FAMILIES = ("gpt2", "llama", "deepseek")
+FAMILIES, OF_RELEASE = ("gpt2", "llama", "deepseek"), ("deepseek",)
 
 
 @pytest.fixture(scope="module")
-def checkout(make_checkout):
+def checkout(make_checkout, selected):
+    families = selected(FAMILIES, OF_RELEASE)
     made = make_checkout(
         "language-models",
         models={
@@ -24,10 +25,10 @@ def checkout(make_checkout):
                 "cache_len": 32,
                 "batch_size": 2 if family == "llama" else 1,
             }
-            for family in FAMILIES
+            for family in families
         },
     )
-    keep_models(made, *FAMILIES)
+    keep_models(made, *families)
     made.snakemake(
         "--cores",
         "2",
@@ -50,7 +51,7 @@ def generate(checkout, family: str) -> list[list[int]]:
     return in_environment(python, "generate_in_iree", *program)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", params(FAMILIES, OF_RELEASE))
 def test_each_phase_is_held_to_transformers_greedy_tokens(checkout, family):
     for phase, tokens in (("prefill", 1), ("decode", 16)):
         for row in checkout.rows():
@@ -60,7 +61,7 @@ def test_each_phase_is_held_to_transformers_greedy_tokens(checkout, family):
                 assert row["greedy_tokens"] == f"{tokens}/{tokens}"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", params(FAMILIES, OF_RELEASE))
 def test_prefill_and_decode_together_generate_what_transformers_does(checkout, family):
     parts = [
         signature(checkout, f"{family}-{phase}")["generation"] for phase in ("prefill", "decode")

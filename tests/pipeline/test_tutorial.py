@@ -1,7 +1,11 @@
 """docs/tutorial.md: its commands run in a copy of this checkout and print what the page shows, but for the numbers."""
 
+import pytest
+
 from benchmarks import tutorial
 from tests.checkouts import ROOT, environment
+
+pytestmark = pytest.mark.release
 
 
 def test_the_commands_of_the_tutorial_print_what_it_shows(environments, tmp_path):

@@ -115,6 +115,13 @@ GOOD = {
     "batch_encoding": (model("x", "return self.lin(x)") + "def get_dummy_input():\n    from transformers import BatchEncoding\n    return BatchEncoding({'x': torch.randn(2, 4)})\n", 1, 1),
 }  # fmt: skip
 
+LOADING = {
+    *("a_tuple", "a_dict_in_another_order", "args_and_kwargs", "nested_inputs", "a_named_tuple_in_and_out"),
+    *("a_dataclass_in_and_out", "nested_dict_out", "transformers_out", "gradient_wanted", "float32_alone"),
+    *("not_countable", "any_options", "the_model_in_inputs", "batch_encoding"),
+}  # fmt: skip
+"""They differ in how a file is loaded, before any lowering path: one path shows it."""
+
 INPUT = r"get_dummy_input\(\) returned "
 EXPECTED = r"expected a tensor, a tuple of tensors, a dict of keyword inputs, or \(args, kwargs\)"
 DTYPES = r"cannot be carried; expected one of float64, float32, .*bool$"
@@ -226,7 +233,10 @@ def good(environments, tmp_path_factory) -> dict:
     work = tmp_path_factory.mktemp("good")
     files = written(work, {name: case[0] for name, case in GOOD.items()})
     found = run(environments / "torch-mlir/bin/python", work, files, [TORCH], True)
-    for name, other in run(environments / "torch-xla/bin/python", work, files, [XLA], True).items():
+    others = {name: file for name, file in files.items() if name not in LOADING}
+    for name, other in run(
+        environments / "torch-xla/bin/python", work, others, [XLA], True
+    ).items():
         found[name].setdefault("paths", {}).update(other.get("paths", {}))
     return found
 
@@ -245,7 +255,7 @@ def test_what_a_user_writes_is_right_by_every_lowering_path(good, name):
     assert "error" not in found, found
     assert (len(found["inputs"]), len(found["outputs"])) == (count_in, count_out)
     verdicts = {path: ended.get("verdict", ended) for path, ended in found["paths"].items()}
-    assert len(verdicts) == 2
+    assert len(verdicts) == 1 + (name not in LOADING)
     assert {path: v for path, v in verdicts.items() if not str(v).startswith("PASS")} == {}
 
 

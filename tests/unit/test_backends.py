@@ -9,7 +9,7 @@ from scripts.core import checkout
 from scripts.iree import backends, compile_options, session
 from scripts.iree.backends import BACKENDS, Backend
 from scripts.iree.compile_options import TargetOptions
-from scripts.run import fingerprint
+from scripts.run import signs
 from scripts.supervise.diagnose import diagnose
 
 CONFIG = yaml.safe_load((checkout.ROOT / "config.yaml").read_text(encoding="utf-8"))
@@ -57,14 +57,14 @@ def test_a_backend_that_is_added_has_its_flags_in_every_command(made_up):
 
 
 def test_what_failed_is_due_again_when_a_device_of_the_backend_appears(made_up, tmp_path):
-    fingerprint._machine_signs.cache_clear()
-    before = fingerprint._machine_signs()
+    signs._machine_signs.cache_clear()
+    before = signs._machine_signs()
     (tmp_path / "gpu0").touch()
-    fingerprint._machine_signs.cache_clear()
+    signs._machine_signs.cache_clear()
     try:
-        assert fingerprint._machine_signs() != before
+        assert signs._machine_signs() != before
     finally:
-        fingerprint._machine_signs.cache_clear()
+        signs._machine_signs.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from scripts.config import stages
 from scripts.core import atomic
-from scripts.run import fingerprint
+from scripts.run import fingerprint, signs
 from scripts.supervise import outcome
 from scripts.supervise.outcome import FAILED, Outcome, Usage
 
@@ -25,9 +26,9 @@ from scripts.supervise.outcome import FAILED, Outcome, Usage
     ],
 )
 def test_a_stage_that_wants_a_device_is_due_again_when_one_appears(monkeypatch, stage, looks):
-    before = fingerprint.of_version(3, stage)
-    monkeypatch.setattr(fingerprint, "_machine_signs", lambda: "another device")
-    assert (fingerprint.of_version(3, stage) != before) == looks
+    before = signs.fingerprint(3, stages.wants_device(stage))
+    monkeypatch.setattr(signs, "_machine_signs", lambda: "another device")
+    assert (signs.fingerprint(3, stages.wants_device(stage)) != before) == looks
     assert re.split("[-@]", before)[0] == "3"
 
 

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from scripts.iree.backends import BACKENDS
 from scripts.iree.session import Module
 from scripts.measure.timing import machine_limits
 from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
@@ -153,3 +154,21 @@ def test_a_product_that_would_take_too_long_is_not_run(monkeypatch, kind, call_s
     ]
     found = limit_samples.iree_samples(programs, kind, threads=1)
     assert [(one.dtype, one.size) for one in found] == run
+
+
+def test_what_cannot_be_compiled_or_run_is_found_with_the_smallest_programs(tmp_path, monkeypatch):
+    tried = []
+
+    def compiles(backend, arch, folder, name, text) -> bool:
+        tried.append(name)
+        return not name.startswith("product-bf16")
+
+    lacking = lambda vmfb, *_: "subgroups of 32" if "ada" in vmfb.name else ""  # noqa: E731
+    monkeypatch.setattr(limit_samples, "_compile", compiles)
+    monkeypatch.setattr(limit_samples.session, "lacking_of_profile", lacking)
+    backend = dataclasses.replace(BACKENDS["vulkan"], limit_archs=("", "ada"))
+    made = limit_samples.prepare(backend, "", 1, tmp_path)
+    sizes = limit_samples.OTHER_SIZES
+    assert [(one.what, one.size) for one in made][2:] == [(PRODUCT, n) for n in sizes]
+    assert [name for name in tried if "bf16" in name] == [f"product-bf16-{sizes[0]}"]
+    assert [name for name in tried if "ada" in name] == [f"{name}-ada" for name in tried[:2]]

@@ -223,34 +223,48 @@ class Program:
 
 def prepare(backend: Backend, path: str, threads: int, folder: Path) -> list[Program]:
     """Compile all programs for the architectures of a backend that a device has, on `threads` cores; `path`: the device, by
-    the driver's name. A program that does not compile is left out, with a note, and so are larger ones of its dtype."""
+    the driver's name. A program that does not compile is left out, with a note. No larger one of its dtype is compiled, and none
+    but the triads for an architecture that the device lacks."""
     programs: list[Program] = []
-    refused: set[tuple[str, str, str]] = set()
     for arch in backend.limit_archs:
-        texts = list(_texts(backend.device_kind, threads))
-        names = ["-".join(filter(None, (*map(str, text[:3]), arch))) for text in texts]
-        # Nothing else runs on the machine meanwhile.
-        with ThreadPoolExecutor(threads) as pool:
-            compiled = list(
-                pool.map(
-                    functools.partial(_compile, backend, arch, folder),
-                    names,
-                    (text for *_, text in texts),
+        refused: set[tuple[str, str]] = set()
+        for texts in _rounds(backend.device_kind, threads):
+            texts = [text for text in texts if text[:2] not in refused]
+            names = ["-".join(filter(None, (*map(str, text[:3]), arch))) for text in texts]
+            # Nothing else runs on the machine meanwhile.
+            with ThreadPoolExecutor(threads) as pool:
+                compiled = list(
+                    pool.map(
+                        functools.partial(_compile, backend, arch, folder),
+                        names,
+                        (text for *_, text in texts),
+                    )
                 )
-            )
-        for (what, dtype, size, _), name, is_made in zip(texts, names, compiled, strict=True):
-            vmfb = folder / f"{name}.vmfb"
-            if (what, dtype, arch) in refused:
-                continue
-            if not is_made:
-                print(f"note: IREE does not compile {name}; it is left out", flush=True)
-                refused.add((what, dtype, arch))
-                continue
-            if lacking := session.lacking_of_profile(vmfb, backend.device, path):
-                print(f"note: {name} is left out: the device lacks {lacking}", flush=True)
+            lacking = ""
+            for (what, dtype, size, _), name, is_made in zip(texts, names, compiled, strict=True):
+                vmfb = folder / f"{name}.vmfb"
+                if (what, dtype) in refused:
+                    continue
+                if not is_made:
+                    print(f"note: IREE does not compile {name}; it is left out", flush=True)
+                    refused.add((what, dtype))
+                    continue
+                if lacking := session.lacking_of_profile(vmfb, backend.device, path):
+                    print(f"note: {name} is left out: the device lacks {lacking}", flush=True)
+                    break
+                programs.append(Program(Module(vmfb, None, backend.device), what, dtype, size))
+            if lacking:
                 break
-            programs.append(Program(Module(vmfb, None, backend.device), what, dtype, size))
     return programs
+
+
+def _rounds(kind: str, threads: int) -> list[list[tuple[str, str, int, str]]]:
+    """The programs in the order of their compilation: the triads, the smallest product of each dtype, the others."""
+    texts = list(_texts(kind, threads))
+    products = [text for text in texts if text[0] == PRODUCT]
+    smallest = {dtype: next(text for text in products if text[1] == dtype) for dtype in DTYPES}
+    others = [text for text in products if text not in smallest.values()]
+    return [[text for text in texts if text[0] == TRIAD], [*smallest.values()], others]
 
 
 def _compile(backend: Backend, arch: str, folder: Path, name: str, text: str) -> bool:
