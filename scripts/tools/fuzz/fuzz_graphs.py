@@ -193,7 +193,9 @@ def _script(graph: Graph, given: Sequence[np.ndarray], path: LoweringPath) -> st
     for array, argument in zip(given, graph.inputs, strict=True):
         values = str(np.asarray(array, np.float64 if array.dtype.kind not in "iub" else array.dtype).tolist())  # fmt: skip
         values = values.replace("nan", 'float("nan")').replace("inf", 'float("inf")') if argument.values == "special" else values  # fmt: skip
-        lines.append(f"    torch.tensor({values}, dtype=torch.{argument.dtype}).reshape({argument.shape}),")
+        lines.append(
+            f"    torch.tensor({values}, dtype=torch.{argument.dtype}).reshape({argument.shape}),"
+        )
     lines += ["]", "print(Graph()(*inputs))", f"print({lowered.format(dialect=dialect)})", ""]  # fmt: skip
     return "\n".join(lines)
 
