@@ -30,6 +30,7 @@ OPTIONS = {"rewrites": ("all", "needed", "none")}
 REWRITES = {
     "fold-constant-nonzero": ("stablehlo",),
     "sum-over-dimensions": ("stablehlo",),
+    "dot-as-sum": ("stablehlo",),
     "clamp-by-one-limit": ("stablehlo",),
     "logcumsumexp-by-doubling": ("stablehlo",),
     "scan-of-booleans-in-int64": ("stablehlo",),

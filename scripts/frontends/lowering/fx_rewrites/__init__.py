@@ -29,6 +29,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "nothing-as-constant": values.without_elements,
     "equal-to-itself-as-number": values.equal_to_itself,
     "sum-over-dimensions": values.sum_over_dimensions,
+    "dot-as-sum": values.dot_as_sum,
     "clamp-by-one-limit": values.clamp_by_one_limit,
     "limits-keep-nan": values.limits_keep_nan,
     "sums-of-booleans-in-int32": values.sums_of_booleans_in_int32,

@@ -57,6 +57,13 @@ def sum_over_dimensions(node: fx.Node) -> fx.Node | None:
     return Builder(node)(aten.sum.dim_IntList, tensor, dims, *node.args[2:], **node.kwargs)
 
 
+@each(aten.dot.default, with_open=True)
+def dot_as_sum(node: fx.Node) -> fx.Node:
+    """The product of two vectors is the sum of the products of their values: PyTorch/XLA 2.9 leaves out the sum."""
+    call = Builder(node)
+    return call(aten.sum.dim_IntList, call(aten.mul.Tensor, *node.args), [0])
+
+
 _SAME = (aten.alias.default, aten.detach.default, aten.clone.default)
 
 
