@@ -23,6 +23,7 @@ CASES = {
         (SPECIAL, OTHER)),
     "clamp-by-one-limit": ("x.clamp(min=0.0), x.clamp(max=0.0)", (SPECIAL,)),
     "sum-over-dimensions": ("x.sum() + x, x.sum(), x[0, 0].sum(), (x > 0).sum()", ("torch.randn(2, 3)",)),
+    "dot-as-sum": ("torch.dot(x, y), torch.dot(x, y) + x, torch.dot(z, z)", (FLOATS, FLOATS, "torch.tensor([1, 2], dtype=torch.int32)")),
     "sums-of-booleans-in-int32": (
         "torch.ops.aten.add.Scalar(x, True), x + y, x.scatter_add(0, i, y), x.index_put((i,), y, accumulate=True), x.index_put((i,), y)",
         (MASK, "torch.tensor([True, True, False])", "torch.tensor([0, 0, 1])")),
@@ -39,7 +40,7 @@ CASES = {
     "negative-padding-as-slice": ("F.pad(x, (-1, 2, 1, -1)), F.pad(x, (-1, -1)), F.pad(x, (0, -2, 1, 0), value=3.0)", ("torch.randn(3, 5)",)),
     "nothing-as-constant": ("torch.cat([x[:0].reshape(-1, 2, 1).reshape(0, 2), x]), x[:0] * 2", ("torch.randn(3, 2)",)),
 }  # fmt: skip
-NOT_BY_TORCH_MLIR = ("clamp-by-one-limit", "sum-over-dimensions")
+NOT_BY_TORCH_MLIR = ("clamp-by-one-limit", "dot-as-sum", "sum-over-dimensions")
 NOT_WRONG_BY_THE_TORCH_DIALECT = (*NOT_BY_TORCH_MLIR, "nothing-as-constant")
 
 

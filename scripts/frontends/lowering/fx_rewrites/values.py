@@ -61,7 +61,8 @@ def sum_over_dimensions(node: fx.Node) -> fx.Node | None:
 def dot_as_sum(node: fx.Node) -> fx.Node:
     """The product of two vectors is the sum of the products of their values: PyTorch/XLA 2.9 leaves out the sum."""
     call = Builder(node)
-    return call(aten.sum.dim_IntList, call(aten.mul.Tensor, *node.args), [0])
+    products = call(aten.mul.Tensor, *node.args)
+    return call(aten.sum.dim_IntList, products, [0], dtype=value(node).dtype)
 
 
 _SAME = (aten.alias.default, aten.detach.default, aten.clone.default)
