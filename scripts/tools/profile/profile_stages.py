@@ -32,7 +32,7 @@ STAGES = (
         "profile",
         Kind.GROUP,
         tuple(f"scripts.tools.profile.profile_{name}" for name in ("group", "iree", "baseline")),
-        timeout_s=3600,
+        limits="time",
         need=Need(3000, 600, 300, "group"),
         wants_device=True,
     ),
