@@ -98,8 +98,10 @@ def name_cause(record: dict[str, Any], operators: Mapping[str, Sequence[str]]) -
     avoided = _rewrites(record["experiment"])
     seen = [_OfOperator(status, [op], dtypes, ended["detail"]) for op, dtypes in operators.items()]
     for known in _shipped():
-        each = seen if known.operators else [_OfOperator(status, (), known.dtypes, ended["detail"])]
-        if not avoided & set(known.avoided_by) and any(map(known.is_cause, each)):
+        failures = (
+            seen if known.operators else [_OfOperator(status, (), known.dtypes, ended["detail"])]
+        )
+        if not avoided & set(known.avoided_by) and any(map(known.is_cause, failures)):
             more = f" ({known.issue})" if known.issue else ""
             ended["detail"] += f"; {CALLED[status]}: {known.name}{more}"
             return

@@ -1,4 +1,7 @@
-"""The fingerprint of a stage: the version of its code, and signs of the machine's devices."""
+"""The fingerprint of a stage: the version of its code, and signs of the machine's devices.
+
+Every supervisor imports it, so it needs no configuration.
+"""
 
 from __future__ import annotations
 

@@ -199,9 +199,9 @@ def operators(program: ExportedProgram) -> dict[str, list[str]]:
     for node in program.graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload):
             name = str(node.target).removeprefix("aten.")
-            taken = (edit.value(tensor).dtype for tensor in edit.operands(node))
+            dtypes = (edit.value(tensor).dtype for tensor in edit.operands(node))
             kinds.setdefault(name, set()).update(
-                str(dtype).removeprefix("torch.") for dtype in taken
+                str(dtype).removeprefix("torch.") for dtype in dtypes
             )
     return {name: sorted(kinds[name]) for name in sorted(kinds)}
 

@@ -240,13 +240,13 @@ def _write(lanes: Sequence[Lane], args: argparse.Namespace) -> None:
     """Write the results, and print the causes."""
     results = [(lane.name, result) for lane in lanes for result in lane.ended()]
     reductions = {(path, r["task"]["name"]): r for path, r in results if "name" in r["task"]}
-    found = failures(lanes)
-    causes = triage.causes(found, reductions, known_failures.read_known())
+    failed_graphs = failures(lanes)
+    causes = triage.causes(failed_graphs, reductions, known_failures.read_known())
     counts: Counter[tuple[str, str]] = Counter()
     for path, result in results:
         counts.update({(path, status): n for status, n in result.get("counts", {}).items()})
     tried = {(path, r["task"]["seed"], r["task"]["first"]) for path, r in results if "counts" in r}
-    failed = {(f.path, f.seed, f.number) for f in found}
+    failed = {(f.path, f.seed, f.number) for f in failed_graphs}
 
     def right_on(f: Failure) -> list[str]:
         """The other lowering paths on which a graph was tried and did not fail."""

@@ -77,9 +77,9 @@ def _command(verified: Path, folder: Path) -> list[str]:
     else:
         module = BASELINE
         fields = {name: value for name, value in own.fields.items() if name != "collect"}
-    asked = StageRequest(module, python, {**fields, "in_turns": True})
-    asked.write(folder)
-    return asked.command(folder)
+    request = StageRequest(module, python, {**fields, "in_turns": True})
+    request.write(folder)
+    return request.command(folder)
 
 
 def _of_module(verified: StageRequest) -> dict[str, Any]:

@@ -28,7 +28,8 @@ from scripts.tools.profile.account import account
 from scripts.tools.profile.page import NO_LIMIT, largest, page, summary
 
 
-def main() -> None:
+def _options() -> argparse.Namespace:
+    """The options of the command line. Exits if some do not go together."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "cell",
@@ -64,6 +65,11 @@ def main() -> None:
         parser.error("--json has the code of all dispatches; leave out --dispatch")
     if not args.cell and (args.dispatch or args.compile or args.json):
         parser.error("--dispatch, --compile and --json need a cell")
+    return args
+
+
+def main() -> None:
+    args = _options()
     try:
         if not args.cell:
             if not (shown := summary(args.results, args.against)):

@@ -94,8 +94,8 @@ def clamp_by_one_limit(node: fx.Node) -> fx.Node | None:
     """`clamp` with one limit is `maximum` or `minimum`: PyTorch/XLA 2.9 takes the largest finite number for the other, and infinity becomes that."""
     least, most = argument(node, "min"), argument(node, "max")
     limit = most if least is None else least
-    one = least is None or most is None
-    if not (one and isinstance(limit, int | float) and value(node).is_floating_point()):
+    is_open = least is None or most is None
+    if not (is_open and isinstance(limit, int | float) and value(node).is_floating_point()):
         return None
     call = Builder(node)
     target = aten.minimum.default if least is None else aten.maximum.default
