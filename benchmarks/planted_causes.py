@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ TERM = {
     "transpose": accounts.LAYOUTS,
     "elementwise": accounts.MORE,
     "scatter": accounts.IDLE,
+    "single_workgroup": accounts.IDLE,
     "narrow_loop": accounts.SLOWER,
     "tiny_dispatches": accounts.BETWEEN,
     "unpacked_weight": accounts.MORE,
@@ -41,10 +43,12 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder.absolute()
-    _run(folder)
+    parser.add_argument("--causes", nargs="+", choices=TERM, default=list(TERM), metavar="CAUSE")
+    args = parser.parse_args()
+    folder, causes = args.folder.absolute(), args.causes
+    _run(folder, causes)
     rows = []
-    for cause in TERM:
+    for cause in causes:
         planted, without = (
             profile_files.read(folder / "results", f"{_name(cause, variant)}/{PATH}")
             for variant in (True, False)
@@ -58,11 +62,11 @@ def main() -> None:
     print(table(("cause", "expected", "largest term", "ms", "difference ms", "region"), rows))
 
 
-def _run(folder: Path) -> None:
-    """Profile all models."""
+def _run(folder: Path, causes: Sequence[str]) -> None:
+    """Profile the models of the causes."""
     folder.mkdir(parents=True, exist_ok=True)
     file = str(ROOT / "benchmarks/planted_model.py")
-    models = {_name(cause, planted): {"file": file, "cause": cause, "planted": planted} for cause in TERM for planted in (True, False)}  # fmt: skip
+    models = {_name(cause, planted): {"file": file, "cause": cause, "planted": planted} for cause in causes for planted in (True, False)}  # fmt: skip
     frontend, target = PATH.split("/")
     config = folder / "planted.yaml"
     config.write_text(yaml.safe_dump({"models": {"*": None, **models}}), encoding="utf-8")

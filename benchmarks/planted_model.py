@@ -34,6 +34,9 @@ class Part(nn.Module):
             return zeros.index_add(0, self.index, x[1].reshape(-1))
         return x[1].reshape(-1, 64).sum(1)
 
+    def single_workgroup(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        return x.reshape(1 if self.planted else 2, -1).sum(1)
+
     def narrow_loop(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         flat = x.reshape(-1)
         if self.planted:

@@ -124,7 +124,7 @@ def _modules(loaded: LoadedModel, profiled: bool) -> dict[str, Any]:
     if isinstance(model, torch.fx.GraphModule):
         assert all(torch.equal(call()[key], value) for key, value in results.items())
         compiled = torch.compile(model)
-        with torch.no_grad(), inductor.marking():
+        with torch.no_grad(), inductor.marking(model):
             compiled(*loaded.args, **loaded.kwargs)
             calls["inductor"] = inductor.times_of_calls(
                 lambda: compiled(*loaded.args, **loaded.kwargs), split, 1

@@ -1,8 +1,8 @@
-"""The stages that a run of rows has only where it is asked: a training step, dumps, and a trace."""
+"""The stages that a run of rows has only where it is asked: a training step, dumps, a trace, and profiles."""
 
 import pytest
 
-from tests.checkouts import EAGER, ON_CPU, keep_models
+from tests.checkouts import EAGER, ON_CPU, in_environment, keep_models
 
 pytestmark = pytest.mark.main
 
@@ -28,3 +28,9 @@ def test_a_trace_has_the_operators_of_the_model(ran):
 
 def test_dumps_have_the_ir_of_the_module(ran):
     assert [*ran.path.glob("results/dumps/conv/iree/torchmlir-torch/llvm-cpu/**/*.mlir")]
+
+
+def test_kernels_of_inductor_have_their_module_after_a_graph_break(environments):
+    python = environments / "torch-mlir/bin/python"
+    modules = in_environment(python, "inductor_profile_in_torch")
+    assert sorted(modules) == ["1", "1.after", "1.before"]

@@ -49,6 +49,28 @@ def test_what_all_layers_share_does_not_make_one_region_of_them(results, why):
     assert sum(region["regions"] for name, region in regions.items() if "layers" in name) == 4
 
 
+def test_products_of_equal_shapes_are_one_row_whatever_their_modules(results, why):
+    product = [["mm", "aten.mm.default", name] for name in ("q", "k", "v")]
+    each = [dispatch(f"d_dispatch_{at}_matmul_4x4", 2.0, 8, node) for at, node in enumerate(product)]  # fmt: skip
+    each.append(dispatch("d_dispatch_3_matmul_8x8", 2.0, 8, ["mm", "aten.mm.default", "out"]))
+    changed(results, CELL, dispatches=each)
+    rows = {row["name"]: row["regions"] for row in json.loads(why("--json"))["regions"]}
+    assert (rows["q, k, v"], rows["out"]) == (3, 1)
+
+
+def test_a_gap_without_a_large_part_is_said_to_have_none(results, why):
+    times = {
+        "call_ms": 2.1,
+        "rounds_ms": [2.1, 4.2],
+        "between_ms": [0.1, 0.2],
+        "outside_ms": [0, 0],
+    }
+    changed(results, CELL, **times, dispatches=[IREE["dispatches"][0]])
+    text = why()
+    assert "No part of the gap to eager is 5% of IREE's call." in text
+    assert "1." not in text.partition("Look first at")[2].splitlines()[1]
+
+
 def test_repeated_layers_are_shown_as_one_and_other_modules_are_not():
     kinds = {
         "": "Net",

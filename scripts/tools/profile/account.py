@@ -60,7 +60,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Region:
-    """Kernels of both sides that compute the same modules, or several such with equal shapes. `name`: of the modules; `shape`: that of
+    """Kernels of both sides that compute the same modules, or several such with equal shapes. `name`: of the modules, the first ones if there are many; `shape`: that of
     IREE's product, else operators. `regions`: how many there are. `iree_ms`, `other_ms`: per call. `flop`: per call, of the modules;
     `limit_ms`: what the machine needs for them at least, None if it is not known. `terms`: what of the gap is here. `function`: the
     dispatch that takes most of the time, "" if IREE has none. `elsewhere`: IREE's cell of the run in which these modules take least time,
@@ -318,11 +318,13 @@ class _Matched:
         return dict(sorted(known.items(), key=lambda item: -item[1].ms))
 
     def regions(self) -> list[Region]:
-        """The regions, those with equal modules and shapes together; the one in which IREE loses most first."""
+        """The regions, those with products of equal shapes and those with equal modules and shapes together; the one in which IREE loses most first."""
         groups: dict[tuple[str, str], list[str | None]] = defaultdict(list)
         for region in dict.fromkeys(region for sums in self._sums for region, _ in sums):
-            groups[self._name(region), self._shape(region)].append(region)
-        rows = [self._row(*key, members) for key, members in groups.items()]
+            kernel = self._largest.get(region)
+            name = "" if kernel and _is_product(kernel) else self._name(region)
+            groups[name, self._shape(region)].append(region)
+        rows = [self._row(shape, members) for (_, shape), members in groups.items()]
         return sorted(rows, key=lambda row: row.other_ms - row.iree_ms)
 
     def _name(self, region: str | None) -> str:
@@ -337,7 +339,7 @@ class _Matched:
         )  # fmt: skip
         return some([*dict.fromkeys(base_name(n[1]) for k in kernels for n in k["nodes"])])
 
-    def _row(self, name: str, shape: str, members: Sequence[str | None]) -> Region:
+    def _row(self, shape: str, members: Sequence[str | None]) -> Region:
         inside = set(members)
         own, other = (
             sum(statistics.fmean(rounds) for (region, _), rounds in sums.items() if region in inside)
@@ -356,7 +358,7 @@ class _Matched:
         kernels = [self._largest[region] for region in members if region in self._largest]
         largest = max(kernels, key=lambda kernel: sum(kernel["rounds_ms"]), default=None)
         return Region(
-            name,
+            some([*dict.fromkeys(map(self._name, members))]),
             shape,
             len(members),
             own,

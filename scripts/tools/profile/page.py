@@ -45,13 +45,11 @@ def sections(profiles: Profiles, account: Account) -> list[Section]:
         calls.append(f"limit {milliseconds(account.limit_ms)}")
     head = f"{profiles.cell}: ms per call: {', '.join(calls)}; {threads} threads"
     doubts = f"In doubt, so nothing is recommended: {'; '.join(account.doubts)}"
-    first = enumerate(largest(profiles, account), start=1)
+    first = [f"{place}. {text}".replace("\n", "\n   ") for place, text in enumerate(largest(profiles, account), start=1)]  # fmt: skip
+    none = f"No part of the gap to {_named(account.against)} is {WORTH:.0%} of IREE's call."
     return [
         Section("", lines=[*([doubts] if account.doubts else []), head, *_beside(account)]),
-        Section(
-            "Look first at",
-            lines=[f"{place}. {text}".replace("\n", "\n   ") for place, text in first],
-        ),
+        Section("Look first at", lines=first or [none] * bool(account.gap and not account.doubts)),
         *_terms(account),
         *_regions(account),
         _dispatches(account),
@@ -200,8 +198,7 @@ def _dispatches(account: Account) -> Section:
 
 
 def largest(profiles: Profiles, account: Account) -> list[str]:
-    """Lines about each of the largest parts of the gap, each a region or the time between kernels; one that says so if there is none;
-    none if the profiles are in doubt."""
+    """Lines about each of the largest parts of the gap, each a region or the time between kernels; none if the profiles are in doubt."""
     if account.gap is None or account.doubts:
         return []
     between = account.terms[accounts.BETWEEN]
@@ -209,11 +206,7 @@ def largest(profiles: Profiles, account: Account) -> list[str]:
     parts: list[tuple[float, Iterable[str]]] = [(region.iree_ms - region.other_ms, _about(region, profiles, account)) for region in account.regions]  # fmt: skip
     parts.append((between.ms, [f"{accounts.BETWEEN}, in {counted(count, 'dispatch', 'es')}: {_with_half(between)} ms."]))  # fmt: skip
     parts.sort(key=lambda part: -part[0])
-    named = ["\n".join(said) for ms, said in parts[:MOST] if ms >= WORTH * account.call_ms[IREE]]
-    return named or [
-        f"No part of the gap to {_named(account.against)} is {WORTH:.0%} of IREE's call. "
-        f"Most of that is in {', '.join(dispatch.function for dispatch in account.dispatches[:MOST])}."
-    ]
+    return ["\n".join(lines) for ms, lines in parts[:MOST] if ms >= WORTH * account.call_ms[IREE]]
 
 
 def _with_half(estimate: Estimate) -> str:

@@ -3,8 +3,8 @@
 That code is a list of kernel calls. Here it gets a line before each of them that notes the time, so the time of a kernel lasts
 until the next one. Each kernel knows the nodes of the graph that it computes, and they know their modules.
 
-Uses internals of inductor: the wrapper class of a backend, and the table of kernels and nodes
-(`trace.provenance_tracking_level`). Written for the PyTorch that envs/torch-mlir.yaml pins.
+Uses internals of inductor: the wrapper class of a backend, the table of kernels and nodes
+(`trace.provenance_tracking_level`), and the frame that dynamo compiles. Written for the PyTorch that envs/torch-mlir.yaml pins.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch._inductor.config
 import torch._inductor.debug
+from torch._dynamo.symbolic_convert import InstructionTranslator
 from torch._inductor.codegen import common
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.virtualized import V
@@ -43,6 +44,8 @@ _kernels: list[tuple[str, tuple[Node, ...]]] = []
 _kinds: dict[str, str] = {}
 """The class of each module by its path."""
 _marks: list[tuple[int, int]] = []
+_paths: dict[int, str] = {}
+"""The path of each nn.Module of the model by its id."""
 
 
 def mark(number: int) -> None:
@@ -84,33 +87,39 @@ class _MarkingWrapper(PythonWrapperCodegen):
 
 
 # L['self'].encoder._modules['layers'][0] is encoder.layers.0.
-_ROOT = re.compile(r"^L\[['\"]\w+['\"]\]")
+_ROOT = re.compile(r"^L\[['\"](?P<name>\w+)['\"]\]")
 _ITEM = re.compile(r"\[['\"]?(?P<name>[^\]'\"]+)['\"]?\]")
 _GETATTR = re.compile(r"getattr\((?P<of>[^()]+), ['\"](?P<name>[^'\"]+)['\"]\)")
 
 
-def path_of(source: str) -> str:
-    """The path of a module below the model, from dynamo's expression for it."""
+def path_of(source: str) -> tuple[str, str]:
+    """The variable that dynamo's expression for a module begins with, and the path of the module below it."""
     while match := _GETATTR.search(source):
         source = f"{source[: match.start()]}{match['of']}.{match['name']}{source[match.end() :]}"
-    source = _ROOT.sub("", source).replace("._modules", "")
-    return _ITEM.sub(r".\g<name>", source).removeprefix(".")
+    match = _ROOT.match(source)
+    below = source[match.end() :] if match else source
+    path = _ITEM.sub(r".\g<name>", below.replace("._modules", "")).removeprefix(".")
+    return match["name"] if match else "", path
 
 
 def _node(node: Any) -> Node:
-    """A node of inductor's graph, with its innermost module."""
+    """A node of inductor's graph, with its innermost module. After a graph break, a graph begins inside a module: paths are below that, and nodes without
+    a path are its own."""
     stack = node.meta.get("nn_module_stack")
-    path = None
-    if stack:
-        source, kind = list(stack.values())[-1]
-        path = path_of(source)
+    source, kind = list(stack.values())[-1] if stack else ("L['self']", "")
+    variable, below = path_of(source)
+    frame = InstructionTranslator.current_tx()
+    root = _paths.get(id(frame.f_locals.get(variable)))
+    path = None if root is None else ".".join(filter(None, (root, below)))
+    if path is not None and kind:
         _kinds[path] = (kind if isinstance(kind, str) else kind.__qualname__).rsplit(".", 1)[-1]
     return Node(node.name, str(node.target), path)
 
 
 @contextlib.contextmanager
-def marking() -> Iterator[None]:
-    """Let everything that inductor compiles for the CPU in this context call `mark`. Its caches are not used."""
+def marking(model: torch.nn.Module) -> Iterator[None]:
+    """Let everything of a model that inductor compiles for the CPU in this context call `mark`. Its caches are not used."""
+    _paths.update({id(module): path for path, module in model.named_modules()})
     common.init_backend_registration()
     usual = common.device_codegens["cpu"]
     common.device_codegens["cpu"] = replace(usual, wrapper_codegen=_MarkingWrapper)
@@ -125,8 +134,8 @@ def marking() -> Iterator[None]:
 def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
     """The model of a cell, as inductor compiles it."""
     split = parts.Parts(torch_session.build_ahead(work).module)
-    with marking():
-        session = runtime.open_session(work, device)
+    session = runtime.open_session(work, device)
+    with marking(session.step.loaded.module):
         session()  # compiles
     settle(runtime)
 
