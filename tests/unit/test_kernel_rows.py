@@ -1,4 +1,4 @@
-"""results/kernels.csv, its page and its plots, from the files of the stages."""
+"""results/kernel_matrix.csv, its page and its plots, from the files of the stages."""
 
 import csv
 import dataclasses
@@ -19,7 +19,7 @@ from scripts.results.screen import Printed
 from scripts.run import outputs
 from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
-from scripts.tools.kernels import kernels, rows
+from scripts.tools.kernels import kernel_matrix, rows
 from scripts.tools.kernels.rows import COLUMNS, ROW_SET, Kernels
 
 CSV, _, JSONL = outputs.files_of("kernels")
@@ -74,7 +74,7 @@ def signature(shape: str, targets: str = "int64", outputs: int = 1) -> Signature
 @pytest.fixture
 def tree(results, tmp_path):
     """A results tree of one kernel at three shapes, on the CPU."""
-    folder = tmp_path / kernels.FOLDER
+    folder = tmp_path / kernel_matrix.FOLDER
     folder.mkdir(parents=True)
     (folder / "own.py").write_text(KERNEL)
     models = {
@@ -282,10 +282,10 @@ def test_the_command_writes_the_rows_the_page_and_the_plots(tree, monkeypatch, c
     assert len(found) == len(JSONL.read_text().splitlines()) == 2 * len(SHAPES)
     assert json.loads(JSONL.read_text().splitlines()[0])["kernel"]["name"] == "own"
     assert Path("results/kernels/own.svg").is_file()
-    assert Path("results/kernels.md").read_text().startswith("# Kernels\n")
+    assert Path("results/kernel_matrix.md").read_text().startswith("# Kernels\n")
     assert list(map(outputs.difference, outputs.files_of("kernels"))) == ["", "", ""]
     CSV.write_text("cut")
-    assert "results/kernels.csv is damaged" in outputs.difference(CSV)
+    assert "results/kernel_matrix.csv is damaged" in outputs.difference(CSV)
     assert not Path("results/logs/aggregate.json").exists()
 
 

@@ -192,18 +192,16 @@ def _times(row: Record, folder: Path, latency: float | None) -> Mapping[str, _Ti
 _PLACE = re.compile(r"^(?P<program>.*?)_?(?P<kind>dispatch|encoding|initializer)_\d+_?")
 
 
-def _key(name: str) -> str:
-    """What a function computes, without its number: `conv_28x28x88x3x3_f32` of `main$async_dispatch_12_conv_28x28x88x3x3_f32`."""
-    return _PLACE.sub(r"\g<kind> ", name)
-
-
 def _matched(
     before: Sequence[Mapping[str, Any]],
     after: Sequence[Mapping[str, Any]],
     times: Sequence[Mapping[str, _Time]],
 ) -> Iterator[DispatchChange]:
     """The functions of both sides, those in the same place that compute the same as one."""
-    was_keys, now_keys = ([_key(f["name"]) for f in side] for side in (before, after))
+    # What a function computes, without its number: `conv_3x3_f32` of `main$async_dispatch_12_conv_3x3_f32`.
+    was_keys, now_keys = (
+        [_PLACE.sub(r"\g<kind> ", f["name"]) for f in side] for side in (before, after)
+    )
     matcher = difflib.SequenceMatcher(None, was_keys, now_keys, autojunk=False)
     for tag, i, i_end, j, j_end in matcher.get_opcodes():
         if tag == "equal":
