@@ -1,4 +1,4 @@
-"""starting: a flag that iree-compile of a target's toolchain does not know stops a run before any work."""
+"""scripts/run/starting.py: a flag that iree-compile of a target's toolchain does not know stops a run before any work."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""results/kernel_matrix.csv, its page and its plots, from the files of the stages."""
+"""results/kernels.csv, its page and its plots, from the files of the stages."""
 
 import csv
 import dataclasses
@@ -282,10 +282,10 @@ def test_the_command_writes_the_rows_the_page_and_the_plots(tree, monkeypatch, c
     assert len(found) == len(JSONL.read_text().splitlines()) == 2 * len(SHAPES)
     assert json.loads(JSONL.read_text().splitlines()[0])["kernel"]["name"] == "own"
     assert Path("results/kernels/own.svg").is_file()
-    assert Path("results/kernel_matrix.md").read_text().startswith("# Kernels\n")
+    assert Path("results/kernels.md").read_text().startswith("# Kernels\n")
     assert list(map(outputs.difference, outputs.files_of("kernels"))) == ["", "", ""]
     CSV.write_text("cut")
-    assert "results/kernel_matrix.csv is damaged" in outputs.difference(CSV)
+    assert "results/kernels.csv is damaged" in outputs.difference(CSV)
     assert not Path("results/logs/aggregate.json").exists()
 
 

@@ -169,8 +169,8 @@ def test_kernels_are_selected_by_name_and_by_suite():
 @pytest.mark.parametrize(
     ("select", "said"),
     [
-        ([], r"kernel_matrix.select: found \[\], expected kernels or globs"),
-        (["sofmax_forward"], "kernel_matrix.select: unknown kernel 'sofmax_forward'; did you mean"),
+        ([], r"kernels.select: found \[\], expected kernels or globs"),
+        (["sofmax_forward"], "kernels.select: unknown kernel 'sofmax_forward'; did you mean"),
         ([{"swiglu": {"shape": "4"}}], "found shape '4', expected <tokens>x<features>"),
         ([{"swiglu": {"rows": 4}}], "takes no option 'rows'"),
     ],

@@ -170,7 +170,7 @@ _PIPELINE_KEYS = ("dtype", "shape", "max_bytes", "tolerance")
 
 
 def _patterns(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The patterns of kernels and the options of each: of `select`, then of `suites:`."""
+    """The patterns of kernels and the options of each: of `kernels.select`, then of `suites:`."""
     selected, suites = config["kernels"].get("select", ["*"]), config.get("suites") or []
     for prefix, listed_entries in (("", selected), (PREFIX, suites)):
         for entry in listed_entries:
@@ -193,11 +193,11 @@ def listed(config: Mapping[str, Any], root: Path, problems: list[str]) -> dict[s
     for pattern, own in _patterns(config):
         matched = [name for name in there if fnmatchcase(name, pattern)]
         if there and not matched:
-            problems.append(f"select: {reading.unknown('kernel', pattern, there)}")
+            problems.append(f"kernels.select: {reading.unknown('kernel', pattern, there)}")
         for name in matched:
             options[name] = {**options.get(name, {}), **own}
     if there and not options and not problems:
-        problems.append('select: found [], expected kernels or globs, such as ["*"]')
+        problems.append('kernels.select: found [], expected kernels or globs, such as ["*"]')
     models: dict[str, Model] = {}
     for name, own in options.items():
         try:
@@ -251,7 +251,7 @@ DEFAULTS = {
 
 
 def read(draft: Draft, matrix: Matrix) -> Matrix | None:
-    """The matrix of results/csv; None if the configuration declares no kernels. `matrix`: that of the models."""
+    """The matrix of results/kernels.csv; None if the configuration declares no kernels. `matrix`: that of the models."""
     section, selections, known = draft.config.get("kernels"), draft.selections, draft.known
     declared = {n: model for n, model in draft.named.items() if model.suite == KERNELS}
     if section is None or not declared:

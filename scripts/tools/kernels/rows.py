@@ -1,4 +1,4 @@
-"""The rows of results/kernel_matrix.csv (those of models, with the section `kernel`), and what is shown of them: results/kernel_matrix.md and its plots,
+"""The rows of results/kernels.csv (those of models, with the section `kernel`), and what is shown of them: results/kernels.md and its plots,
 the view of the report page, and the summary of a run. The same rows give the same files."""
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ OWN = (
     Field("kernel.gb_per_s_low", NUMBER, "Lower end of its 99 % interval.", unit="GB/s", column="gb_per_s_low", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.gb_per_s_high", NUMBER, "Its upper end.", unit="GB/s", column="gb_per_s_high", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.gflop_per_s", NUMBER, "`flop` / latency.", unit="GFLOP/s", column="gflop_per_s", nullable=True, varies=True, checks=POSITIVE),
-    Field("kernel.machine_gb_per_s", NUMBER, "[Bandwidth of the memory](kernel_matrix.md#what-the-machine-can-do) with as many threads.", unit="GB/s", column="machine_gb_per_s", nullable=True, varies=True, checks=POSITIVE),
+    Field("kernel.machine_gb_per_s", NUMBER, "[Bandwidth of the memory](kernels.md#what-the-machine-can-do) with as many threads.", unit="GB/s", column="machine_gb_per_s", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.bandwidth_share", NUMBER, "`gb_per_s` / `machine_gb_per_s`. Above 1 where caches hold what a kernel moves.", unit="ratio", column="bandwidth_share", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.limit_share", NUMBER, "The time that the device needs [at least](limits.md) for the FLOPs or the bytes / latency; small problems are compared with the caches.", unit="ratio", column="limit_share", nullable=True, varies=True, checks=POSITIVE),
     Field("kernel.limited_by", TEXT, "Which of the two takes longer.", column="limited_by", nullable=True, varies=True, checks=Literal[MEMORY, COMPUTE]),
     Field("kernel.no_limit_share", TEXT, "Why a share above 1 is not given.", column="no_limit_share", nullable=True, varies=True),
 )  # fmt: skip
-"""The section `kernel` of a line of results/kernel_matrix.jsonl."""
+"""The section `kernel` of a line of results/kernels.jsonl."""
 
 FIELDS = (*columns.FIELDS, *OWN)
 """Every value of a kernel's record."""
@@ -67,7 +67,7 @@ frontend_version torch_xla_version iree_version rewrites fingerprint stale log
 _BY_NAME = {declared.column: declared for declared in (*columns.COLUMNS, *OWN)}
 
 COLUMNS = tuple(_BY_NAME[name] for name in _NAMES.split())
-"""The columns of results/kernel_matrix.csv, in order."""
+"""The columns of results/kernels.csv, in order."""
 
 
 Record = Mapping[str, Any]
@@ -234,10 +234,10 @@ def sections(
         of_kernel[record["kernel"]["name"]].append(record)
     return [
         _means("Geometric means", kernels, MEANS),
-        Section(f"Doubts ({wording.DOUBTFUL})", lines=wording.doubts(kernel_matrix.table)),
+        Section(f"Doubts ({wording.DOUBTFUL})", lines=wording.doubts(kernels.table)),
         Section("What the machine can do", parts=[*map(_limits, limits)]),
-        Section("Not measured", lines=[*map(wording.absent, kernel_matrix.table.absent)]),
-        Section("Measured with", lines=kernel_matrix.table.provenance.measured_with),
+        Section("Not measured", lines=[*map(wording.absent, kernels.table.absent)]),
+        Section("Measured with", lines=kernels.table.provenance.measured_with),
         Section(
             *("GB/s", (), (), (), RATES),
             parts=[_rates(name, of_name, plot.format(name=name)) for name, of_name in of_kernel.items()],
@@ -246,8 +246,8 @@ def sections(
 
 
 def _means(title: str, kernels: Kernels, note: str = "") -> Section:
-    head = ["of", *wording.means_head(kernel_matrix.table), "bandwidth"]
-    return Section(title, head, [*kernel_matrix.means()], range(1, len(head)), note)
+    head = ["of", *wording.means_head(kernels.table), "bandwidth"]
+    return Section(title, head, [*kernels.means()], range(1, len(head)), note)
 
 
 def _rates(name: str, records: Sequence[Record], note: str) -> Section:
@@ -319,7 +319,7 @@ def _limits(device: MachineLimits) -> Section:
 def on_screen(records: Iterable[Record]) -> list[Section]:
     """Return the geometric means over all kernels, for each runtime and lowering path, at the end of a run."""
     kernels = Kernels.of_records(records)
-    table = kernel_matrix.table
+    table = kernels.table
     return [
         Section("Kernels", lines=[wording.title(table), "; ".join(table.provenance.measured_with)]),
         _means("Geometric means", kernels),
@@ -392,7 +392,7 @@ def content(matrix: Matrix, folder: Path) -> Content:
     part = matrix.parts.get("kernels")
     if part is None or not part.models:
         raise ValueError(
-            "the configuration selects no kernel; set kernel_matrix.select, or raise kernel_matrix.max_bytes"
+            "the configuration selects no kernel; set kernels.select, or raise kernels.max_bytes"
         )
     limits = speedups.read_limits(part.devices())
 
@@ -408,9 +408,9 @@ def content(matrix: Matrix, folder: Path) -> Content:
 ROW_SET = RowSet(
     name="kernels",
     jsonl=outputs.files_of("kernels")[2],
-    about="One row for every kernel at every shape, on every lowering path and target, and under every baseline.\n`kernel_matrix.jsonl` has all sections of `results.jsonl`, and the section `kernel`.",
+    about="One row for every kernel at every shape, on every lowering path and target, and under every baseline.\n`kernels.jsonl` has all sections of `results.jsonl`, and the section `kernel`.",
     declared_in="scripts/tools/kernels/rows.py",
-    form=Form("results/kernel_matrix.csv", FIELDS),
+    form=Form("results/kernels.csv", FIELDS),
     columns=COLUMNS,
     described=(*COLUMNS, OWN[0]),
     content=content,
