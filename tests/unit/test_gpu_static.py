@@ -15,10 +15,9 @@ from scripts.core.requests import StageRequest
 from scripts.results.columns import COLUMNS
 from scripts.stages import check_expectations
 from scripts.supervise.outcome import Outcome
-from scripts.tools.compare import pairs
+from scripts.tools.compare import bisect, pairs
 from scripts.tools.compare.bisection import Candidate, Side, Trial
 from scripts.tools.compare.comparing import Settings, compare
-from scripts.tools.compare.verbs import bisect
 from scripts.tools.gpu_static import code, devices, facts, program, radv
 from scripts.tools.gpu_static import page as gpu_page
 from scripts.tools.gpu_static.code import Kernel

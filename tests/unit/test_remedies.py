@@ -29,8 +29,7 @@ from scripts.run.starting import Gate
 from scripts.stages import check_expectations
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.tools.report import report_coverage
-from scripts.tools.report.verbs import failed
+from scripts.tools.report import failed, report_coverage
 from scripts.tools.variants import document
 from scripts.tools.variants import remedy_job as trying
 

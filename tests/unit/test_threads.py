@@ -26,7 +26,7 @@ from scripts.run.plan import Plan
 from scripts.stages import check_expectations
 from scripts.tools.kernels import kernel_matrix
 from scripts.tools.profile import profile_files
-from scripts.tools.report.verbs import failed
+from scripts.tools.report import failed
 from scripts.tools.report.web.page_source import of_row
 from scripts.tools.reproduce import case
 from tests import declarations

@@ -22,8 +22,8 @@ from scripts.core import atomic, checkout
 from scripts.measure.timing import ratios
 from scripts.results.results_file import cell_of
 from scripts.supervise import outcome
-from scripts.tools.compare.history.store import ALL_PASSES, compile_profile, seconds_by_pass
 from scripts.tools.compare.pairs import Estimate, Pair, Record, difference, latency_change
+from scripts.tools.compare.store import ALL_PASSES, compile_profile, seconds_by_pass
 from scripts.tools.profile import profile_files
 from scripts.tools.profile.compile_page import REST
 
@@ -284,6 +284,5 @@ def pass_changes_between(
 
 
 def _with_rest(seconds: Mapping[str, float]) -> dict[str, float]:
-    """The seconds by pass, with those between passes."""
     named = sum(seconds.values()) - seconds[ALL_PASSES]
     return {**seconds, REST: seconds[ALL_PASSES] - named}

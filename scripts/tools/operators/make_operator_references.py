@@ -210,7 +210,6 @@ def _answers(
 
 
 def _mean_of(array: np.ndarray) -> np.ndarray:
-    """Return an array in which each value is the mean of the finite values."""
     values = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     mean = float(np.mean(values, dtype=np.float64)) if values.size else 0.0
     return np.full_like(array, np.round(mean) if array.dtype.kind in "iub" else mean)

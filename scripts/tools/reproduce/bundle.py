@@ -159,7 +159,6 @@ def _records(args: argparse.Namespace) -> list[Record]:
 
 
 def _emptied(args: argparse.Namespace, name: str) -> Path:
-    """The folder of a bundle, which does not exist any more."""
     folder: Path = (args.out or args.results / "bundles") / name
     shutil.rmtree(folder, ignore_errors=True)
     return folder

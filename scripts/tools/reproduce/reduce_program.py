@@ -396,7 +396,6 @@ class Reduction:
         self._write(text, steps, said)
 
     def _limit_s(self, since: float) -> float:
-        """The time limit of a part, if the whole program was begun at `since`."""
         return max(LEAST_S, SLOWER * (time.monotonic() - since))
 
     def _write(self, text: str, steps: Search, said: dict[str, Any]) -> None:

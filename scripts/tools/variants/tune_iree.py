@@ -253,7 +253,6 @@ class _Tuner:
         )
 
     def _parts(self, names: Sequence[str], anchor: str) -> list[list[str]]:
-        """The modules that are timed at once."""
         needs = {name: members.memory_mb(self._tried[name].folder / VERIFY) for name in names}
         return members.parts(needs, anchor, self._job.memory_mb, AT_ONCE)
 
@@ -301,11 +300,9 @@ class _Tuner:
         return used.seconds
 
     def _left(self, share: float = 1.0) -> float:
-        """The seconds that are left of the budget, or of a share of it."""
         return share * self._search.budget_s - self.compile_s - self.measure_s
 
     def _late(self, share: float = 1.0) -> Outcome:
-        """The outcome of a candidate for which no seconds of this share of the budget are left."""
         share_of = "" if share == 1.0 else f"{100 * share:.0f} % of "
         detail = f"{share_of}the budget of {self._search.budget_s:g} s was used up before"
         return self._skipped(OUT_OF_BUDGET, detail)
@@ -551,12 +548,10 @@ class Race:
         return len(names) == 1 or ratios.is_decided(values, [fastest])
 
     def _log_ratio(self, name: str) -> float:
-        """The logarithm of its latency, relative to the anchor."""
         anchor, own = self._pair(self.anchor, name)
         return ratios.log_mean(own) - ratios.log_mean(anchor)
 
     def _between(self, base: str, row: str) -> Difference | None:
-        """How many times faster `row` is than `base`; None if too little is known."""
         return ratios.paired(*self._pair(base, row))
 
     def _pair(self, base: str, row: str) -> tuple[list[float], list[float]]:

@@ -218,7 +218,6 @@ def along_dim_once(draw: Draw) -> np.ndarray:
 
 
 def _size(draw: Draw) -> int:
-    """Return the size of dimension `dim` of `self`."""
     shape = draw.shape_of("self", "input")
     return shape[int(draw.argument("dim"))] if shape else 1
 
