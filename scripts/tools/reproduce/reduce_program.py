@@ -193,8 +193,12 @@ def sizes(text: str) -> list[int]:
 def _smaller(text: str, size: int) -> Iterator[str]:
     number = re.compile(rf"(?<!\d){size}(?!\d)")
     wanted = 1
+
+    def resized(shape: re.Match[str]) -> str:
+        return number.sub(str(wanted), shape[0])
+
     while wanted < size:
-        in_types = _SHAPE.sub(lambda shape, size=wanted: number.sub(str(size), shape[0]), text)
+        in_types = _SHAPE.sub(resized, text)
         yield in_types
         everywhere = re.sub(rf"(?<![\w.%#-]){size}(?![\w.])", str(wanted), in_types)
         if everywhere != in_types:
