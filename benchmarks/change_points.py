@@ -1,6 +1,6 @@
 """Calibrates the change points of a history, and states how many changes and drifts they find.
 
-`penalties` simulates series without a change and prints the penalty that PENALTY of scripts/tools/compare/history/changes.py must be at least, by the
+`penalties` simulates series without a change and prints the penalty that PENALTY of scripts/tools/compare/changes.py must be at least, by the
 number of points. `rates` prints the false
 alarms and the share of changes and drifts that are found, for docs/history.md.
 
@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from scripts.tools.compare.history import changes
+from scripts.tools.compare import changes
 
 COUNTS = (4, 5, 6, 8, 10, 14, 20, 30, 50, 100, 200)
 """Points of the simulated series."""

@@ -30,7 +30,7 @@ from scripts.run import environments
 from scripts.supervise import outcome
 from scripts.supervise.environment_damage import ENVIRONMENT_MARK
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.tools.compare.history import store
+from scripts.tools.compare import store
 from tests import report_records
 
 ROOT = Path(__file__).parents[1]

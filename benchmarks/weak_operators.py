@@ -21,7 +21,8 @@ from pathlib import Path
 import torch
 
 from scripts.core import atomic
-from scripts.tools.operators.calls import call_inputs, reference
+from scripts.tools.operators import make_operator_references
+from scripts.tools.operators.calls import call_inputs
 from scripts.tools.operators.calls.calling import Call, NotCallable
 from scripts.tools.operators.problems.problem import Problem
 
@@ -89,10 +90,10 @@ def _apart(examine: Callable[[], dict]) -> dict:
 def _examined(call: Call, make: Callable[[Call], list[torch.Tensor]]) -> dict:
     try:
         made = make(call)
-        observed = reference.observe(call, made)
-        weak, weak_by_backend_bench = reference.weak_answers(call, made, observed)
+        observed = make_operator_references.observe(call, made)
+        weak, weak_by_backend_bench = make_operator_references.weak_answers(call, made, observed)
         return {
-            "marks": reference.marks(observed.golden),
+            "marks": make_operator_references.marks(observed.golden),
             "deterministic": observed.deterministic,
             "weak": weak,
             "weak_by_backend_bench": weak_by_backend_bench,

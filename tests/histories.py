@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.results.results_file import cell_of
-from scripts.tools.compare.history import store
+from scripts.tools.compare import store
 from tests import report_records
 
 CELL = "bert/torchmlir-torch/llvm-cpu"

@@ -75,13 +75,10 @@ def _lines(columns: Sequence[Field]) -> Iterator[tuple[str, tuple[str, str]]]:
         ends = [name for name in names if name != field.column and _value(name) == field.column]
         if _value(field.column) != field.column and _value(field.column) in names:
             continue  # an end of an interval
-        kind = ", ".join(filter(None, (_type(field), _shown_unit(field), "varies" * field.varies)))
+        # The description names a number of things.
+        unit = "" if field.unit in ("count", "number") else field.unit
+        kind = ", ".join(filter(None, (_type(field), unit, "varies" * field.varies)))
         yield ", ".join(f"`{name}`" for name in (field.column, *ends)), (kind, field.description)
-
-
-def _shown_unit(field: Field) -> str:
-    """The unit of a field; "" of a number of things, which its description names."""
-    return "" if field.unit in ("count", "number") else field.unit
 
 
 def _value(name: str) -> str:

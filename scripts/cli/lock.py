@@ -143,5 +143,4 @@ def files(env_file: Path, lock: str) -> dict[Path, str]:
 
 
 def _text(path: Path) -> str:
-    """The text of a file; "" where there is none."""
     return path.read_text(encoding="utf-8") if path.is_file() else ""

@@ -37,7 +37,6 @@ from scripts.supervise import outcome
 
 
 def _one_of(values: Iterable[str]) -> GetPydanticSchema:
-    """The annotation of a text that is one of these."""
     return GetPydanticSchema(lambda _type, _handler: core_schema.literal_schema([*values]))
 
 

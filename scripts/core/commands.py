@@ -61,7 +61,6 @@ def options_of(kind: type[Options], args: argparse.Namespace) -> Options:
 
 
 def _option_fields(kind: type) -> list[tuple[dataclasses.Field, Any]]:
-    """The fields of a dataclass, with their types."""
     hints = typing.get_type_hints(kind)
     return [(field, hints[field.name]) for field in dataclasses.fields(kind)]
 
@@ -112,7 +111,6 @@ def answer_coordinator(message: dict[str, Any]) -> None:
 
 
 def _send(message: bytes) -> None:
-    """Send a line, if there is a supervisor."""
     if CHANNEL_VARIABLE in os.environ:
         os.write(int(os.environ[CHANNEL_VARIABLE]), message)
 

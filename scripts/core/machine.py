@@ -168,7 +168,6 @@ def load_watched() -> Iterator[MachineLoad]:
 
 
 def _own_cpu_s() -> float:
-    """CPU seconds of this process and of the children that it has waited for."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 

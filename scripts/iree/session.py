@@ -357,7 +357,6 @@ def _missing_features(profile: str, has: Mapping[str, str]) -> Iterator[str]:
 
 
 def _vulkan_dump() -> str:
-    """Return the runtime's description of all Vulkan devices."""
     command = [tool("iree-run-module"), f"--dump_devices={_VULKAN}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

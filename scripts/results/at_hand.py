@@ -80,16 +80,13 @@ def commit(results: Path) -> str:
     configfiles = (known["command_line"] or {}).get("files", [])
     needed = {Path(file).resolve() for file in (*of_models, *configfiles)}
     changed = checkout.changed_files(results.absolute())
-    is_needed = any(path in needed or _is_code(path) for path in changed)
+    code = [checkout.ROOT / folder for folder in _CODE]
+    is_needed = any(path in needed or any(map(path.is_relative_to, code)) for path in changed)
     return name if is_needed or not changed else clean
 
 
 _CODE = ("Snakefile", "config.yaml", "envs", "models", "scripts", "workflow")
 """What of the checkout rows depend on."""
-
-
-def _is_code(path: Path) -> bool:
-    return path.is_relative_to(checkout.ROOT) and path.relative_to(checkout.ROOT).parts[0] in _CODE
 
 
 @functools.cache

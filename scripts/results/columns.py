@@ -237,12 +237,10 @@ def _size(record: Mapping[str, Any]) -> str | None:
 
 
 def _cold(key: str) -> Callable[[Mapping[str, Any]], Any]:
-    """A value of the cold run; None if nothing was timed."""
     return lambda record: record["runs"][0].get(key) if record["runs"] else None
 
 
 def _left_out(record: Mapping[str, Any]) -> str | None:
-    """Everything that could not be computed beside the row, with the reasons."""
     parts = [(record[section] or {}).get("left_out") or {} for section in _LEFT_OUT]
     return "; ".join(f"{name}: {why}" for part in parts for name, why in part.items()) or None
 

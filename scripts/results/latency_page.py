@@ -73,7 +73,6 @@ def background(table: Table) -> list[Section]:
 
 
 def _upper_first(sentence: str) -> str:
-    """Return a sentence with a capital letter at its start."""
     return sentence[:1].upper() + sentence[1:]
 
 

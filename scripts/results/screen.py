@@ -234,7 +234,6 @@ def _column(
 
 
 def _wrapped(name: str, width: int) -> list[str]:
-    """Return the lines of a name that breaks at its hyphens only."""
     return textwrap.wrap(name, width, break_long_words=False) or [""]
 
 

@@ -192,7 +192,6 @@ def _of_section(name: str, data: Mapping[str, Any]) -> str:
 
 @functools.cache
 def _checker(section: str) -> Callable[[Any], str]:
-    """Return what checks a section of a record."""
     return columns.checker(FIELDS, section)
 
 

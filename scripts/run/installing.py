@@ -137,7 +137,6 @@ def _has_index(file: Path) -> bool:
 
 
 def _place(url: str) -> str:
-    """The host of an index, or the folder of a local one."""
     parts = urlsplit(url)
     return parts.hostname or parts.path.rpartition("@")[2]
 

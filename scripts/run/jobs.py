@@ -226,7 +226,6 @@ class Jobs:
         }
 
     def _sandbox(self) -> Any:
-        """Whether the model file of a stage's cell is not trusted."""
         if not self._plan.any_untrusted:
             return 0
         return of_cell(lambda cell: int(self._plan.is_untrusted(cell)))
@@ -276,7 +275,6 @@ class Jobs:
         return {field: if_submitted(answer) for field, answer in of_field.items()}
 
     def _submitted(self) -> bool:
-        """Whether a job will be submitted to a cluster, or runs on one."""
         return self._where.submits or self._where.on_node
 
     def together(self, group: str) -> str | None:

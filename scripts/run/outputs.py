@@ -51,7 +51,7 @@ def of_features() -> list[tuple[Path, ...]]:
 
 
 def imported(results: Path = CSV.parent) -> list[str]:
-    """Return the records of rows that were measured on other machines (scripts.tools.report.verbs.import_record)."""
+    """Return the records of rows that were measured on other machines (scripts.tools.report.import_record)."""
     return sorted(map(str, (results / "imported").glob("*/*.json")))
 
 

@@ -131,7 +131,6 @@ class Requests:
         return {"name": cell.model, "options": self.matrix.models[cell.model].options}
 
     def _tolerance(self, cell: Cell) -> dict[str, Any]:
-        """The values of a cell's tolerance that differ from the default."""
         return dict(self.matrix.tolerance(self.matrix.models[cell.model], str(cell)))
 
 

@@ -296,7 +296,6 @@ class Live:
             self._is_drawn = True
 
     def _log(self) -> None:
-        """Print a progress line if LOG_S seconds have passed since the last one."""
         if self._running and self._clock() - self._logged >= LOG_S:
             self._logged = self._clock()
             self._print(self._line())
@@ -334,7 +333,6 @@ def words(seconds: float) -> str:
 
 
 def _stage(rule: str) -> str:
-    """Return the folder of a rule's stage, or the rule itself if it runs no stage."""
     return STAGE_OF_RULE.get(rule, rule)
 
 

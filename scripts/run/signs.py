@@ -17,7 +17,10 @@ from scripts.iree.backends import BACKENDS
 def fingerprint(version: int, wants_device: bool) -> str:
     """Everything that may change how a failed cell ends beside its request and its files: the version of the code, and for
     stages that need a device or a compiler of the machine, which of these the machine has, and which machine it is."""
-    return f"{version}-{_machine_signs()}@{_machine()}" if wants_device else str(version)
+    if not wants_device:
+        return str(version)
+    machine = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
+    return f"{version}-{_machine_signs()}@{machine}"
 
 
 @functools.cache
@@ -34,8 +37,3 @@ def _machine_signs() -> str:
     # inductor compiles with the machine's own compiler.
     signs += [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
     return hashlib.sha256("\n".join(signs).encode()).hexdigest()[:6]
-
-
-@functools.cache
-def _machine() -> str:
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]

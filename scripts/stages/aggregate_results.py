@@ -5,7 +5,7 @@ from __future__ import annotations
 from scripts.core import commands
 from scripts.results import row_set
 from scripts.tools import registry
-from scripts.tools.compare.history import store
+from scripts.tools.compare import store
 
 
 def main() -> None:

@@ -106,7 +106,6 @@ def _make(files: GradientsRequest, folder: Path) -> None:
 
 
 def _gradients(step: TrainStep) -> dict[str, torch.Tensor]:
-    """The gradients of a step, by the names of the parameters that have one."""
     results = dict(step.results(step()))
     start = tensors.GRADIENT
     return {n.removeprefix(start): g.clone() for n, g in results.items() if n.startswith(start)}

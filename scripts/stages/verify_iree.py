@@ -54,7 +54,6 @@ def verify_iree(request: VerifyRequest, folders: Folders) -> None:
 
 
 def _dimensions(exported: Sequence[Path]) -> tuple[Dimension, ...]:
-    """The open dimensions of a program's inputs, by the report of its export."""
     if not exported:
         return ()
     return tuple(Dimension(**fields) for fields in atomic.read_json(exported[0])["dimensions"])

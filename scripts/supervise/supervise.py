@@ -225,7 +225,6 @@ def _make_empty(path: Path) -> None:
 
 
 def _header(job: Job) -> str:
-    """The line above the output of a stage in its log."""
     return f"$ {shown(job)}"
 
 

@@ -298,7 +298,6 @@ class Watch:
         return fork(command, env, output, own_channel, self._owner, log, self.check, self._writable)
 
     def _seconds(self) -> float:
-        """Seconds since the start."""
         return time.monotonic() - self._start
 
     def _limit_met(self, child: Child) -> str:

@@ -17,7 +17,8 @@ from scripts.frontends.lowering import capture, link
 from scripts.frontends.torch_model import convert
 from scripts.measure.verify import verify
 from scripts.measure.verify.verify import Expected
-from scripts.tools.operators.calls import call_inputs, reference
+from scripts.tools.operators import make_operator_references
+from scripts.tools.operators.calls import call_inputs
 from scripts.tools.operators.calls.calling import Call, NotCallable, tensors_in
 from scripts.tools.operators.problems.problem import Problem
 from scripts.tools.operators.trace_operators import Trace
@@ -29,10 +30,10 @@ def problem(op: str, args: str) -> dict:
         call = Call(Problem(op, args))
         made = call_inputs.make(call, seed=0)
         before = [tensor.clone() for tensor in made]
-        observed = reference.observe(call, made, {})
+        observed = make_operator_references.observe(call, made, {})
     except NotCallable as error:
         return {"refused": str(error)}
-    weak, weak_by_backend_bench = reference.weak_answers(call, made, observed)
+    weak, weak_by_backend_bench = make_operator_references.weak_answers(call, made, observed)
     found = {
         "inputs": [_described(tensor) for tensor in made],
         "same_again": _equal(made, call_inputs.make(call, seed=0)),
@@ -41,7 +42,7 @@ def problem(op: str, args: str) -> dict:
         "fp64": observed.fp64 is not None,
         "deterministic": observed.deterministic,
         "dtype": observed.dtype,
-        "marks": reference.marks(observed.golden),
+        "marks": make_operator_references.marks(observed.golden),
         "weak": weak,
         "weak_by_backend_bench": weak_by_backend_bench,
         "bound_agrees": _bound(call, made, observed),
@@ -91,10 +92,10 @@ def programs(asked: list, exporters: list, folder: Path) -> list:
     for number, (op, args) in enumerate(asked):
         call = Call(Problem(op, args))
         made = call_inputs.make(call, seed=0)
-        observed = reference.observe(call, made, {})
+        observed = make_operator_references.observe(call, made, {})
         stored = {str(i): convert.to_numpy(tensor) for i, tensor in enumerate(made)}
         tensors.save_npz(folder / f"{number}.inputs.npz", stored)
-        tensors.save_npz(folder / f"{number}.golden.npz", reference.arrays(observed))
+        tensors.save_npz(folder / f"{number}.golden.npz", make_operator_references.arrays(observed))
         for name, exporter, options in exporters:
             module = importlib.import_module(f"scripts.frontends.exporters.{exporter}")
             try:

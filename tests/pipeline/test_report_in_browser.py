@@ -21,14 +21,14 @@ from scripts.supervise import outcome
 from scripts.supervise.outcome import MemorySeries, Outcome, Usage
 from scripts.tools.compare import formats, pairs
 from scripts.tools.compare.comparing import Settings, compare
-from scripts.tools.report.web import page as web_page
+from scripts.tools.report import write_report
 from scripts.tools.report.web.page_source import Source
 from tests import histories, report_records
 from tests.checkouts import ROOT, Checkout
 from tests.report_records import HOSTILE, HOSTILE_LOG, PROFILE, PROFILE_OF_EAGER, write_profiles
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-FILTERED = [view.name for view in web_page.views() if view.filtered]
+FILTERED = [view.name for view in write_report.views() if view.filtered]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def source(tmp_path_factory) -> Source:
 @pytest.fixture(scope="module")
 def file(source) -> Path:
     path = source.results / "report.html"
-    path.write_text(web_page.page(source), encoding="utf-8")
+    path.write_text(write_report.page(source), encoding="utf-8")
     return path
 
 
@@ -107,7 +107,7 @@ def go(page: Page, file: Path, address: str = "") -> None:
 
 def view(page: Page, name: str) -> None:
     """Open a view by its tab."""
-    title = next(one.title for one in web_page.views() if one.name == name)
+    title = next(one.title for one in write_report.views() if one.name == name)
     page.click(f"#tabs a:text-is('{title}')")
     page.wait_for_selector(f"#tabs a[aria-current]:text-is('{title}')")
     page.wait_for_selector(f"main[data-view={name}]")
@@ -127,7 +127,7 @@ def choose(page: Page, facet: str, value: str) -> None:
     page.keyboard.press("Escape")
 
 
-@pytest.mark.parametrize("name", [one.name for one in web_page.views()])
+@pytest.mark.parametrize("name", [one.name for one in write_report.views()])
 def test_every_view_opens_and_shows_text(page, name):
     view(page, name)
     assert len(page.inner_text("main")) > 40
@@ -299,7 +299,7 @@ def test_hostile_texts_are_shown_as_texts(page):
     assert HOSTILE in page.inner_text("dialog h2")
     assert "</script>" in page.inner_text("dialog pre >> nth=-1")
     page.keyboard.press("Escape")
-    for one in web_page.views():
+    for one in write_report.views():
         view(page, one.name)
         assert page.locator("main img, main script, dialog img, dialog script").count() == 0
     view(page, "failures")
@@ -307,7 +307,7 @@ def test_hostile_texts_are_shown_as_texts(page):
     assert HOSTILE in page.inner_text("main")
 
 
-@pytest.mark.parametrize("name", [one.name for one in web_page.views()])
+@pytest.mark.parametrize("name", [one.name for one in write_report.views()])
 def test_a_narrow_screen_needs_no_sideways_scrolling(page, name):
     page.set_viewport_size({"width": 360, "height": 740})
     view(page, name)
@@ -355,7 +355,7 @@ def test_the_page_over_a_history_shows_the_newest_rows_and_what_changed(browser,
     opened.wait_for_selector("main figure svg")
     assert "× 0.66" in opened.inner_text("main")
     assert opened.locator("main section:has(> h2:text-is('Runs')) tbody tr").count() == 9
-    for one in web_page.views():
+    for one in write_report.views():
         view(opened, one.name)
         assert opened.evaluate("document.documentElement.scrollWidth") <= 360
     assert said == []
@@ -373,7 +373,7 @@ def test_five_thousand_rows_open(browser, tmp_path):
     speedups.add_speedups(found)
     source = report_records.write(tmp_path, found, log="a line\n" * 40)
     path = tmp_path / "report.html"
-    text = web_page.page(source)
+    text = write_report.page(source)
     path.write_text(text, encoding="utf-8")
     assert len(text) < 15e6
     opened = browser.new_page()

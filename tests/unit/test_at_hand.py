@@ -16,7 +16,7 @@ from scripts.results.results_file import BadRecords, Record
 from scripts.run import environments, outputs
 from scripts.run.plan import Aggregation
 from scripts.stages import check_expectations
-from scripts.tools.compare.verbs import compare, history
+from scripts.tools.compare import compare, history
 
 RESULTS = Path("results")
 MODEL = "import beside\ndef get_model(): return {}\ndef get_dummy_input(batch_size=1): pass\n"

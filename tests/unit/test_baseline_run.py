@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.results.results_file import BadRecords
-from scripts.tools.compare.history import store
-from scripts.tools.compare.verbs import compare, history
+from scripts.tools.compare import compare, history, store
 from tests.report_records import records
 
 RESULTS = Path("results")

@@ -15,9 +15,8 @@ from packaging.version import Version
 from scripts.core.requests import StageRequest
 from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.supervise.outcome import Outcome
-from scripts.tools.compare import bisection
+from scripts.tools.compare import bisect, bisection
 from scripts.tools.compare.bisection import Candidate, NoCandidates, Side, Trial
-from scripts.tools.compare.verbs import bisect
 from tests.unit import test_bundle
 
 CELL = "conv/mlir/llvm-cpu"

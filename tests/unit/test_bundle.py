@@ -19,7 +19,7 @@ from scripts.iree import shell
 from scripts.results import results_file
 from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
-from scripts.tools.compare.history import store
+from scripts.tools.compare import store
 from scripts.tools.report import write_report
 from scripts.tools.reproduce import bundle as command
 from scripts.tools.reproduce import bundling, issue, measure_elsewhere, mismatch

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scripts.tools.compare.history import changes
+from scripts.tools.compare import changes
 
 NOISE = 0.02
 

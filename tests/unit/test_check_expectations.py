@@ -14,7 +14,7 @@ import yaml
 from scripts.config.entries import Baseline
 from scripts.config.sections import AtMost
 from scripts.core import atomic
-from scripts.results import ci_formats, expectations, record
+from scripts.results import ci_formats, record
 from scripts.results.columns import COLUMNS
 from scripts.results.results_file import cell_of
 from scripts.stages import check_expectations
@@ -33,7 +33,7 @@ def row(records, name):
 
 
 def violated(records, expect) -> tuple[list[str], int]:
-    checked = expectations.check(records, expect)
+    checked = check_expectations.check(records, expect)
     return [one.cell for one in checked if one.violations], len(checked)
 
 
@@ -75,7 +75,7 @@ def test_a_violation_is_a_line_with_both_sides(found, name, wanted, line):
     of_cpu["latency"]["verdict"] = "slower"
     of_cpu["compile"]["dispatch_count"] = 3
     of_cpu["compile"]["transient_bytes"] = None
-    (checked,) = expectations.check(found, {name: wanted})
+    (checked,) = check_expectations.check(found, {name: wanted})
     assert [violation.line for violation in checked.violations] == [line]
 
 
@@ -204,7 +204,7 @@ def test_an_update_changes_what_is_violated_and_makes_nothing_stricter(
     found, name, wanted, updated
 ):
     row(found, CPU)["latency"]["verdict"] = "slower"
-    text, _ = expectations.updated(yaml.safe_dump({"expect": {name: wanted}}), found)
+    text, _ = check_expectations.updated(yaml.safe_dump({"expect": {name: wanted}}), found)
     assert yaml.safe_load(text)["expect"] == {name: updated}
     assert violated(found, {name: updated}) == ([], 1)
 

@@ -1,4 +1,4 @@
-"""scripts.tools.compare.verbs.compare: what has changed between two runs, and what is not compared."""
+"""scripts.tools.compare.compare: what has changed between two runs, and what is not compared."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from scripts.measure.timing.turns import Rule
 from scripts.results import speedups
 from scripts.results.results_file import cell_of
 from scripts.run.recorded import Recorded
+from scripts.tools.compare import compare as command
 from scripts.tools.compare import formats, pairs, remeasuring
 from scripts.tools.compare.code_changes import CodeChange, DispatchChange
 from scripts.tools.compare.comparing import SAME_PROGRAM, Settings, compare
-from scripts.tools.compare.verbs import compare as command
 from tests.report_records import records, remedied
 
 

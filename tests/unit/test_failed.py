@@ -15,7 +15,7 @@ from scripts.core.requests import StageRequest
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, ProblemEnd, Usage
 from scripts.tools.operators.operators_plan import Operators
-from scripts.tools.report.verbs import failed
+from scripts.tools.report import failed
 
 
 @pytest.fixture

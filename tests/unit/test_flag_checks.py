@@ -1,4 +1,4 @@
-"""entry_checks: a flag that iree-compile of a target's toolchain does not know stops a run before any work."""
+"""scripts/run/starting.py: a flag that iree-compile of a target's toolchain does not know stops a run before any work."""
 
 import dataclasses
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scripts.config.entries import StepOverride, TargetOverride
-from scripts.run import entry_checks
+from scripts.run import starting
 
 COMPILER = """\
 #!/bin/sh
@@ -43,17 +43,17 @@ def with_flags(results, *flags: str, env: str = "iree", overrides=()):
 
 def test_an_unknown_flag_is_named_with_the_nearest_one(results, compiler):
     compiler("iree")
-    assert entry_checks.flag_problems(with_flags(results, "--iree-opt-level=O3", "--O=2")) == []
-    assert entry_checks.flag_problems(with_flags(results, "--iree-opt-levle=O3")) == [
+    assert starting.flag_problems(with_flags(results, "--iree-opt-level=O3", "--O=2")) == []
+    assert starting.flag_problems(with_flags(results, "--iree-opt-levle=O3")) == [
         "targets.vulkan.flags: iree-compile 3.13.0 does not know --iree-opt-levle; "
         "did you mean --iree-opt-level?"
     ]
     override = (TargetOverride("bert", flags=("--zzz",)),)
-    assert entry_checks.flag_problems(with_flags(results, overrides=override)) == [
+    assert starting.flag_problems(with_flags(results, overrides=override)) == [
         "targets.vulkan.overrides.bert.flags: iree-compile 3.13.0 does not know --zzz"
     ]
     override = (TargetOverride("bert", train=StepOverride(flags=("--yyy",))),)
-    assert entry_checks.flag_problems(with_flags(results, overrides=override)) == [
+    assert starting.flag_problems(with_flags(results, overrides=override)) == [
         "targets.vulkan.overrides.bert.train.flags: iree-compile 3.13.0 does not know --yyy"
     ]
 
@@ -61,22 +61,22 @@ def test_an_unknown_flag_is_named_with_the_nearest_one(results, compiler):
 def test_each_toolchain_is_asked_for_its_own_flags_once(results, compiler):
     compiler("iree@old", "3.9.0")
     matrix = with_flags(results, "--zzz", env="iree@old")
-    said = entry_checks.flag_problems(matrix)
+    said = starting.flag_problems(matrix)
     assert "iree-compile 3.9.0 does not know --zzz" in said[0]
     kept = Path("results/env/iree@old/flags.json")
     assert not kept.parent.exists()  # a plan leaves no files
     kept.parent.mkdir(parents=True)
     Path("asked.txt").unlink()
-    assert entry_checks.flag_problems(matrix) == said
+    assert starting.flag_problems(matrix) == said
     asked = Path("asked.txt").read_text()
     assert asked.split() == ["--version", "--help-hidden"]
-    assert entry_checks.flag_problems(matrix) == said
+    assert starting.flag_problems(matrix) == said
     assert Path("asked.txt").read_text() == asked
     # Another compiler in its place.
     program = Path("build-iree@old/iree-compile")
     program.write_text(program.read_text().replace("3.9.0", "3.10.0"))
-    assert "iree-compile 3.10.0 does not know" in entry_checks.flag_problems(matrix)[0]
+    assert "iree-compile 3.10.0 does not know" in starting.flag_problems(matrix)[0]
 
 
 def test_a_compiler_that_is_not_installed_yet_is_not_asked(results):
-    assert entry_checks.flag_problems(with_flags(results, "--zzz")) == []
+    assert starting.flag_problems(with_flags(results, "--zzz")) == []

@@ -12,13 +12,12 @@ from scripts.config import stages
 from scripts.config.cell import Cell, Kind
 from scripts.config.sections import AtLeast
 from scripts.core.requests import StageRequest
-from scripts.results import expectations
 from scripts.results.columns import COLUMNS
+from scripts.stages import check_expectations
 from scripts.supervise.outcome import Outcome
-from scripts.tools.compare import pairs
+from scripts.tools.compare import bisect, pairs
 from scripts.tools.compare.bisection import Candidate, Side, Trial
 from scripts.tools.compare.comparing import Settings, compare
-from scripts.tools.compare.verbs import bisect
 from scripts.tools.gpu_static import code, devices, facts, program, radv
 from scripts.tools.gpu_static import page as gpu_page
 from scripts.tools.gpu_static.code import Kernel
@@ -348,7 +347,7 @@ def test_a_gate_takes_a_least_value(least, share, lines):
     [row] = [row for row in records() if row["experiment"]["runtime"] == "iree"][:1]
     row["compile"] |= {"static_matrix_share": share}
     wanted = {"status": row["outcome"]["status"], "at_least": {"static_matrix_share": least}}
-    [checked] = expectations.check([row], {"*": wanted})
+    [checked] = check_expectations.check([row], {"*": wanted})
     assert [violation.line for violation in checked.violations] == lines
 
 

@@ -16,9 +16,7 @@ from scripts.core import atomic
 from scripts.results import at_hand
 from scripts.results.results_file import cell_of
 from scripts.stages import aggregate_results
-from scripts.tools.compare import page_views
-from scripts.tools.compare.history import store
-from scripts.tools.compare.verbs import history
+from scripts.tools.compare import history, page_views, store
 from scripts.tools.report.web.page_source import Source
 from tests import histories
 from tests.histories import CELL

@@ -18,10 +18,8 @@ from scripts.core import atomic, commands, console
 from scripts.results import imported
 from scripts.stages import aggregate_results
 from scripts.supervise import outcome
-from scripts.tools.compare.history import store
-from scripts.tools.compare.verbs import compare, history
-from scripts.tools.report import write_report
-from scripts.tools.report.verbs import failed, import_record, merge
+from scripts.tools.compare import compare, history, store
+from scripts.tools.report import failed, import_record, merge, write_report
 from scripts.tools.report.web import page_source
 from scripts.tools.reproduce import measure_elsewhere
 

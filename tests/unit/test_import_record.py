@@ -16,7 +16,7 @@ from scripts.core.requests import StageRequest
 from scripts.measure.timing.group_timing import GroupTiming, MemberTiming, PartTiming
 from scripts.results import results_file
 from scripts.stages import aggregate_results
-from scripts.tools.report.verbs import import_record
+from scripts.tools.report import import_record
 from scripts.tools.reproduce import bundle as bundles
 
 CELL = "conv/mlir/llvm-cpu"

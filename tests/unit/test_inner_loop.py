@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.iree.inner_loop import innermost
+from scripts.iree.assembly import innermost
 
 NARROW = """\
 SELF:

@@ -12,7 +12,7 @@ from scripts.iree.backends import BACKENDS
 from scripts.iree.session import Module
 from scripts.measure.timing import machine_limits
 from scripts.measure.timing.machine_limits import PRODUCT, TRIAD, MachineLimits, Sample
-from scripts.tools.limits import samples as limit_samples
+from scripts.tools.limits import measure_machine_limits
 
 TRIADS = (
     Sample(TRIAD, "torch", "f32", 3 * 10**9, (0.2, 0.1, 0.11)),
@@ -97,40 +97,44 @@ def test_figures_that_are_not_plausible_are_doubted():
 
 
 def test_a_triad_of_memory_does_not_fit_into_the_caches_and_others_are_much_smaller(monkeypatch):
-    monkeypatch.setattr(limit_samples, "cache_bytes", lambda: 16 * 2**20)
-    assert limit_samples.array_bytes("cpu", 2) == (64 * 2**20, 128 * 2**20)
-    assert limit_samples.array_bytes("cpu", 1000)[1] == limit_samples.ARRAY_BYTES[1]
-    monkeypatch.setattr(limit_samples, "cache_bytes", lambda: 0)
-    assert limit_samples.array_bytes("cpu", 2)[1] == limit_samples.ARRAY_BYTES[0]
-    assert limit_samples.cached_array_bytes("cpu", 2) == [2**17, 2**19, 2**21, 2**23]
-    assert limit_samples.cached_array_bytes("cuda", 2) == []
+    monkeypatch.setattr(measure_machine_limits, "cache_bytes", lambda: 16 * 2**20)
+    assert measure_machine_limits.array_bytes("cpu", 2) == (64 * 2**20, 128 * 2**20)
+    assert (
+        measure_machine_limits.array_bytes("cpu", 1000)[1] == measure_machine_limits.ARRAY_BYTES[1]
+    )
+    monkeypatch.setattr(measure_machine_limits, "cache_bytes", lambda: 0)
+    assert measure_machine_limits.array_bytes("cpu", 2)[1] == measure_machine_limits.ARRAY_BYTES[0]
+    assert measure_machine_limits.cached_array_bytes("cpu", 2) == [2**17, 2**19, 2**21, 2**23]
+    assert measure_machine_limits.cached_array_bytes("cuda", 2) == []
 
 
 def test_wrong_results_are_refused():
-    left, right = limit_samples.signs(64)
+    left, right = measure_machine_limits.signs(64)
     exact = left @ right
-    limit_samples.check_product("product", exact[:4], left, right)
+    measure_machine_limits.check_product("product", exact[:4], left, right)
     wrong = exact[:4].copy()
     wrong[3, 5] += 2
     for rows in (wrong, np.zeros((4, 64)), exact[:4, :32]):
-        with pytest.raises(limit_samples.WrongResult, match="product"):
-            limit_samples.check_product("product", rows, left, right)
-    shift = limit_samples.permutation(64)
+        with pytest.raises(measure_machine_limits.WrongResult, match="product"):
+            measure_machine_limits.check_product("product", rows, left, right)
+    shift = measure_machine_limits.permutation(64)
     thrice = left @ shift @ shift @ shift
-    limit_samples.check_product("product", thrice[:4], left, shift, 3)
-    with pytest.raises(limit_samples.WrongResult, match="product"):
-        limit_samples.check_product("product", (left @ shift)[:4], left, shift, 3)
-    limit_samples.check_triad("triad", limit_samples.RESULT, limit_samples.RESULT)
-    with pytest.raises(limit_samples.WrongResult, match="from 0 to 7"):
-        limit_samples.check_triad("triad", 0.0, limit_samples.RESULT)
+    measure_machine_limits.check_product("product", thrice[:4], left, shift, 3)
+    with pytest.raises(measure_machine_limits.WrongResult, match="product"):
+        measure_machine_limits.check_product("product", (left @ shift)[:4], left, shift, 3)
+    measure_machine_limits.check_triad(
+        "triad", measure_machine_limits.RESULT, measure_machine_limits.RESULT
+    )
+    with pytest.raises(measure_machine_limits.WrongResult, match="from 0 to 7"):
+        measure_machine_limits.check_triad("triad", 0.0, measure_machine_limits.RESULT)
 
 
 def test_a_sample_is_timed_by_calls_that_are_waited_for(monkeypatch):
-    monkeypatch.setattr(limit_samples, "SECONDS", 0.0)
+    monkeypatch.setattr(measure_machine_limits, "SECONDS", 0.0)
     made = []
-    found = limit_samples.timed(lambda: made.append("call"), lambda: made.append("end"))
-    assert len(found) == limit_samples.AT_LEAST
-    assert made == ["call", "end"] * (limit_samples.AT_LEAST + 1)
+    found = measure_machine_limits.timed(lambda: made.append("call"), lambda: made.append("end"))
+    assert len(found) == measure_machine_limits.AT_LEAST
+    assert made == ["call", "end"] * (measure_machine_limits.AT_LEAST + 1)
 
 
 @pytest.mark.parametrize(
@@ -143,16 +147,20 @@ def test_a_sample_is_timed_by_calls_that_are_waited_for(monkeypatch):
     ],
 )
 def test_a_product_that_would_take_too_long_is_not_run(monkeypatch, kind, call_s, run):
-    monkeypatch.setattr(limit_samples, "Session", lambda *_: Mock(call=lambda _: ([None], None)))
-    monkeypatch.setattr(limit_samples, "_check", lambda *_: None)
-    monkeypatch.setattr(limit_samples, "_inputs", lambda _: [])
-    monkeypatch.setattr(limit_samples, "timed", lambda *_: (call_s,))
+    monkeypatch.setattr(
+        measure_machine_limits, "Session", lambda *_: Mock(call=lambda _: ([None], None))
+    )
+    monkeypatch.setattr(measure_machine_limits, "_check", lambda *_: None)
+    monkeypatch.setattr(measure_machine_limits, "_inputs", lambda _: [])
+    monkeypatch.setattr(measure_machine_limits, "timed", lambda *_: (call_s,))
     programs = [
-        limit_samples.Program(Module(Path("m.vmfb"), None, "local-task"), "product", dtype, n)
+        measure_machine_limits.Program(
+            Module(Path("m.vmfb"), None, "local-task"), "product", dtype, n
+        )
         for dtype in ("f32", "bf16")
         for n in (*([256] if kind == "cpu" else []), 1024, 2048)
     ]
-    found = limit_samples.iree_samples(programs, kind, threads=1)
+    found = measure_machine_limits.iree_samples(programs, kind, threads=1)
     assert [(one.dtype, one.size) for one in found] == run
 
 
@@ -164,11 +172,11 @@ def test_what_cannot_be_compiled_or_run_is_found_with_the_smallest_programs(tmp_
         return not name.startswith("product-bf16")
 
     lacking = lambda vmfb, *_: "subgroups of 32" if "ada" in vmfb.name else ""  # noqa: E731
-    monkeypatch.setattr(limit_samples, "_compile", compiles)
-    monkeypatch.setattr(limit_samples.session, "lacking_of_profile", lacking)
+    monkeypatch.setattr(measure_machine_limits, "_compile", compiles)
+    monkeypatch.setattr(measure_machine_limits.session, "lacking_of_profile", lacking)
     backend = dataclasses.replace(BACKENDS["vulkan"], limit_archs=("", "ada"))
-    made = limit_samples.prepare(backend, "", 1, tmp_path)
-    sizes = limit_samples.OTHER_SIZES
+    made = measure_machine_limits.prepare(backend, "", 1, tmp_path)
+    sizes = measure_machine_limits.OTHER_SIZES
     assert [(one.what, one.size) for one in made][2:] == [(PRODUCT, n) for n in sizes]
     assert [name for name in tried if "bf16" in name] == [f"product-bf16-{sizes[0]}"]
     assert [name for name in tried if "ada" in name] == [f"{name}-ada" for name in tried[:2]]

@@ -12,7 +12,7 @@ import pytest
 
 from scripts.core import atomic
 from scripts.stages import aggregate_results
-from scripts.tools.report.verbs import merge as merge_results
+from scripts.tools.report import merge as merge_results
 
 CONV, TINY = "conv", "tiny"
 

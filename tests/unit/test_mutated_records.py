@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from scripts.config import reading
 from scripts.config.reading import ConfigError
 from scripts.config.torchbench import TorchbenchFile
-from scripts.results import expectations, imported, results_file
+from scripts.results import imported, results_file
 from scripts.results.results_file import BadRecords
 from scripts.run import outputs
+from scripts.stages import check_expectations
 from scripts.supervise import outcome
 from scripts.tools.operators.problems import sources
 from scripts.tools.operators.problems.sources import SourceError
@@ -71,7 +72,7 @@ def read_record(path: Path) -> None:
 
 
 def read_expectations(path: Path) -> None:
-    expectations.parsed(path.read_bytes(), str(path))
+    check_expectations.parsed(path.read_bytes(), str(path))
 
 
 def lines(*values) -> bytes:

@@ -10,8 +10,7 @@ from scripts.core import atomic
 from scripts.results import results_file
 from scripts.run import outputs
 from scripts.stages import aggregate_results, check_expectations
-from scripts.tools.report import report_coverage
-from scripts.tools.report.verbs import failed
+from scripts.tools.report import failed, report_coverage
 
 CSV, _, JSONL = outputs.FILES
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.iree.tools import Compiled, Compiler
-from scripts.tools.reproduce import shrinking
-from scripts.tools.reproduce.shrinking import Search
+from scripts.tools.reproduce import reduce_program
+from scripts.tools.reproduce.reduce_program import Search
 
 LATER = 1e9
 
@@ -21,7 +21,7 @@ def chain(size: int):
 def reduced(size, needed, named=(), neighbours=None, deadline=LATER):
     """What is found if a failure needs some operations; and the search."""
     found = Search(lambda part: set(needed) <= part, time.monotonic() + deadline)
-    kept = shrinking.reduce(range(size), named, neighbours or chain(size), found)
+    kept = reduce_program.reduce(range(size), named, neighbours or chain(size), found)
     return kept, found
 
 
@@ -50,7 +50,7 @@ def test_a_failure_far_from_the_named_operation_is_found_in_the_whole_program():
 
 def test_a_failure_that_the_parts_do_not_show_is_said_to_be_none():
     found = Search(lambda part: False, time.monotonic() + LATER)
-    assert shrinking.reduce(range(9), {4}, chain(9), found) is None
+    assert reduce_program.reduce(range(9), {4}, chain(9), found) is None
 
 
 def test_at_the_time_limit_the_smallest_part_so_far_is_kept():
@@ -67,18 +67,18 @@ def test_no_part_is_tested_twice():
         tested.append(part)
         return {2, 17} <= part
 
-    shrinking.reduce(range(40), (), chain(40), Search(fails, time.monotonic() + LATER))
+    reduce_program.reduce(range(40), (), chain(40), Search(fails, time.monotonic() + LATER))
     assert len(tested) == len(set(tested))
 
 
 def test_results_that_are_not_needed_are_left_out():
-    assert shrinking.fewer("abcde", lambda some: {"b", "d"} <= set(some)) == ["b", "d"]
-    assert shrinking.fewer("abc", lambda some: True) == ["c"]
+    assert reduce_program.fewer("abcde", lambda some: {"b", "d"} <= set(some)) == ["b", "d"]
+    assert reduce_program.fewer("abc", lambda some: True) == ["c"]
 
 
 def test_the_lines_that_a_compiler_names_are_those_of_the_program():
     log = "results/x/program.mlir:227:10: error: no\nprogram.mlir:104:3: note: called from\n  at f.cpp:12:3: x\n"
-    assert shrinking.lines(log) == {227, 104}
+    assert reduce_program.lines(log) == {227, 104}
 
 
 PROGRAM = """
@@ -89,12 +89,14 @@ func.func @main(%arg0: tensor<1x64x56x56xf32>, %x56: !torch.vtensor<[56,2],f32>)
 
 
 def test_a_size_is_made_smaller_in_all_types():
-    small = shrinking.shrink(PROGRAM, lambda text: "tensor<64xf32>" in text and "<1x64x" in text)
+    small = reduce_program.shrink(
+        PROGRAM, lambda text: "tensor<64xf32>" in text and "<1x64x" in text
+    )
     assert "tensor<1x64x1x1xf32>" in small
     assert "!torch.vtensor<[1,1],f32>" in small
     assert "%x56" in small
     assert "torch.constant.int 56" in small
-    assert shrinking.sizes(small) == [64]
+    assert reduce_program.sizes(small) == [64]
 
 
 def test_a_number_that_stands_by_itself_is_replaced_where_the_types_alone_do_not_do():
@@ -102,7 +104,7 @@ def test_a_number_that_stands_by_itself_is_replaced_where_the_types_alone_do_not
         channels = re.search(r"tensor<1x(\d+)x", text)
         return channels is not None and f"0:{channels[1]}]" in text and int(channels[1]) >= 16
 
-    small = shrinking.shrink(PROGRAM, is_valid_and_large)
+    small = reduce_program.shrink(PROGRAM, is_valid_and_large)
     assert "[0:1, 0:16] : tensor<1x16x1x1xf32>" in small
 
 
@@ -118,16 +120,16 @@ def test_an_operation_in_between_is_bypassed_if_the_ones_around_it_must_be_conne
             source = instead[source[0]]
         return {0, 3} <= kept and source[0] in kept
 
-    kept, instead = shrinking.bypassed({0, 1, 2, 3}, stand_in, fails)
+    kept, instead = reduce_program.bypassed({0, 1, 2, 3}, stand_in, fails)
     assert (kept, instead) == ({0, 3}, {2: (1, 0), 1: (0, 0)})
 
 
 def test_an_error_after_the_first_one_is_known_too():
     log = "program.mlir:3:1: error: failed to bufferize op\nprogram.mlir:9:1: error: failed to distribute\n"
-    first, further = shrinking.diagnoses(Compiled(1, log))
+    first, further = reduce_program.diagnoses(Compiled(1, log))
     assert (first.reason, further.reason) == ("bufferization", "distribution")
-    assert [one.status for one in shrinking.diagnoses(Compiled(-11, log))] == ["crashed"]
-    assert not [*shrinking.diagnoses(Compiled(0, log))]
+    assert [one.status for one in reduce_program.diagnoses(Compiled(-11, log))] == ["crashed"]
+    assert not [*reduce_program.diagnoses(Compiled(0, log))]
 
 
 def test_a_compilation_ends_with_its_code_and_output_or_at_the_time_limit(tmp_path, monkeypatch):
@@ -144,4 +146,4 @@ def test_a_compilation_ends_with_its_code_and_output_or_at_the_time_limit(tmp_pa
 def test_the_first_operation_that_shows_a_difference_ends_the_shortest_beginning(size, data):
     first = data.draw(st.integers(0, size))
     found = Search(lambda part: first in part, time.monotonic() + LATER)
-    assert shrinking.first_failing(range(size), found) == (first if first < size else None)
+    assert reduce_program.first_failing(range(size), found) == (first if first < size else None)

@@ -18,7 +18,7 @@ from scripts.config.rows import Matrix
 from scripts.config.settings import ConfigError
 from scripts.config.stages import STAGES, status_path
 from scripts.core import atomic
-from scripts.results import columns, coverage, expectations, record, screen
+from scripts.results import columns, record, screen
 from scripts.results.columns import FIELDS
 from scripts.results.results_file import Record
 from scripts.results.results_table import Table
@@ -26,9 +26,10 @@ from scripts.results.wording import absent
 from scripts.run import environments
 from scripts.run.plan import Plan
 from scripts.run.starting import Gate
+from scripts.stages import check_expectations
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.tools.report.verbs import failed
+from scripts.tools.report import failed, report_coverage
 from scripts.tools.variants import document
 from scripts.tools.variants import remedy_job as trying
 
@@ -435,7 +436,7 @@ def test_another_path_counts_as_a_failure_of_this_one_and_another_level_does_not
         table = Table.of_records(found)
         entry = next(e for row in table.rows if row.model == "conv" for c, e in row.entries.items() if c.target == "vulkan")  # fmt: skip
         assert (entry.timing is None) == (works == "other-path")
-        cell = next(c for c in coverage.iree_cells(found) if (c["model"], c["target"]) == ("conv", "vulkan"))  # fmt: skip
+        cell = next(c for c in report_coverage.iree_cells(found) if (c["model"], c["target"]) == ("conv", "vulkan"))  # fmt: skip
         assert (cell["mark"], cell["ending"], cell["remedy"]) == (mark, ending, works)
         assert cell["reached"] == ("export" if works == "other-path" else "verified")
 
@@ -463,7 +464,7 @@ def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
             "compiled for vulkan: {} as asked, {} by remedy, {} not at all".format(*counts),
         ]
         records = [Record(Path("r"), n, one) for n, one in enumerate(found)]
-        page = coverage.page(coverage.frame(records), records)
+        page = report_coverage.page(report_coverage.frame(records), records)
         assert "| vulkan | {} | {} | {} |".format(*counts) in page
         listed = "| mlir | vulkan | why | other-path | xla | 1 | conv |"
         assert (listed in page) == ("## Remedies" in page) == (works is not None)
@@ -478,14 +479,14 @@ def test_a_run_and_the_coverage_page_count_how_cells_were_compiled(rows):
     ],
 )  # fmt: skip
 def test_an_expectation_may_demand_that_a_cell_compiles_as_asked(rows, expect, line):
-    [checked] = expectations.check(rows("O1"), {CELL: expect})
+    [checked] = check_expectations.check(rows("O1"), {CELL: expect})
     assert [f"{each.found}: {each.detail}" for each in checked.violations] == [line][: line is not None]  # fmt: skip
 
 
 def test_a_violation_gives_each_cause_with_its_own_stage(rows):
     record = of_cell(rows("O1"))
     record["outcome"] |= {"status": "unavailable", "stage": "verify", "reason": "no-device", "detail": "no driver"}  # fmt: skip
-    [checked] = expectations.check([record], {CELL: "ok"})
+    [checked] = check_expectations.check([record], {CELL: "ok"})
     assert [each.line for each in checked.violations] == [
         "expected ok, found unavailable verify no-device: no driver; as asked, compile why: what"
     ]

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from scripts.config.choices import BASES
 from scripts.config.entries import Frontend, Override
-from scripts.results import coverage, record, wording
-from scripts.results.coverage import ENDINGS, STAGES
+from scripts.results import record, wording
 from scripts.results.results_file import BadRecords, Record
 from scripts.supervise import outcome
 from scripts.tools.report import report_coverage
+from scripts.tools.report.report_coverage import ENDINGS, STAGES
 
 CELL = "conv/mlir/vulkan"
 OF_STAGE = {
@@ -39,7 +39,9 @@ def cells_of(results):
 
     def make(endings: dict | None = None) -> dict[str, SimpleNamespace]:
         results.write(endings)
-        cells = [SimpleNamespace(**c) for c in coverage.iree_cells(record.records(results.matrix))]
+        cells = [
+            SimpleNamespace(**c) for c in report_coverage.iree_cells(record.records(results.matrix))
+        ]
         return {f"{c.model}/{c.frontend}/{c.target}": c for c in cells}
 
     return make
@@ -95,12 +97,12 @@ def test_where_one_lowering_path_had_no_environment_the_others_say_that_there_wa
     for row in rows[:3]:  # both of conv, and one of tiny
         row |= {"latency": None, "reference": {}, "export": {}, "compile": {}}
         row["outcome"] |= {"status": "error", "stage": "env", "reason": "installer", "detail": "d"}
-    reached = [cell["reached"] for cell in coverage.iree_cells(rows[:4])]
+    reached = [cell["reached"] for cell in report_coverage.iree_cells(rows[:4])]
     assert reached == ["nothing", "nothing", "reference", "verified"]
-    with_baselines = [cell["reached"] for cell in coverage.iree_cells(rows)]
+    with_baselines = [cell["reached"] for cell in report_coverage.iree_cells(rows)]
     assert with_baselines == ["reference", "reference", "reference", "verified"]
     rows[0]["reference"] = {"weights_bytes": 4}
-    assert coverage.iree_cells(rows[:1])[0]["reached"] == "reference"
+    assert report_coverage.iree_cells(rows[:1])[0]["reached"] == "reference"
 
 
 def test_a_cell_on_a_skip_list_reached_the_program_that_is_there(results, cells_of, ended):
@@ -126,7 +128,7 @@ def test_a_program_that_was_rewritten_is_starred_and_counted_once_a_frontend(res
 
 def page_of(results) -> str:
     rows = wrapped(record.records(results.matrix))
-    return coverage.page(coverage.frame(rows), rows)
+    return report_coverage.page(report_coverage.frame(rows), rows)
 
 
 def wrapped(rows: list[dict]) -> list[Record]:
@@ -199,7 +201,7 @@ def test_a_cell_that_is_not_in_the_matrix_is_a_dash(results):
     assert head in found
     rows = wrapped(record.records(results.matrix))
     del rows[0]  # conv with mlir on llvm-cpu: now conv begins with another lowering path
-    models = coverage.models(coverage.frame(rows))
+    models = report_coverage.models(report_coverage.frame(rows))
     assert models.iloc[0].tolist() == ["vmfbench", "conv", "✓", "✓", "–"]
     assert [*models][2:] == ["exp/\nllvm-cpu", "exp/\nvulkan", "mlir/\nllvm-cpu"]
 
@@ -209,7 +211,7 @@ def test_models_of_the_same_name_in_two_suites_are_told_apart(results, ended):
     rows = record.records(results.matrix)
     for row in rows:
         row["model"]["name"] = "conv"
-    found = coverage.page(coverage.frame(wrapped(rows)), wrapped(rows))
+    found = report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
     assert "| vmfbench | conv | ✓ | ✗ compile |\n" in found
     assert "| user | conv | ✓ | ✓ |\n" in found
     assert "mlir/vulkan: vmfbench/conv |\n" in found
@@ -219,17 +221,17 @@ def test_many_models_that_ended_alike_share_a_row(results):
     results.write()
     template = [row for row in record.records(results.matrix) if row["model"]["name"] == "conv"]
     rows = []
-    for number in range(coverage.MANY):
+    for number in range(report_coverage.MANY):
         for row in copy.deepcopy(template):
             row["model"]["name"] = f"m{number}"
             row["model"]["suite"] = "timm" if number else "vmfbench"
             rows.append(row)
-    few = coverage.models(coverage.frame(wrapped(rows)))
-    assert len(few) == coverage.MANY + 1
+    few = report_coverage.models(report_coverage.frame(wrapped(rows)))
+    assert len(few) == report_coverage.MANY + 1
     for row in rows:
         row["model"]["suite"] = "timm"
-    shared = coverage.models(coverage.frame(wrapped(rows)))
-    names = ", ".join(f"m{number}" for number in range(coverage.MANY))
+    shared = report_coverage.models(report_coverage.frame(wrapped(rows)))
+    names = ", ".join(f"m{number}" for number in range(report_coverage.MANY))
     assert shared["model"].tolist() == [names, ""]
     assert shared.iloc[0, 2:].tolist() == few.iloc[0, 2:].tolist()
 
@@ -239,7 +241,7 @@ def test_versions_and_devices_are_those_of_the_rows(results, ended):
     rows = record.records(results.matrix)
     rows[0]["versions"]["torch"] = rows[1]["versions"]["torch"] = "2.15.0"
     rows[2]["versions"]["torch"] = rows[3]["versions"]["torch"] = "2.15.1"
-    found = coverage.page(coverage.frame(wrapped(rows)), wrapped(rows))
+    found = report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows))
     measured_with = found.partition("## Measured with\n\n")[2]
     assert "- cpu: A CPU" in measured_with
     assert "- vulkan: A GPU" in measured_with
@@ -268,7 +270,7 @@ def test_times_and_fingerprints_leave_the_page_as_it_is(results, ended):
             row["latency"] |= {"ms": 77.0, "doubt": "why", "values_ms": [77.0]}
         if row["export"]:
             row["export"]["export_s"] = 99.0
-    assert coverage.page(coverage.frame(wrapped(rows)), wrapped(rows)) == before
+    assert report_coverage.page(report_coverage.frame(wrapped(rows)), wrapped(rows)) == before
 
 
 STATUSES = st.sampled_from([s for s in outcome.STATUSES if s not in ("ok", "unavailable")])
@@ -308,16 +310,16 @@ def some_rows(draw) -> list[dict]:
 @given(some_rows())
 def test_every_cell_is_counted_once_and_every_other_one_has_a_reason(rows):
     records = wrapped(rows)
-    cells = coverage.frame(records)
+    cells = report_coverage.frame(records)
     assert set(cells["ending"]) <= set(ENDINGS)
-    counts = coverage.suites(cells).set_index("suite")
+    counts = report_coverage.suites(cells).set_index("suite")
     counts = counts.drop("all", errors="ignore")
     assert counts["cells"].sum() == len(rows)
     assert (counts[[c for c in counts if c in ENDINGS.values()]].sum(axis=1) == counts["cells"]).all()  # fmt: skip
     stopped = [row for row in rows if not row["latency"]]
-    reasons = coverage.reasons(cells)
+    reasons = report_coverage.reasons(cells)
     assert reasons["cells"].sum() == len(stopped)
-    marks = coverage.models(cells).iloc[:-1, 2:].to_numpy().ravel()
+    marks = report_coverage.models(cells).iloc[:-1, 2:].to_numpy().ravel()
     assert sum(mark != "–" for mark in marks) == len(rows)
     assert sum(mark.startswith("✓") for mark in marks) == len(rows) - len(stopped)
 
@@ -325,7 +327,7 @@ def test_every_cell_is_counted_once_and_every_other_one_has_a_reason(rows):
 @given(some_rows())
 def test_no_detail_or_name_breaks_a_table(rows):
     records = wrapped(rows)
-    page = coverage.page(coverage.frame(records), records)
+    page = report_coverage.page(report_coverage.frame(records), records)
     tables = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
     for table in tables:
         lines = table.removesuffix("\n").split("\n")
@@ -338,11 +340,11 @@ def test_no_detail_or_name_breaks_a_table(rows):
 
 @given(some_rows())
 def test_the_csv_holds_every_field_whole(rows):
-    cells = coverage.frame(wrapped(rows))
-    text = coverage.to_csv(cells)
+    cells = report_coverage.frame(wrapped(rows))
+    text = report_coverage.to_csv(cells)
     assert len(text.splitlines()) == 1 + len(rows)
     read = list(csv.DictReader(io.StringIO(text, newline="")))
-    assert [tuple(line) for line in read] == [coverage.COLUMNS] * len(rows)
+    assert [tuple(line) for line in read] == [report_coverage.COLUMNS] * len(rows)
     details = [" ".join(row["outcome"]["detail"].split()) for row in rows]
     assert [line["detail"] for line in read] == details
     assert [line["verified"] for line in read] == [str(bool(row["latency"])) for row in rows]

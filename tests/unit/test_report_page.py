@@ -13,7 +13,6 @@ import pytest
 from scripts.config.stages import status_path
 from scripts.measure.timing import ratios
 from scripts.results import row_set, speedups
-from scripts.results.clusters import clusters
 from scripts.results.results_file import cell_of
 from scripts.results.row import COMPILED, FAILED, NO_DEVICE, OTHER_PATH, VERIFIED
 from scripts.supervise import outcome
@@ -25,9 +24,10 @@ from scripts.tools.kernels import rows as kernels
 from scripts.tools.operators.report import problem_record as operator_record
 from scripts.tools.profile import page as profile_view
 from scripts.tools.report import write_report
-from scripts.tools.report.web import details, page, page_source, row_views
-from scripts.tools.report.web.page import packed, policy_hash
+from scripts.tools.report.web import details, page_source, row_views
 from scripts.tools.report.web.page_source import Source
+from scripts.tools.report.web.row_views import clusters
+from scripts.tools.report.write_report import packed, policy_hash
 from tests import report_records
 from tests.operator_results import MM, OPERATORS, Tree
 from tests.report_records import (
@@ -68,7 +68,7 @@ def test_data_is_compressed_and_has_no_character_of_html():
 
 def test_hostile_texts_are_only_in_compressed_data(tmp_path):
     source = report_records.write(tmp_path, report_records.hostile(), log=HOSTILE_LOG)
-    text = page.page(source)
+    text = write_report.page(source)
     assert "onerror=window" not in text
     assert "window.hacked" not in text
     assert unpacked(packed(HOSTILE)) == HOSTILE
@@ -78,10 +78,10 @@ def test_hostile_texts_are_only_in_compressed_data(tmp_path):
 
 
 def test_only_the_scripts_of_the_page_may_run_and_no_network_is_allowed(source):
-    text = page.page(source)
+    text = write_report.page(source)
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    assert len(scripts) == len(page.SCRIPTS)
+    assert len(scripts) == len(write_report.SCRIPTS)
     assert all(policy_hash(script) in policy for script in scripts)
     assert policy.count("'sha256-") == len(scripts)
     assert "default-src 'none'" in policy
@@ -97,16 +97,16 @@ def test_no_script_of_the_page_parses_a_text_as_html_or_code(file):
 
 def test_each_view_has_a_script_and_each_script_is_in_the_page():
     scripts = {file.stem for file in WEB.glob("assets/*.js")}
-    assert {view.script for view in page.views()} <= scripts
+    assert {view.script for view in write_report.views()} <= scripts
     assert {f"assets/{name}.js" for name in scripts} == {
-        name for name in page.SCRIPTS if name.startswith("assets")
+        name for name in write_report.SCRIPTS if name.startswith("assets")
     }
 
 
 def test_the_page_has_the_views_of_the_features(source, monkeypatch):
-    assert 'id="data-view-kernels"' in page.page(source)
+    assert 'id="data-view-kernels"' in write_report.page(source)
     monkeypatch.setattr(registry, "VIEWS", ())
-    alone = page.page(source)
+    alone = write_report.page(source)
     assert 'id="data-view-kernels"' not in alone
     assert 'id="data-view-latency"' in alone
 
@@ -368,7 +368,7 @@ def test_the_command_writes_the_page_with_all_views(source, tmp_path, monkeypatc
     monkeypatch.setattr(sys, "argv", ["x", "--results", str(results), "--out", str(out)])
     write_report.main()
     data = data_of(out.read_text(encoding="utf-8"))
-    assert {f"view-{view.name}" for view in page.views()} < set(data)
+    assert {f"view-{view.name}" for view in write_report.views()} < set(data)
 
 
 def test_a_comparison_is_shown_where_there_is_one(source):

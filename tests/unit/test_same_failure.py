@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.supervise.diagnose import Diagnosis, failure_signature, readable_detail
-from scripts.tools.reproduce import shrinking
+from scripts.tools.reproduce import reduce_program
 
 SHARED = "function 'main_dispatch_4_conv_56x56x64x3x3x64_f32' uses 81920 bytes of shared memory; exceeded the limit of 65536 bytes [program.mlir:227: %8 = stablehlo.convolution(%7)]"
 
@@ -51,10 +51,10 @@ def test_sizes_and_places_in_a_compilers_message_are_left_out(n, kind):
 
 
 def test_a_reduction_also_needs_the_status_and_the_reason():
-    of = shrinking.kind_of(Diagnosis("error", "shared-memory-limit", SHARED))
+    of = reduce_program.kind_of(Diagnosis("error", "shared-memory-limit", SHARED))
     assert of[2] == "function uses N bytes of shared memory; exceeded the limit of N bytes"
-    assert of != shrinking.kind_of(Diagnosis("error", "distribution", SHARED))
-    assert of != shrinking.kind_of(Diagnosis("crashed", "shared-memory-limit", SHARED))
+    assert of != reduce_program.kind_of(Diagnosis("error", "distribution", SHARED))
+    assert of != reduce_program.kind_of(Diagnosis("crashed", "shared-memory-limit", SHARED))
 
 
 @pytest.mark.parametrize(

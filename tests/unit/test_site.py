@@ -11,9 +11,9 @@ import zstandard
 
 from scripts.core import commands
 from scripts.results.results_file import cell_of
-from scripts.tools.compare.history import store
-from scripts.tools.compare.history.store import Machine
-from scripts.tools.compare.verbs import site as verb
+from scripts.tools.compare import site as verb
+from scripts.tools.compare import store
+from scripts.tools.compare.store import Machine
 from tests import histories, report_records
 from tests.histories import CELL
 from tests.report_records import HOSTILE, HOSTILE_LOG, unpacked

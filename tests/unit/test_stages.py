@@ -16,7 +16,7 @@ from scripts.run import fingerprint
 from scripts.run.plan import Plan
 from scripts.supervise import journal, outcome
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.tools.report.verbs import failed
+from scripts.tools.report import failed
 
 CELL = of_axes(model="conv", frontend="mlir", target="vulkan")
 
@@ -27,7 +27,7 @@ def polish(monkeypatch):
     made_up = Stage(
         "polish",
         Kind.IREE,
-        ("scripts.tools.report.verbs.failed",),
+        ("scripts.tools.report.failed",),
         env="iree",
         after="compile",
         need=Need(1000, 60, 0),

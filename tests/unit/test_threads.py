@@ -19,13 +19,14 @@ from scripts.config.rows import Matrix
 from scripts.config.settings import ConfigError
 from scripts.config.stages import VERIFICATION
 from scripts.config.torchbench import TorchbenchFile
-from scripts.results import expectations, record, speedups
+from scripts.results import record, speedups
 from scripts.results.results_file import cell_of
-from scripts.run import entry_checks
+from scripts.run import starting
 from scripts.run.plan import Plan
+from scripts.stages import check_expectations
 from scripts.tools.kernels import kernel_matrix
 from scripts.tools.profile import profile_files
-from scripts.tools.report.verbs import failed
+from scripts.tools.report import failed
 from scripts.tools.report.web.page_source import of_row
 from scripts.tools.reproduce import case
 from tests import declarations
@@ -259,9 +260,9 @@ def test_tuning_is_for_one_number():
 
 
 def test_an_unknown_flag_is_reported_once_for_all_numbers(monkeypatch):
-    monkeypatch.setattr(entry_checks.tools, "compiler_of", lambda prefix: prefix)
-    monkeypatch.setattr(entry_checks, "_flags", lambda env, compiler: (["--y"], "3.13.0"))
-    assert entry_checks.flag_problems(of_numbers([1, 2])) == [
+    monkeypatch.setattr(starting.tools, "compiler_of", lambda prefix: prefix)
+    monkeypatch.setattr(starting, "_flags", lambda env, compiler: (["--y"], "3.13.0"))
+    assert starting.flag_problems(of_numbers([1, 2])) == [
         "targets.llvm-cpu.flags: iree-compile 3.13.0 does not know --x; did you mean --y?"
     ]
 
@@ -339,7 +340,7 @@ def test_a_row_without_limits_names_the_stage_that_measures_them(rows):
 
 def test_a_row_is_checked_against_expectations_with_and_without_its_number(rows):
     expect = {"conv/*/llvm-cpu": "ok", "conv/*/llvm-cpu+2-threads": "oom"}
-    checked = expectations.check(rows, expect)
+    checked = check_expectations.check(rows, expect)
     assert len(checked) == 2
     violations = [violation.cell for cell in checked for violation in cell.violations]
     assert violations == ["conv/mlir/llvm-cpu+2-threads"]

@@ -18,7 +18,7 @@ from scripts.config.settings import ConfigError
 from scripts.config.stages import STAGES
 from scripts.core import atomic
 from scripts.iree import compile_options
-from scripts.run import entry_checks, outputs
+from scripts.run import outputs, starting
 from scripts.run.outputs import Result
 from scripts.run.plan import Plan
 from scripts.stages import aggregate_results
@@ -287,7 +287,7 @@ def test_a_tuning_spec_that_the_user_names_is_an_input_and_must_exist(tree, tmp_
     cell = of_axes(model="conv", frontend="mlir", target="llvm-cpu")
     assert plan.modules.specs(cell) == plan["variants"].specs(cell) == ["mine.mlir"]
     said = "targets.llvm-cpu.flags: the tuning spec mine.mlir does not exist"
-    assert entry_checks.flag_problems(of) == [said]
+    assert starting.flag_problems(of) == [said]
 
 
 def test_a_rocm_target_is_shown_beside_pytorch_on_the_same_gpu():

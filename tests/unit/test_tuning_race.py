@@ -1,4 +1,4 @@
-"""tools/variants/race.py: modules that are timed in turns, while slow ones leave."""
+"""tools/variants/tune_iree.py: modules that are timed in turns, while slow ones leave."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from scripts.measure.timing import turns
 from scripts.measure.timing.turns import MemberEnded
 from scripts.measure.timing.worker import SLICE
 from scripts.supervise import members
-from scripts.tools.variants import race
-from scripts.tools.variants.race import Race
+from scripts.tools.variants import tune_iree
+from scripts.tools.variants.tune_iree import Race
 
 NOISE = random.Random(0)
 
@@ -42,12 +42,14 @@ class Worker:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(race, "RULE", race.dataclasses.replace(race.RULE, budget_s=1e-6))
+    monkeypatch.setattr(
+        tune_iree, "RULE", tune_iree.dataclasses.replace(tune_iree.RULE, budget_s=1e-6)
+    )
     monkeypatch.setattr(turns, "PAUSE_S", 0.0)
 
 
 def parts(names: Iterable[str], anchor: str) -> list[list[str]]:
-    return members.parts(dict.fromkeys(names, 1.0), anchor, 1e6, race.AT_ONCE)
+    return members.parts(dict.fromkeys(names, 1.0), anchor, 1e6, tune_iree.AT_ONCE)
 
 
 def raced(
@@ -66,7 +68,9 @@ def test_slow_modules_leave_and_the_fastest_one_wins():
     generations = {name: len({number for number, _ in ms}) for name, ms in of.ms.items()}
     assert list(generations.values()).count(1) == 19, "a third of 31 stays, and the anchor"
     assert (of.anchor, generations["m29"]) == ("a", 1)
-    assert generations["a"] == generations["m0"] == max(generations.values()) <= race.GENERATIONS
+    assert (
+        generations["a"] == generations["m0"] == max(generations.values()) <= tune_iree.GENERATIONS
+    )
     timing = of.timing("m0", "a")
     assert timing.speedup_low < timing.speedup < timing.speedup_high
     assert timing.speedup == pytest.approx(5 / 3, rel=0.01)

@@ -18,7 +18,7 @@ from scripts.measure.timing import turns
 from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome, Usage
-from scripts.tools.variants import candidates, race, tune_iree
+from scripts.tools.variants import candidates, tune_iree
 from scripts.tools.variants.candidates import Candidate, Report, Search
 
 CELL = "m/t"
@@ -95,7 +95,7 @@ def tune(tmp_path, monkeypatch, nothing_is_left):
     Path("export/program.mlir").write_text("torch.aten.mm")
     outcome.write("export/status.json", Outcome("ok", "export", "m/f"), Usage(0, 0))
     folder = Path("results/tune") / CELL
-    monkeypatch.setattr(race, "RULE", dataclasses.replace(race.RULE, budget_s=0.001))
+    monkeypatch.setattr(tune_iree, "RULE", dataclasses.replace(tune_iree.RULE, budget_s=0.001))
     monkeypatch.setattr(turns, "PAUSE_S", 0.0)
 
     def run(*tried, budget_s=100.0, at_once=2, **changes):

@@ -16,7 +16,7 @@ from scripts.cli import run
 from scripts.config import sections
 from scripts.config.settings import ConfigError, read
 from scripts.core import machine
-from scripts.run import entry_checks, environments, starting
+from scripts.run import environments, starting
 from tests.checkouts import ROOT, Checkout
 
 BOUNDS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
@@ -247,7 +247,7 @@ def installed(tmp_path, monkeypatch):
         "torch-mlir": ("torch/_inductor/config.py", "max_autotune_gemm = False\nclass cpp:\n    threads: int = -1\nclass cuda(cpp):\n    arch = None\n"),
         "torch-xla": ("library.so", "\0xla_dump_to\0"),
     }  # fmt: skip
-    monkeypatch.setattr(entry_checks, "_XLA_LIBRARIES", {"torch-xla": "library.so"})
+    monkeypatch.setattr(starting, "_XLA_LIBRARIES", {"torch-xla": "library.so"})
     for env, (name, text) in files.items():
         file = tmp_path / "envs" / env / "lib/python3.11/site-packages" / name
         file.parent.mkdir(parents=True)
@@ -274,11 +274,11 @@ def test_what_is_like_it_and_means_something_is_taken(tmp_path, installed, confi
 def test_an_environment_without_a_lock_is_left_to_its_own_stage(tmp_path, monkeypatch):
     (tmp_path / "bad.lock").write_text("no lock")
     for lock in ("none.lock", "bad.lock"):
-        entry_checks._locked.cache_clear()
+        starting._locked.cache_clear()
         monkeypatch.setattr(environments, "lock_file", lambda _, lock=lock: tmp_path / lock)
-        problems = entry_checks._package_problems("baselines.eager", "mine", ("torch",))
+        problems = starting._package_problems("baselines.eager", "mine", ("torch",))
         assert [*problems] == []
-    entry_checks._locked.cache_clear()
+    starting._locked.cache_clear()
 
 
 TEXTS_OF_YAML = [

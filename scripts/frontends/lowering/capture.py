@@ -189,7 +189,6 @@ def quantization(captured: Captured) -> dict[torch._ops.OpOverload, Callable]:
 
 
 def _graphs(module: torch.fx.GraphModule) -> list[torch.fx.Graph]:
-    """The graph of a module and those of its control flow."""
     return [part.graph for part in module.modules() if isinstance(part, torch.fx.GraphModule)]
 
 

@@ -54,7 +54,6 @@ class Graph:
 
     @functools.cached_property
     def _makers(self) -> dict[str, int]:
-        """The number of the node that computes each value."""
         return {name: at for at, node in enumerate(self.nodes) for name in node.output if name}
 
     def used(self, at: int) -> list[str]:

@@ -165,7 +165,8 @@ def _problem(key: str, text: str) -> str:
     if key in _OPERATORS:
         return "" if _OPERATOR.fullmatch(text) else f"it calls {_short(text)}, which is no operator of PyTorch"  # fmt: skip
     if key == "expr_str":
-        return "" if _is_expression(text) else f"a size is {_short(text)}, which is no expression of sizes"  # fmt: skip
+        is_known = all(map(_EXPRESSION_WORD.fullmatch, _WORDS.findall(text)))
+        return "" if is_known and _EXPRESSION.fullmatch(text) else f"a size is {_short(text)}, which is no expression of sizes"  # fmt: skip
     if key in _TREES:
         return _tree_problem(text, key)
     if key in _IDENTIFIERS:
@@ -200,12 +201,6 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
             named = key if key == "as_string_to_argument" else ""
             todo += [(named, name) for name in value]
             todo += value.items()
-
-
-def _is_expression(text: str) -> bool:
-    return bool(_EXPRESSION.fullmatch(text)) and all(
-        _EXPRESSION_WORD.fullmatch(word) for word in _WORDS.findall(text)
-    )
 
 
 def _tree_problem(text: str, key: str) -> str:

@@ -153,10 +153,6 @@ def _json(path: Path) -> dict[str, Any]:
         raise BrokenModelFile(f"{path}: cannot be read ({error.strerror}); expected the folder of a model of Hugging Face") from error  # fmt: skip
 
 
-def _facts(_: Path, options: Options) -> Facts:
-    return Facts(source.default_batch_size(MODEL), options.get("dtype", "f32"))
-
-
 def _parts(path: Path, _: Options) -> list[Path]:
     index = path.with_name(INDEX)
     files = weight_files(path.parent) + ([index] if index.is_file() else [])
@@ -174,7 +170,7 @@ SOURCE = Source(
     expected=f"a folder of Hugging Face ({CONFIG} and safetensors)",
     takes=lambda path: path.name == CONFIG or os.path.isdir(path),
     check=check,
-    facts=_facts,
+    facts=lambda _, options: Facts(source.default_batch_size(MODEL), options.get("dtype", "f32")),
     parts=_parts,
     digest=_digest,
     sizes_are_options=True,

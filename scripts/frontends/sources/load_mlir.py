@@ -307,7 +307,6 @@ def _strip_sharding(path: Path, operation: Any, jaxlib_ir: Any) -> None:
 
 
 def _keys(attributes: Any) -> list[str]:
-    """The names in the attributes of an operation, or in a dictionary."""
     return [getattr(attribute, "name", attribute) for attribute in attributes]
 
 

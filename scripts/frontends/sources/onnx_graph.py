@@ -14,7 +14,6 @@ from typing import Any
 import onnx
 
 from scripts.core.tensors import DTYPES, TensorType
-from scripts.frontends.sources import onnx_graph
 from scripts.frontends.sources.source import (
     BRACES,
     MOST_ELEMENTS,
@@ -311,20 +310,20 @@ def _of_metadata(model: onnx.ModelProto) -> Iterator[int]:
 
 
 def _of_test_data(path: Path) -> Iterator[int]:
-    for file in onnx_graph.test_inputs(path):
+    for file in test_inputs(path):
         yield from onnx.load_tensor(str(file)).dims
 
 
 def _of_shapes(model: onnx.ModelProto) -> Iterator[int]:
     """The values of small integer constants, such as the shapes of Reshape, and the sizes of kernels."""
-    for tensor in onnx_graph.tensors_of(model):
+    for tensor in tensors_of(model):
         if tensor.data_type == onnx.TensorProto.INT64 and len(tensor.dims) == 1 and tensor.dims[0] <= 8:  # fmt: skip
             yield from onnx.numpy_helper.to_array(tensor).tolist()
-    for graph in onnx_graph.graphs(model.graph):
+    for graph in graphs(model.graph):
         for node in graph.node:
             yield from (size for entry in node.attribute if entry.name == "kernel_shape" for size in entry.ints)  # fmt: skip
 
 
 def _of_weights(model: onnx.ModelProto) -> Iterator[int]:
-    for tensor in onnx_graph.tensors_of(model):
+    for tensor in tensors_of(model):
         yield from tensor.dims

@@ -65,7 +65,8 @@ def flat_tensors(tree: Any) -> list[tuple[str, torch.Tensor]]:
 def leaves(tree: Any) -> list[tuple[str, Any]]:
     """(path, leaf) of a nested structure, in pytree order; registers dataclasses on the way."""
     paths, _ = pytree.tree_flatten_with_path(tree)
-    unknown = {type(leaf) for _, leaf in paths if _is_data(leaf)}
+    is_data = dataclasses.is_dataclass
+    unknown = {type(x) for _, x in paths if is_data(x) and not isinstance(x, type | torch.Tensor)}
     for kind in unknown:
         torch.export.register_dataclass(kind)
     if unknown:
@@ -81,8 +82,3 @@ def opaque(tree: Any) -> list[str]:
         if not isinstance(leaf, torch.Tensor)
         and any(isinstance(value, torch.Tensor) for value in getattr(leaf, "__dict__", {}).values())
     ]
-
-
-def _is_data(leaf: Any) -> bool:
-    """Whether a leaf is a dataclass's instance whose fields can represent it."""
-    return dataclasses.is_dataclass(leaf) and not isinstance(leaf, type | torch.Tensor)

@@ -159,7 +159,6 @@ def _own_loss(outputs: Any) -> torch.Tensor | None:
 
 
 def _floating_outputs(outputs: Any) -> list[torch.Tensor]:
-    """The outputs that a gradient can come from."""
     return [t for _, t in convert.flat_tensors(outputs) if t.is_floating_point()]
 
 
@@ -488,7 +487,6 @@ def _current_module(model: torch.nn.Module, counter: _Counter) -> Iterator[None]
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """What identifies the memory of a tensor."""
     return tensor.untyped_storage()._cdata
 
 

@@ -270,7 +270,6 @@ class Group:
                 raise MemberEnded("error", NOT_STEADY, detail)
 
     def _planned(self, member: _Running) -> int:
-        """The calls of a slice of a member."""
         return max(1, math.ceil(self._slice_s / member.call_s - 1e-9))
 
     def _slice(self, member: _Running) -> None:

@@ -121,11 +121,9 @@ def _blocks(arrays: Sequence[np.ndarray]) -> Iterator[tuple[int, list[np.ndarray
 
 
 def _rms(values: np.ndarray) -> np.ndarray:
-    """Root mean square of each row, as a column."""
     return np.sqrt(np.mean(np.square(values), axis=1, keepdims=True))
 
 
 def _index(row: int, column: int, shape: Sequence[int]) -> list[int]:
-    """The index of an element of an array of this shape, by its row and column."""
     outer = np.unravel_index(row, shape[:-1]) if len(shape) > 1 else ()
     return [*map(int, outer), column]

@@ -113,7 +113,6 @@ def _exponent(arrays: Sequence[np.ndarray]) -> int:
 
 
 def _magnitudes(array: np.ndarray) -> np.ndarray:
-    """Absolute finite values, flat, in float64."""
     values = np.abs(array.astype(np.float64))
     return values[np.isfinite(values)]
 

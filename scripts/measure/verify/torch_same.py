@@ -135,7 +135,7 @@ def compare(
             comparable.append(output.plain)
         if problem:
             problems.append(f"{name}: {problem}")
-    errors = [error for pair in comparable if (error := _largest_error(*pair)) is not None]
+    errors = [float(_differences(got, want).max()) for got, want in comparable if got.size]
     distance = None
     if reference is not None and len(comparable) == len(actual) == len(golden):
         pairs = zip(comparable, reference, strict=True)
@@ -364,11 +364,6 @@ def _number(value: float, exponent: int) -> str:
 
 def _of_scale(exponent: int) -> str:
     return f" × 2**{exponent}" if exponent else ""
-
-
-def _largest_error(got: np.ndarray, want: np.ndarray) -> float | None:
-    """Largest absolute error; None if there are no values."""
-    return float(_differences(got, want).max()) if got.size else None
 
 
 def _differences(got: np.ndarray, want: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ from scripts.supervise import outcome, supervise
 from scripts.supervise.job import Job
 from scripts.supervise.outcome import Outcome
 from scripts.tools.compare import code_changes
-from scripts.tools.compare.history.store import seconds_by_pass
+from scripts.tools.compare.store import seconds_by_pass
 from scripts.tools.profile.profile_files import NoProfile
 from scripts.tools.reproduce import bundling, issue
 from scripts.tools.reproduce import case as cases

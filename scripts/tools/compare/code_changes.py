@@ -22,8 +22,8 @@ from scripts.core import atomic, checkout
 from scripts.measure.timing import ratios
 from scripts.results.results_file import cell_of
 from scripts.supervise import outcome
-from scripts.tools.compare.history.store import ALL_PASSES, compile_profile, seconds_by_pass
 from scripts.tools.compare.pairs import Estimate, Pair, Record, difference, latency_change
+from scripts.tools.compare.store import ALL_PASSES, compile_profile, seconds_by_pass
 from scripts.tools.profile import profile_files
 from scripts.tools.profile.compile_page import REST
 
@@ -192,18 +192,16 @@ def _times(row: Record, folder: Path, latency: float | None) -> Mapping[str, _Ti
 _PLACE = re.compile(r"^(?P<program>.*?)_?(?P<kind>dispatch|encoding|initializer)_\d+_?")
 
 
-def _key(name: str) -> str:
-    """What a function computes, without its number: `conv_28x28x88x3x3_f32` of `main$async_dispatch_12_conv_28x28x88x3x3_f32`."""
-    return _PLACE.sub(r"\g<kind> ", name)
-
-
 def _matched(
     before: Sequence[Mapping[str, Any]],
     after: Sequence[Mapping[str, Any]],
     times: Sequence[Mapping[str, _Time]],
 ) -> Iterator[DispatchChange]:
     """The functions of both sides, those in the same place that compute the same as one."""
-    was_keys, now_keys = ([_key(f["name"]) for f in side] for side in (before, after))
+    # What a function computes, without its number: `conv_3x3_f32` of `main$async_dispatch_12_conv_3x3_f32`.
+    was_keys, now_keys = (
+        [_PLACE.sub(r"\g<kind> ", f["name"]) for f in side] for side in (before, after)
+    )
     matcher = difflib.SequenceMatcher(None, was_keys, now_keys, autojunk=False)
     for tag, i, i_end, j, j_end in matcher.get_opcodes():
         if tag == "equal":
@@ -286,6 +284,5 @@ def pass_changes_between(
 
 
 def _with_rest(seconds: Mapping[str, float]) -> dict[str, float]:
-    """The seconds by pass, with those between passes."""
     named = sum(seconds.values()) - seconds[ALL_PASSES]
     return {**seconds, REST: seconds[ALL_PASSES] - named}

@@ -206,7 +206,8 @@ def compare(
         for code in codes
         if code.is_same and not changed(*map(versions_of, in_both[code.cell]))
     }
-    repeated = [cell for cell in same_program if _same_options(*in_both[cell])]
+    options = {cell: [{**options_of(row), OF_CODE: None} for row in in_both[cell]] for cell in same_program}  # fmt: skip
+    repeated = [cell for cell, (was, now) in options.items() if was == now]
     recompiled = recompiled or {}
     by_pair = [
         NotCompared(pair.cell, SAME_PROGRAM)
@@ -238,11 +239,6 @@ def compare(
         passes=tuple(passes),
         compile_times=decided([*recompiled.values()], settings.compile_time, COMPILE_TIME),
     )
-
-
-def _same_options(before: Record, after: Record) -> bool:
-    """Whether both programs were compiled with the same options."""
-    return {**options_of(before), OF_CODE: None} == {**options_of(after), OF_CODE: None}
 
 
 def _amounts(

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from scripts.core import atomic
 from scripts.results.page_sections import Chart, Line, Section
-from scripts.tools.compare.history import series, store
-from scripts.tools.compare.history.series import LATENCY, Series
-from scripts.tools.compare.history.store import Damaged, Entry
+from scripts.tools.compare import series, store
+from scripts.tools.compare.series import LATENCY, Series
+from scripts.tools.compare.store import Damaged, Entry
 from scripts.tools.report.web.page_source import AGAIN, Source, View, short
 
 MOST_RUNS = 100

@@ -152,7 +152,6 @@ def as_report(called: Sequence[Dispatch], device: Device | None) -> dict[str, An
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """The sum; None if a value is not known."""
     every = [*values]
     known = [value for value in every if value is not None]
     return sum(known) if len(known) == len(every) else None

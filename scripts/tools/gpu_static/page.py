@@ -92,7 +92,6 @@ HEAD = (
 
 
 def _bound(dispatch: Mapping[str, Any]) -> float:
-    """The least time of all its calls, ms; 0 if it is not known."""
     return dispatch["calls"] * (dispatch["bound_ms"] or 0.0)
 
 

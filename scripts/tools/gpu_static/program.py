@@ -104,7 +104,8 @@ def _of_function(function: Any) -> Work:
     other = moved = 0
     for op in below(function):
         if op.name in _LOADS:
-            moved += _read(op.results[0])
+            loaded = op.results[0]
+            moved += min(_bytes(loaded.type), sum(map(_used, loaded.uses)))
         elif op.name in _STORES:
             moved += _written(op.operands[0])
         elif op.name == "iree_linalg_ext.attention":
@@ -164,11 +165,6 @@ def _attention(op: Any) -> int:
     sizes = _sizes(op, maps)
     query, key, value, result = (set(_dims(maps[at])) for at in (0, 1, 2, -1))
     return sum(2 * math.prod(sizes[dim] for dim in dims) for dims in (query | key, value | result))
-
-
-def _read(value: Any) -> int:
-    """The bytes of a loaded operand that are read."""
-    return min(_bytes(value.type), sum(_used(use) for use in value.uses))
 
 
 def _used(use: Any) -> int:

@@ -157,7 +157,6 @@ def read(draft: Draft, matrix: Matrix | None = None) -> Operators:
 
 
 def _runs(baseline: Baseline) -> bool:
-    """Return whether a baseline runs single operators: in one of RUNTIMES, as they are."""
     is_plain = baseline.precision == "none" and not baseline.rewrites
     return baseline.runtime in RUNTIMES and is_plain
 

@@ -60,7 +60,8 @@ class OperatorSession:
     ) -> None:
         """`stored`: the reference's inputs, contiguous. `runtime`: a module of scripts/baselines."""
         start = time.perf_counter()
-        placed = [tensor.to(device.device) for tensor in call_inputs.laid_out(call, stored)]
+        pairs = zip(stored, call.inputs, strict=True)
+        placed = [call_inputs.laid_out(tensor, spec).to(device.device) for tensor, spec in pairs]
         is_eager = runtime.__name__.rpartition(".")[2] == "eager"
         with torch.no_grad():
             self._run = call.bound(*placed) if is_eager else _compiled(call, placed, runtime)

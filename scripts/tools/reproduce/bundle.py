@@ -17,12 +17,13 @@ from scripts.config.stages import STAGES
 from scripts.core import atomic, checkout, exits, private, python_source, temporary
 from scripts.results import results_file
 from scripts.results.results_file import Record, cell_of
+from scripts.run.jobs import REFERENCE_FILES
 from scripts.run.recorded import NoCase, recorded
 from scripts.supervise import outcome
 from scripts.supervise.diagnose import failure_signature
 from scripts.tools.reproduce import bundling, dispatch_tests, issue
 from scripts.tools.reproduce import case as cases
-from scripts.tools.reproduce.case import FILES, VERIFY, Case
+from scripts.tools.reproduce.case import VERIFY, Case
 
 ROOT = checkout.ROOT
 MODULES = (
@@ -158,7 +159,6 @@ def _records(args: argparse.Namespace) -> list[Record]:
 
 
 def _emptied(args: argparse.Namespace, name: str) -> Path:
-    """The folder of a bundle, which does not exist any more."""
     folder: Path = (args.out or args.results / "bundles") / name
     shutil.rmtree(folder, ignore_errors=True)
     return folder
@@ -196,7 +196,7 @@ def write_measuring(root: Path, record: Record, folder: Path) -> None:
     if not record.is_iree:
         raise NoCase(f"{cell} is a baseline; only modules of IREE are measured elsewhere")
     fields = recorded(root, VERIFY, cell).request.fields
-    names = {"vmfb": MODULE, **FILES}
+    names = {"vmfb": MODULE, **REFERENCE_FILES}
     sources: dict[str, Path] = {}
     for field, name in names.items():
         files = fields[field] if isinstance(fields[field], list) else [fields[field]]
@@ -218,7 +218,7 @@ def write_measuring(root: Path, record: Record, folder: Path) -> None:
         shutil.copyfile(path, copy)
     private.clean(folder)
     bundle = {
-        "request": {**fields, **FILES, "vmfb": [MODULE], "exported": exported},
+        "request": {**fields, **REFERENCE_FILES, "vmfb": [MODULE], "exported": exported},
         "files": {name: asdict(atomic.digest_of(folder / name)) for name in data},
         "fingerprint": str(STAGES[VERIFY].version),
         "row": record.data,

@@ -18,6 +18,7 @@ from scripts.frontends.sources import registry
 from scripts.iree import compile_options
 from scripts.iree.backends import BACKENDS, compile_flags, renamed
 from scripts.results.results_file import Record, cell_of
+from scripts.run.jobs import REFERENCE_FILES
 from scripts.run.recorded import AGAIN, NoCase, Recorded, recorded
 from scripts.supervise import outcome
 from scripts.supervise.outcome import Outcome
@@ -31,13 +32,6 @@ WRONG_RESULT = "wrong-result"
 """The reason of failures that only show with the model's own weights."""
 MODEL = ("name", "model_file", "options", "load_threads")
 """The fields of a request by which a stage loads its model."""
-FILES = {
-    "weights": "weights.irpa",
-    "inputs": "inputs.npz",
-    "golden": "golden.npz",
-    "signature": "signature.json",
-}
-"""The files of a reference, by the fields of requests that name them."""
 PASS = "PASS"
 LIMIT_S = 300
 """Seconds for the compilation by which another executor is compared."""
@@ -129,7 +123,7 @@ def case_of(root: Path, record: Record, of_golden: bool = False) -> Case:
     program = root / stages.STAGES["export"].path(cell.to(Kind.PROGRAM), "program.mlir")
     of_reference = stages.STAGES[REFERENCES[cell.test]]
     files = {program.name: program} | {
-        name: root / of_reference.path(cell.model, name) for name in FILES.values()
+        name: root / of_reference.path(cell.model, name) for name in REFERENCE_FILES.values()
     }
     given = tuple(experiment["flags"])
     if spec := compile_options.named_spec(given):
@@ -318,7 +312,7 @@ def likely(exporter: str, compared: Mapping[str, Any], others: Mapping[str, bool
 def _compared(case: Case, cell: Cell) -> Mapping[str, Any]:
     reference = recorded(case.root, REFERENCES[cell.test], cell.model)
     verified = recorded(case.root, VERIFY, case.cell).request.only("tolerance")
-    fields = {key: case.files[name] for key, name in FILES.items()} | {
+    fields = {key: case.files[name] for key, name in REFERENCE_FILES.items()} | {
         "program": case.files["program.mlir"],
         "flags": case.cpu_flags,
         "limit_s": LIMIT_S,

@@ -31,7 +31,7 @@ from scripts.run.recorded import NoCase
 from scripts.supervise.members import Member, failed_member, time_in_turns, unfit_control
 from scripts.tools.reproduce import mismatch
 from scripts.tools.reproduce.case import Case
-from scripts.tools.reproduce.dispatches import PROGRAM, REPORT, RIGHT, RIGHT_DEVICE, TESTED
+from scripts.tools.reproduce.run_dispatches import PROGRAM, REPORT, RIGHT, RIGHT_DEVICE, TESTED
 
 SCRIPT, README = "run.sh", "README.md"
 FLAGS, RIGHT_FLAGS = "flags.txt", "flags_right.txt"

@@ -1,4 +1,4 @@
-"""Measure the module of a bundle on this machine: verify it, time it, and write a record for scripts.tools.report.verbs.import_record.
+"""Measure the module of a bundle on this machine: verify it, time it, and write a record for scripts.tools.report.import_record.
 
 A bundle of `vmfbench bundle --measure` has this script with all modules that it imports. It needs Python 3.11 or
 later, IREE's runtime and nothing else. The module is verified and timed as in a run of the workflow: in twelve processes, one

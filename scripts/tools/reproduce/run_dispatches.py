@@ -7,11 +7,17 @@ The right outputs are those of `right_flags` on a CPU.
 
 from __future__ import annotations
 
+import functools
 import shutil
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from scripts.core import atomic, commands, exits, requests
 from scripts.core.commands import option
@@ -20,10 +26,123 @@ from scripts.iree import session
 from scripts.iree.backends import runs_on_cpu
 from scripts.iree.tools import Compiler
 from scripts.tools.profile import sites
-from scripts.tools.profile.sites import PhaseError
-from scripts.tools.reproduce import dispatches, mismatch
-from scripts.tools.reproduce.dispatches import TESTED
-from scripts.tools.reproduce.reduced_program import NotReducible
+from scripts.tools.profile.sites import PhaseError, Site
+from scripts.tools.reproduce import mismatch
+from scripts.tools.reproduce.mismatch import NoOutputs
+from scripts.tools.reproduce.reduced_program import NotReducible, Program
+
+PROGRAM, REPORT, TESTED = "program.mlir", "dispatches.json", "results.json"
+RIGHT_DEVICE = "local-task"
+"""Where the right outputs are computed."""
+LONGEST_S = 60.0
+"""Of one compilation or call."""
+RIGHT, NOT_COMPARED = "right", mismatch.NOT_COMPARED
+"""What a test may say, beside `wrong`, `does not compile` and `does not run`."""
+DETAIL = 1000
+"""Characters of a message that are kept."""
+
+
+def split(text: str, dispatches: Iterable[Site]) -> Mapping[str, list[str]]:
+    """The programs of the distinct dispatches, with the names of the functions of each.
+
+    Operations that no dispatch names, such as reshapes and conversions that the compiler has changed into others, are in each
+    dispatch that uses their results; if there is none, in that whose results they use. Raises NotReducible.
+    """
+    program = Program(text)
+    named: dict[str, set[int]] = {}
+    for site in dispatches:
+        operations = {at for at in program.at_lines(site.lines) if not program.is_weight(at)}
+        if operations:
+            named.setdefault(site.function, operations)
+    # Of the functions that are called more than once, only the first call is above.
+    everywhere = {at for site in dispatches for at in program.at_lines(site.lines)}
+    left = {at for at in program.operations if at not in everywhere and not program.is_weight(at)}
+    for operations in named.values():
+        operations |= _before(program, operations, left)
+    for at in sorted(left.difference(*named.values())):
+        for operations in named.values():
+            if program.behind(at) & operations:
+                operations.add(at)
+    parts: dict[str, list[str]] = {}
+    for function, operations in named.items():
+        parts.setdefault(program.part(operations), []).append(function)
+    return parts
+
+
+def _before(program: Program, operations: Collection[int], among: Collection[int]) -> set[int]:
+    """Those `among` operations whose results some operations use, also through others of them."""
+    reached: set[int] = set()
+    todo = list(operations)
+    while todo:
+        new = (program.behind(todo.pop()) & set(among)) - reached
+        reached |= new
+        todo += new
+    return reached
+
+
+def _write_one(
+    compiler: Compiler, threads: int, text: str, folder: Path, deadline: float
+) -> dict[str, Any]:
+    """Write a dispatch into a new folder, with inputs and right outputs; return what the report says about it. `unknown`: why
+    it has no right outputs, or ""."""
+    folder.mkdir()
+    (folder / PROGRAM).write_text(text, encoding="utf-8")
+    program = Program(text)
+    said: dict[str, Any] = {
+        "operations": dict(Counter(map(program.name, program.operations))),
+        "outputs": 0,
+        "largest_value": None,
+        "unknown": "",
+    }
+    try:
+        given, count = mismatch.interface(text)
+        mismatch.save(folder, input=given)
+        limit_s = _limit_s(deadline)
+        right = mismatch.outputs(compiler, text, given, count, RIGHT_DEVICE, threads, limit_s)
+    except NoOutputs as error:
+        at = "" if error.status == NOT_COMPARED else f"at O0 it {error.status}: "
+        return {**said, "unknown": f"{at}{error}".strip()[:DETAIL]}
+    if not all(np.isfinite(array.astype(np.float64)).all() for array in right):
+        return {**said, "unknown": "the right outputs have values that are not finite"}
+    mismatch.save(folder, expected=right)
+    scale = max(mismatch.distance(array, array)[1] for array in right)
+    return {**said, "outputs": count, "largest_value": scale}
+
+
+def _tested(
+    args: DispatchesRequest, compiler: Compiler, test: Mapping[str, Any], deadline: float
+) -> dict[str, Any]:
+    """Test a dispatch, of which its report says this: `status`, `detail` and `largest_difference`. The module is left in the
+    folder of the compiler."""
+    folder = args.tests / test["functions"][0]
+    status, detail, largest = RIGHT, "", None
+    try:
+        text, limit_s = (folder / PROGRAM).read_text(encoding="utf-8"), _limit_s(deadline)
+        if why := test["unknown"] or _missing(args.device, args.threads):
+            compiled = compiler.run(text, limit_s, compiler.folder / mismatch.MODULE)
+            if compiled.returncode != 0:
+                raise NoOutputs("does not compile", compiled.log)
+            raise NoOutputs(NOT_COMPARED, why if test["unknown"] else f"it compiles; {why}")
+        given, right = (mismatch.saved(folder, name) for name in ("input", "expected"))
+        computed = mismatch.outputs(
+            compiler, text, given, len(right), args.device, args.threads, limit_s
+        )
+        largest = max(mismatch.distance(*pair)[0] for pair in zip(right, computed, strict=True))
+        if any(map(mismatch.differs, right, computed)):
+            mismatch.save(folder, computed=computed)
+            status = "wrong"
+            detail = f"outputs differ by {largest:.3g}, where the largest value is {test['largest_value']:.3g}"
+    except NoOutputs as error:
+        status, detail = error.status, str(error).strip()[:DETAIL]
+    return {"status": status, "detail": detail, "largest_difference": largest}
+
+
+def _limit_s(deadline: float) -> float:
+    """Seconds for a compilation or call. Raises NoOutputs if there are none left."""
+    limit_s = min(deadline - time.monotonic(), LONGEST_S)
+    if limit_s < 1:
+        raise NoOutputs(NOT_COMPARED, "the time for all dispatches was over (--budget)")
+    return limit_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +169,10 @@ def run_dispatches(args: DispatchesRequest, folders: Folders) -> None:
         deadline = time.monotonic() + args.budget
         said = {}
         compiler = Compiler(tuple(args.flags), Path(scratch))
-        missing = _missing(args.device, args.threads)
-        test = dispatches.Test(compiler, args.device, args.threads, missing)
-        for each in atomic.read_json(args.tests / dispatches.REPORT):
-            name = each["functions"][0]
-            said[name] = test.outcome(args.tests / name, each, deadline)
-            if args.modules and said[name]["status"] == dispatches.RIGHT:
+        for test in atomic.read_json(args.tests / REPORT):
+            name = test["functions"][0]
+            said[name] = _tested(args, compiler, test, deadline)
+            if args.modules and said[name]["status"] == RIGHT:
                 shutil.copyfile(Path(scratch, mismatch.MODULE), args.modules / f"{name}.vmfb")
     atomic.write_json(folders.results / TESTED, said)
 
@@ -68,19 +185,21 @@ def _write(args: DispatchesRequest, program: Path, scratch: Path) -> None:
     right.mkdir()
     try:
         dispatch_sites = sites.sites(program, args.flags, phases)
-        parts = dispatches.split(program.read_text(encoding="utf-8"), dispatch_sites)
+        parts = split(program.read_text(encoding="utf-8"), dispatch_sites)
     except (NotReducible, PhaseError) as error:
         exits.fail(f"{program}: {error}")
     if not parts:
         exits.fail(f"{program}: no dispatch computes operations of the program")
-    reference = dispatches.Right(Compiler(tuple(args.right_flags), right), args.threads)
+    compiler = Compiler(tuple(args.right_flags), right)
     tests = [
-        {"functions": names, **reference.write(part, args.tests / names[0], deadline)}
+        {"functions": names}
+        | _write_one(compiler, args.threads, part, args.tests / names[0], deadline)
         for part, names in parts.items()
     ]
-    atomic.write_json(args.tests / dispatches.REPORT, tests)
+    atomic.write_json(args.tests / REPORT, tests)
 
 
+@functools.cache
 def _missing(device: str, threads: int) -> str:
     """Why this machine cannot run programs for a device; "" if it can."""
     if runs_on_cpu(device):

@@ -145,7 +145,6 @@ def _part(name: str, folder: Path) -> Found | None:
 
 
 def _places(folder: Path, globs: Iterable[str]) -> Iterator[Path]:
-    """What globs match below a folder, in their order. "" is the folder itself."""
     for pattern in globs:
         yield from sorted(folder.glob(pattern)) if pattern else [folder]
 

@@ -35,7 +35,7 @@ class Search(msgspec.Struct, frozen=True):
     """What tuning searches: candidates in the order in which they are tried, within `budget_s` seconds.
 
     `properties`: the regular expressions of which one is found in a line of a program with that property. `keep`: the
-    share of the modules that stay when slow ones leave (race.Race).
+    share of the modules that stay when slow ones leave (tune_iree.Race).
     """
 
     candidates: tuple[Candidate, ...]

@@ -121,7 +121,6 @@ def _escaped(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _shipped() -> Mapping[str, Sequence[str]]:
-    """The remedies of the targets of config.yaml that name them."""
     targets = reading.read(checkout.ROOT / "config.yaml")["targets"]
     return {name: entry["remedies"] for name, entry in targets.items() if entry.get("remedies")}
 

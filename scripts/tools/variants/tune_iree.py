@@ -5,20 +5,21 @@ module. The candidates are compiled with the same Python.
 
 The candidates are compiled beside each other and verified one after another, each as a job of its own
 with its own log and outcome, so that a crash or a hang of one is a line of the report. Candidates with
-the same module are verified and timed once. Those that are verified are timed in turns (race.py).
+the same module are verified and timed once. Those that are verified are timed in turns (Race).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import multiprocessing
 import os
 import re
 import shutil
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -28,6 +29,9 @@ import msgspec
 
 from scripts.core import atomic
 from scripts.core.requests import StageRequest
+from scripts.measure.timing import ratios
+from scripts.measure.timing.ratios import Difference
+from scripts.measure.timing.turns import Group, MemberEnded, Rule, Worker
 from scripts.run import job_arguments, resources
 from scripts.supervise import members, outcome, supervise
 from scripts.supervise.diagnose import Diagnosis
@@ -47,7 +51,6 @@ from scripts.tools.variants.candidates import (
     TriedWay,
     step,
 )
-from scripts.tools.variants.race import AT_ONCE, Race
 
 FOLDER = "candidates"
 """Folder of the candidates, in that of the job."""
@@ -136,14 +139,17 @@ class _Tuner:
 
     def _best(self, configured: bool = False) -> Tried | None:
         """The fastest candidate that has passed, of all or of the configured ones."""
-        rank = self._race.rank_of_configured if configured else self._race.rank
         passed = [
             tried
             for tried in self._tried.values()
             if self._original(tried).name in self._race.ms
             and (tried.way.configured or not configured)
         ]
-        return min(passed, key=lambda tried: rank(self._original(tried).name), default=None)
+
+        def rank(tried: Tried) -> tuple[int, float]:
+            return self._race.rank(self._original(tried).name, configured)
+
+        return min(passed, key=rank, default=None)
 
     def _original(self, tried: Tried) -> Tried:
         """The candidate whose module was timed for this one."""
@@ -247,7 +253,6 @@ class _Tuner:
         )
 
     def _parts(self, names: Sequence[str], anchor: str) -> list[list[str]]:
-        """The modules that are timed at once."""
         needs = {name: members.memory_mb(self._tried[name].folder / VERIFY) for name in names}
         return members.parts(needs, anchor, self._job.memory_mb, AT_ONCE)
 
@@ -295,11 +300,9 @@ class _Tuner:
         return used.seconds
 
     def _left(self, share: float = 1.0) -> float:
-        """The seconds that are left of the budget, or of a share of it."""
         return share * self._search.budget_s - self.compile_s - self.measure_s
 
     def _late(self, share: float = 1.0) -> Outcome:
-        """The outcome of a candidate for which no seconds of this share of the budget are left."""
         share_of = "" if share == 1.0 else f"{100 * share:.0f} % of "
         detail = f"{share_of}the budget of {self._search.budget_s:g} s was used up before"
         return self._skipped(OUT_OF_BUDGET, detail)
@@ -422,6 +425,152 @@ def main() -> int:
     search = msgspec.json.decode(args.search, type=Search)
     searching = work(search, at_once=resources.slots(args.cores))
     return job_arguments.run(job, lambda: supervise.run(job, searching))
+
+
+HALVED = (1, 3, 7)
+"""The generations after which only the fastest ones stay."""
+GENERATIONS = 12
+"""The generations of a race at most."""
+AT_ONCE = 10
+"""The modules that are timed in turns with each other at most. If there are more, they are timed in several parts, and
+compared through the anchor, which is in all of them."""
+RULE = dataclasses.replace(Rule(), budget_s=Rule().budget_s / Rule().generations, generations=1)
+"""One generation."""
+
+Generation = tuple[int, int]
+"""The number of a generation, and of its part."""
+
+
+class Race:
+    """A race of modules, given by their names, in turns: the time goes to those that are near the fastest.
+
+    After the generations HALVED, the share `keep` of them stays: successive halving (Jamieson and Talwalkar 2016, "Non-stochastic best
+    arm identification and hyperparameter optimization"). A module also leaves as soon as the interval of its ratio to the
+    fastest one says that it is slower: racing (Maron and Moore 1994, "Hoeffding races"). What the target is configured to
+    compile leaves in the second way alone, and only if another one of these is faster: the fastest of them is the base of all
+    speed-ups.
+
+    `anchor`: the one that is in all parts. `ms`: the latency of each in its generations, of those that did not fail.
+    `ended`: why the others failed.
+    """
+
+    def __init__(self, keep: float, said: Callable[[str], None]) -> None:
+        self._keep, self._said = keep, said
+        self._number = 0
+        # The last generation after which each was near the fastest one.
+        self._near: dict[str, int] = {}
+        self.anchor = ""
+        self.ms: dict[str, dict[Generation, float]] = {}
+        self.ended: dict[str, MemberEnded] = {}
+
+    def run(
+        self,
+        names: Sequence[str],
+        configured: Collection[str],
+        start: Callable[[str], Worker],
+        parts: Callable[[Sequence[str], str], list[list[str]]],
+        left_s: Callable[[], float],
+    ) -> None:
+        """Time modules until it is decided which is the fastest, or until no seconds are left (`left_s`).
+
+        `start` starts the process of one; `parts` says which of them are timed at once, each time with the anchor. Every
+        configured one is in one generation at least, and with it all of its part.
+        """
+        left = list(names)
+        number = 0
+        while left:
+            if self.anchor not in left:  # all others were compared with it
+                self.ms.clear()
+                number, self.anchor = 0, next((n for n in left if n in configured), left[0])
+            number, begun, before = number + 1, time.monotonic(), len(left)
+            self._number += 1
+            for at, part in enumerate(parts(left, self.anchor)):
+                if number > 1 or left_s() > 0 or at == 0 or any(n in configured for n in part[1:]):
+                    self._generation(at, part, start)
+            member_s = (time.monotonic() - begun) / before
+            left = self._staying([n for n in left if n in self.ms], configured, number)
+            if self.anchor in left and (
+                number == GENERATIONS or left_s() < member_s * len(left) or self._is_decided(left)
+            ):
+                return
+
+    def rank(self, name: str, configured: bool = False) -> tuple[int, float]:
+        """Sorts the fastest first, after those that were near the fastest one for longer; `configured`: that stayed longer."""
+        last = max(self.ms[name])[0] if configured else self._near.get(name, 0)
+        return -last, self._log_ratio(name)
+
+    def timing(self, name: str, base: str | None) -> Timing:
+        """The result of the comparison of a module with another one."""
+        own, _ = self._pair(name, self.anchor)
+        latency = ratios.of_logs([math.log(ms) for ms in own])
+        timing = Timing(len(own), math.exp(ratios.log_mean(own)), *_ends(latency))
+        if base is None:
+            return timing
+        between = self._between(base, name)
+        log = between.value if between else self._log_ratio(base) - self._log_ratio(name)
+        low, high = _ends(between)
+        return msgspec.structs.replace(
+            timing, speedup=math.exp(log), speedup_low=low, speedup_high=high
+        )
+
+    def _generation(self, at: int, part: Sequence[str], start: Callable[[str], Worker]) -> None:
+        group = Group(part, start, RULE, enough=lambda _: True, said=self._said)
+        group.run()
+        for name, member in group.timed.items():
+            if member.ended:
+                self.ended[name] = member.ended
+                self.ms.pop(name, None)
+            else:
+                ms = ratios.undisturbed(member.generations[0].each_s) * 1e3
+                self.ms.setdefault(name, {})[self._number, at] = ms
+
+    def _staying(self, names: Sequence[str], configured: Collection[str], number: int) -> list[str]:
+        """Those that are in the next generation."""
+        if self.anchor not in names:
+            return list(names)
+        ordered = sorted(names, key=self._log_ratio)
+        most = max(2, math.ceil(len(names) * self._keep)) if number in HALVED else len(names)
+        near = [name for name in ordered[:most] if not self._is_slower(name, ordered[0])]
+        self._near |= dict.fromkeys(near, self._number)
+        own = [name for name in ordered if name in configured]
+        still = [name for name in own if not self._is_slower(name, own[0])]
+        return [name for name in names if name in {self.anchor, *near, *still}]
+
+    def _is_slower(self, name: str, base: str) -> bool:
+        between = self._between(base, name)
+        return between is not None and between.interval().verdict == ratios.SLOWER
+
+    def _is_decided(self, names: Sequence[str]) -> bool:
+        """Whether the fastest one is known, and how many times faster it is than each other one."""
+        alike = [at for at in self.ms[self.anchor] if all(at in self.ms[name] for name in names)]
+        values = {name: [self.ms[name][at] for at in alike] for name in names}
+        fastest = min(names, key=self._log_ratio)
+        return len(names) == 1 or ratios.is_decided(values, [fastest])
+
+    def _log_ratio(self, name: str) -> float:
+        anchor, own = self._pair(self.anchor, name)
+        return ratios.log_mean(own) - ratios.log_mean(anchor)
+
+    def _between(self, base: str, row: str) -> Difference | None:
+        return ratios.paired(*self._pair(base, row))
+
+    def _pair(self, base: str, row: str) -> tuple[list[float], list[float]]:
+        """The latencies of two modules in the generations of both that count."""
+        both = [at for at in self.ms[base] if at in self.ms[row]]
+        together = {
+            name: [ms[at] for at in both]
+            for name, ms in self.ms.items()
+            if all(at in ms for at in both)
+        }
+        kept = [both[number] for number in ratios.counted(together)]
+        return [self.ms[base][at] for at in kept], [self.ms[row][at] for at in kept]
+
+
+def _ends(difference: Difference | None) -> tuple[float, float] | tuple[None, None]:
+    if difference is None:
+        return None, None
+    interval = difference.interval()
+    return interval.low, interval.high
 
 
 if __name__ == "__main__":

@@ -75,7 +75,6 @@ def has_open_size(node: fx.Node) -> bool:
 
 
 def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    """The results of a node that are tensors."""
     result = node.meta.get("val")
     results = result if isinstance(result, tuple | list) else [result]
     return [tensor for tensor in results if isinstance(tensor, torch.Tensor)]

@@ -221,7 +221,6 @@ def _is_vector_of_indices(index: fx.Node | None) -> bool:
 
 
 def _is_zero(node: fx.Node) -> bool:
-    """Whether all values of a tensor are zero, judged by the operator that makes it."""
     filled_by = _FILLED.get(node.target)
     return node.target in _ZEROS or (filled_by is not None and argument(node, filled_by) == 0)
 

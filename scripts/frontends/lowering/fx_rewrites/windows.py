@@ -398,7 +398,6 @@ def indices_by_offsets(node: fx.Node) -> dict[int, fx.Node] | None:
 
 
 def _range(call: Builder, count: int, step: int, start: int) -> fx.Node:
-    """`count` positions from `start`, a step apart."""
     return call.arange(start, start + count * step, step)
 
 
@@ -412,7 +411,6 @@ def _inside(call: Builder, starts: fx.Node, dilation: int, times: int) -> fx.Nod
 
 
 def _flat(call: Builder, positions: list[fx.Node], width: int) -> fx.Node:
-    """Indices of rows and columns as one index into both."""
     rows = call(aten.mul.Scalar, call(aten.unsqueeze.default, positions[0], 1), width)
     return call(aten.add.Tensor, rows, positions[1])
 

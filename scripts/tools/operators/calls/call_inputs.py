@@ -200,11 +200,6 @@ def rows_of(argument: str) -> Rule:
     return lambda draw: whole_below(draw, draw.shape_of(argument)[0])
 
 
-def below_argument(argument: str) -> Rule:
-    """Return a rule for indices below the number in another argument."""
-    return lambda draw: whole_below(draw, int(draw.argument(argument)))
-
-
 def along_dim(draw: Draw) -> np.ndarray:
     """Return indices into dimension `dim` of `self`; they may repeat."""
     return whole_below(draw, _size(draw))
@@ -223,13 +218,8 @@ def along_dim_once(draw: Draw) -> np.ndarray:
 
 
 def _size(draw: Draw) -> int:
-    """Return the size of dimension `dim` of `self`."""
     shape = draw.shape_of("self", "input")
     return shape[int(draw.argument("dim"))] if shape else 1
-
-
-def elements_of_self(draw: Draw) -> np.ndarray:
-    return whole_below(draw, math.prod(draw.shape_of("self")))
 
 
 def classes(draw: Draw) -> np.ndarray:
@@ -376,12 +366,12 @@ _DERIVED: tuple[tuple[str, str, Rule], ...] = (
 
 _INTEGERS: tuple[tuple[str, str, Rule], ...] = (
     ("embedding embedding_backward _embedding_bag* embedding_bag embedding_renorm", "indices", rows_of("weight")),
-    ("embedding_dense_backward embedding_sparse_backward", "indices", below_argument("num_weights")),
+    ("embedding_dense_backward embedding_sparse_backward", "indices", lambda draw: whole_below(draw, int(draw.argument("num_weights")))),
     ("*embedding_bag*", "offsets", offsets),
     ("scatter_add scatter_reduce gather gather_backward take_along_dim index_select index_add index_reduce", "index", along_dim),
     ("scatter index_copy index_fill", "index", along_dim_once),
     ("index index_put _index_put_impl _unsafe_index _unsafe_index_put", "indices", list_element),
-    ("take put", "index", elements_of_self),
+    ("take put", "index", lambda draw: whole_below(draw, math.prod(draw.shape_of("self")))),
     ("nll_loss* cross_entropy_loss multi_margin_loss*", "target", classes),
     ("_ctc_loss", "targets", labels),
     ("div remainder fmod floor_divide true_divide gcd lcm", "other", whole_positive),
@@ -433,14 +423,9 @@ def make(call: Call, seed: int) -> list[torch.Tensor]:
         draw = Draw(call, spec, others, random)
         drawn = _rule(draw)(draw)
         tensor = drawn if isinstance(drawn, torch.Tensor) else torch.from_numpy(np.asarray(drawn))
-        tensor = _laid_out(tensor.detach().reshape(spec.shape).to(spec.dtype), spec)
+        tensor = laid_out(tensor.detach().reshape(spec.shape).to(spec.dtype), spec)
         by_number[index] = others[spec.argument, spec.place] = tensor
     return [by_number[index] for index in range(len(call.inputs))]
-
-
-def laid_out(call: Call, stored: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return contiguous tensors of `call.inputs` with the traced strides."""
-    return [_laid_out(tensor, spec) for tensor, spec in zip(stored, call.inputs, strict=True)]
 
 
 def _rule(draw: Draw) -> Rule:
@@ -567,7 +552,7 @@ def _rule_of(table: Iterable[tuple[str, str, Rule]], base: str, argument: str) -
     return None
 
 
-def _laid_out(tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+def laid_out(tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     """Return the values with the traced stride. If several indices share a place in memory, it gets
     one of their values."""
     shape, stride = spec.shape, spec.tensor.stride

@@ -91,7 +91,6 @@ def _is_correct(record: Record) -> bool:
 
 
 def _speedup(record: Record) -> float | None:
-    """The speed-up over eager; None unless both latencies exist and the result is correct."""
     latency = record.data["latency"]
     return latency["speedup_vs_eager"] if latency and _is_correct(record) else None
 
@@ -117,7 +116,6 @@ def _named(record: Record) -> Test:
 
 
 def _error(record: Record) -> str:
-    """Why a problem has no result, or "" if it has one."""
     ended = record.data["outcome"]
     return "" if _has_run(record) else f"{ended['stage']}: {ended['status']}: {ended['detail']}"
 

@@ -33,11 +33,6 @@ TEXTS = list[str]
 STAGES = ["env", *columns.OF_BATCHES]
 
 
-def _models_count(record: Mapping[str, Any]) -> int | None:
-    """The number of models that call the problem; None if they are not known."""
-    return len(record["problem"]["models"]) or None
-
-
 COLUMNS = (
     Field("problem.op", TEXT, "Operator, with its overload: `aten.add.Tensor`.", column="op_name"),
     Field("problem.args", TEXT, "Its arguments ([format](operators.md#argument-format)).", column="args"),
@@ -46,7 +41,7 @@ COLUMNS = (
     Field("problem.source_uuid", TEXT, "Id of the problem in its source, if `dtype` has replaced a type.", column="source_uuid"),
     Field("problem.count", INTEGER, "Calls in the source, of all models together.", unit="calls", column="count", checks=FROM_0),
     Field("problem.models", LIST, "Models that call it; empty if the source does not name them.", column="in_models", checks=TEXTS),
-    Field("", INTEGER, "Number of these models.", unit="count", column="in_models_count", value=_models_count),
+    Field("", INTEGER, "Number of these models.", unit="count", column="in_models_count", value=lambda record: len(record["problem"]["models"]) or None),
     Field("problem.elements", INTEGER, "Elements of all tensor arguments together.", unit="count", column="elements", checks=FROM_0),
     Field("dataset.runnable", FLAG, "Of BackendBench's dataset, as the next six.", column="runnable"),
     Field("dataset.included_in_benchmark", FLAG, "Whether BackendBench's TorchBench suite includes the problem.", column="included_in_benchmark"),

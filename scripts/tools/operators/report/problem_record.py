@@ -168,7 +168,6 @@ def _record(root: Path, problem: Problem, row: Row, rows: Mapping[str, Row]) -> 
 
 
 def _listed(values: Mapping[str, Any]) -> Record:
-    """Return values with lists, as in JSON, in place of tuples."""
     return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
 
 
@@ -286,7 +285,6 @@ def content(matrix: Matrix, folder: Path) -> Content:
 
 
 def _all_records(matrix: Matrix, root: Path = Path()) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of all problems, by batch."""
     for batch in part(matrix).batch_names():
         listed = root / f"results/operators/batches/{batch}.jsonl"
         yield from of_batch(root, matrix, batch, read_problems(listed))

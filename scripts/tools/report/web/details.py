@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from scripts.results import page_sections, wording
-from scripts.results.clusters import command
 from scripts.results.columns import options_of
 from scripts.results.page_sections import Chart, Line, Section
 from scripts.results.row import Row
 from scripts.results.wording import mebibytes, number, seconds, size, within
 from scripts.supervise import outcome
 from scripts.tools.report.web.page_source import FAILED_CHARS, Record, Run, Source, end_of
+from scripts.tools.report.web.row_views import command
 
 BLOCK = 200
 """Rows per compressed block of details: the page decompresses one block when a row of it is opened."""

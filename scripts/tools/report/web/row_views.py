@@ -8,25 +8,116 @@ group after the other, so its interval is that of two independent latencies: it 
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.config import compile_tables
+from scripts.config import compile_tables, stages
 from scripts.config.cell import EVAL, TRAIN
 from scripts.config.stages import STAGES, status_path
+from scripts.iree.backends import compile_flags, renamed
 from scripts.measure.timing import ratios
 from scripts.measure.timing.ratios import Interval
 from scripts.results import latency_page, page_sections, speedups, wording
-from scripts.results.clusters import Cluster, clusters, command
 from scripts.results.columns import lookup
 from scripts.results.page_sections import Chart, Line, Section, Styled
 from scripts.results.results_table import ModelRows, in_order
 from scripts.results.row import Column, Row, Timing
 from scripts.results.wording import NOT_IN_MATRIX, mebibytes, number, seconds, size
 from scripts.supervise import outcome
+from scripts.supervise.diagnose import failure_signature
+from scripts.supervise.outcome import Outcome
 from scripts.tools.report.web.page_source import FAILED_CHARS, Record, Run, Source, end_of
+
+Key = tuple[str, str, str]
+"""What the failures of a cluster have in common: stage, reason and signature."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Failures of one cause. `example`: the record of the first row. `blocks`: (model, target) for which nothing but this
+    cause fails, with the remedies that compile them all the same."""
+
+    stage: str
+    reason: str
+    signature: str
+    rows: tuple[Row, ...]
+    example: Record
+    blocks: Mapping[tuple[str, str], str]
+
+    @property
+    def is_made_good(self) -> bool:
+        """Whether remedies have compiled all its rows."""
+        return all(row.remedy for row in self.rows)
+
+
+def command(record: Record, failed: Outcome) -> str:
+    """Return the shortest command that shows the failure of a row.
+
+    For a compilation it is that of iree-compile. The other stages have no such tool; their own
+    command is returned.
+    """
+    experiment = record["experiment"]
+    if failed.stage != "compile":
+        own: str = record["outcome"].get("command", "")
+        return own
+    program = stages.STAGES["export"].path(
+        f"{record['model']['name']}/{experiment['frontend']}", "program.mlir"
+    )
+    asked = compile_flags(
+        experiment["backend"],
+        experiment.get("arch"),
+        experiment.get("opt_level"),
+        experiment.get("flags") or (),
+    )
+    flags = renamed(asked, record["versions"].get("iree") or "")
+    return shlex.join(["iree-compile", *flags, program, "-o", "module.vmfb"])
+
+
+def clusters(records: Sequence[Record]) -> list[Cluster]:
+    """Return the clusters of all failures: first those that nothing made good, the one that alone blocks
+    most first."""
+    rows = [Row.of_record(record) for record in records]
+    places: dict[Key, list[int]] = {}
+    for place, row in enumerate(rows):
+        if ended := row.failed:
+            key = ended.stage, ended.reason, failure_signature(ended.detail)
+            places.setdefault(key, []).append(place)
+    blocked = _blocked(rows, {key: [rows[n] for n in at] for key, at in places.items()})
+    grouped = [
+        Cluster(*key, tuple(rows[n] for n in at), records[at[0]], blocked.get(key, {}))
+        for key, at in places.items()
+    ]
+    return sorted(
+        grouped,
+        key=lambda cluster: (
+            cluster.is_made_good,
+            -len(cluster.blocks),
+            -len(cluster.rows),
+            cluster.reason,
+        ),
+    )
+
+
+def _blocked(
+    rows: Sequence[Row], failed: Mapping[Key, Sequence[Row]]
+) -> dict[Key, dict[tuple[str, str], str]]:
+    """Return, by cluster, the (model, target) all of whose lowering paths fail for its reason alone."""
+    every = Counter((row.model, row.column.target) for row in rows if row.column.target)
+    blocked: dict[Key, dict[tuple[str, str], str]] = {}
+    for key, failed_rows in failed.items():
+        remedies: dict[tuple[str, str], list[str]] = {}
+        for row in failed_rows:
+            remedies.setdefault((row.model, row.column.target), []).append(row.remedy)
+        blocked[key] = {
+            place: ", ".join(dict.fromkeys(filter(None, names)))
+            for place, names in remedies.items()
+            if len(names) == every[place]
+        }
+    return blocked
+
 
 Numbered = dict[int, Row]
 """The rows of a line by their number of threads."""

@@ -21,12 +21,11 @@ from scripts.results import at_hand, ci_formats
 from scripts.results.ci_formats import BAD_INPUT
 from scripts.results.results_file import BadRecords, cell_of, explained, read
 from scripts.run.recorded import NoCase
-from scripts.tools.compare import code_changes, formats, pairs, remeasuring
+from scripts.tools.compare import code_changes, formats, pairs, remeasuring, store
 from scripts.tools.compare.comparing import Comparison, Settings, compare
-from scripts.tools.compare.history import store
-from scripts.tools.compare.history.store import Entry
 from scripts.tools.compare.pairs import Estimate, Pair
 from scripts.tools.compare.remeasuring import NotMeasured
+from scripts.tools.compare.store import Entry
 
 RESULTS = Path("results")
 FORK_POINT, PARENT, LATEST = "fork-point", "parent", "latest"
@@ -114,7 +113,6 @@ def _rows_file(path: Path) -> Path:
 
 
 def _folders(args: argparse.Namespace) -> tuple[Path, Path]:
-    """The folders in which the runs were started."""
     folders = [_rows_file(path).absolute().parent.parent for path in args.rows]
     return folders[0], folders[-1]
 

@@ -307,7 +307,6 @@ def read(folder: Path, kinds: Sequence[str] = ("latency",)) -> tuple[list[Kept],
 
 
 def _decoded(text: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the records of lines of JSON."""
     return (msgspec.json.decode(line) for line in text.split(b"\n") if line.strip())
 
 

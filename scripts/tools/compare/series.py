@@ -22,9 +22,8 @@ from scripts.results.columns import COLUMNS, INTEGER, NUMBER, Field
 from scripts.results.page_sections import Section
 from scripts.results.results_file import cell_of
 from scripts.results.results_table import options_as_text
-from scripts.tools.compare.history import changes
-from scripts.tools.compare.history.changes import LEAST, Drift
-from scripts.tools.compare.history.store import ALL_PASSES, Compilation, Entry, Kept
+from scripts.tools.compare import changes
+from scripts.tools.compare.changes import LEAST, Drift
 from scripts.tools.compare.pairs import (
     Ending,
     Record,
@@ -33,6 +32,7 @@ from scripts.tools.compare.pairs import (
     toolchain_of,
     versions_of,
 )
+from scripts.tools.compare.store import ALL_PASSES, Compilation, Entry, Kept
 
 LATENCY = "latency_ms"
 OF_MODEL = " of the model"
@@ -299,7 +299,6 @@ def when(at: float) -> str:
 
 
 def _ends(ratio: Interval) -> list[float | None]:
-    """A ratio with its ends; null where the value before was 0."""
     return [end if end < math.inf else None for end in (ratio.ratio, ratio.low, ratio.high)]
 
 
@@ -390,7 +389,6 @@ def table_of_passes(cell: str, compilations: Sequence[tuple[Entry, Compilation]]
 
 
 def _run_name(entry: Entry) -> str:
-    """A run by when it was and its id."""
     return f"{when(entry.at)} ({entry.short})"
 
 
@@ -403,7 +401,6 @@ def _value(point: Point, of_cell: Series, column: str) -> str:
 
 
 def _interval(ratio: Interval) -> str:
-    """A ratio, with its interval if it has one."""
     if ratio.low == ratio.high:
         return f"× {ratio.ratio:.4g}"
     return f"× {ratio.ratio:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"

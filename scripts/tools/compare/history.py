@@ -22,9 +22,9 @@ from scripts.core import checkout, commands, exits
 from scripts.results import at_hand, columns, page_sections
 from scripts.results.columns import COLUMNS
 from scripts.results.results_file import BadRecords, cell_of, read
-from scripts.tools.compare.history import series, store
-from scripts.tools.compare.history.series import LATENCY, NoSuchValue, Step
-from scripts.tools.compare.history.store import Damaged, Kept
+from scripts.tools.compare import series, store
+from scripts.tools.compare.series import LATENCY, NoSuchValue, Step
+from scripts.tools.compare.store import Damaged, Kept
 
 OF_COMPILER = ("compile_s", "compile_cpu_s")
 """Columns whose series are followed by the times of passes."""

@@ -12,10 +12,10 @@ from scripts.core import atomic, checkout, exits
 from scripts.results.columns import TEXT, Field
 from scripts.results.results_file import cell_of
 from scripts.supervise import outcome
-from scripts.tools.compare.history import series, store
-from scripts.tools.compare.history.store import Damaged, Kept
-from scripts.tools.report.web.page import page
+from scripts.tools.compare import series, store
+from scripts.tools.compare.store import Damaged, Kept
 from scripts.tools.report.web.page_source import NO_RESULTS, Source
+from scripts.tools.report.write_report import page
 
 PAGE = "index.html"
 

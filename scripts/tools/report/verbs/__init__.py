@@ -1,1 +1,0 @@
-"""Commands, each imported when it is used."""
