@@ -57,7 +57,7 @@ def params(names: Iterable[str], of_release: Collection[str]) -> list[Any]:
 EAGER = shipped("baselines", "eager")
 QUICK = {"budget_s": 0.2, "generations": 1}
 """Each member is timed once, so that there are no ratios: what a checkout has if a test asks for nothing else."""
-WITH_INTERVALS = {"budget_s": 3, "generations": 5}
+WITH_INTERVALS = {"budget_s": 1, "generations": 5}
 TINY_BERT = {"file": "bert.py", "size": "tiny", "seq_len": 16}
 ON_CPU = {"llvm-cpu": {"backend": "llvm-cpu", "opt_level": "O3"}}
 

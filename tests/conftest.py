@@ -47,8 +47,8 @@ os.environ.pop("COLUMNS", None)
 registry.load()
 
 
+FIRST = ("test_slurm", "test_main_line")
 LONGEST = (
-    "test_main_line",
     "test_torch_xla",
     "test_onnx_files",
     "test_fx_rewrites",
@@ -63,22 +63,7 @@ LONGEST = (
     "test_faults",
     "test_kill",
 )
-"""The files of tests/pipeline that take longest, the longest one first."""
-SLOW_UNIT_TESTS = (
-    "test_batch_host",
-    "test_batch_stage",
-    "test_batch_timing",
-    "test_batch_together",
-    "test_command_line",
-    "test_folders",
-    "test_group",
-    "test_same_jobs",
-    "test_tuning_search",
-    "test_worker",
-    "test_wrong_settings",
-)
-"""They fill the time until the environments are made."""
-
+"""The other files of tests/pipeline that take longest, the longest one first."""
 
 ON_SLURM = ("test_slurm", "test_five_steps")
 
@@ -107,9 +92,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the processes, the first mostly waits for Slurm, the second makes the environments and goes on with the longest
-    file, and the others have what needs no environment meanwhile. The other unit tests come last and fill what time is left. Without
-    --full, tests that are marked `full` are left out, and all but those marked `main` of pipelines and clusters. Tests that
-    are marked `release` run only with --release."""
+    file, and the others have what needs no environment meanwhile: else they would wait. Short pipelines come last, so that all processes
+    end at about the same time. Without --full, tests that are marked `full` are left out, and all but those marked `main` of pipelines and
+    clusters. Tests that are marked `release` run only with --release."""
 
     def folder(item: pytest.Item) -> str:
         return item.path.relative_to(ROOT / "tests").parts[0]
@@ -125,14 +110,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=[item for item in items if not is_chosen(item)])
     items[:] = [item for item in items if is_chosen(item)]
 
-    def place(item: pytest.Item) -> tuple[int, int]:
+    def place(item: pytest.Item) -> int:
         name = item.path.stem
-        if folder(item) == "cluster":
-            return (0 if name == "test_slurm" else 2, 0)
-        if folder(item) == "unit":
-            return (3 if name in SLOW_UNIT_TESTS else 5, 0)
-        position = LONGEST.index(name) if name in LONGEST else len(LONGEST)
-        return (4 if position else 1, position)
+        if name in FIRST:
+            return FIRST.index(name)
+        if folder(item) != "pipeline":
+            return len(FIRST)
+        return len(FIRST) + 1 + (LONGEST.index(name) if name in LONGEST else len(LONGEST))
 
     items.sort(key=place)
 

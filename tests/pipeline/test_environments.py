@@ -23,6 +23,7 @@ def test_packages_are_imported_from_bytecode_and_start_no_thread(environments, e
     assert found["threads"] == 1, "a process with more is not forked: every stage starts by itself"
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("env", ["torch-mlir", "torch-xla"])
 def test_what_only_rare_paths_of_a_capture_import_is_there_too(environments, env):
     python = environments / env / "bin" / "python"

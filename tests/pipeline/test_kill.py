@@ -22,7 +22,7 @@ from tests.checkouts import (
     without_timings,
 )
 
-KILLS = 3
+KILLS = 2
 SEED = 20261121
 LINE = ("--cores", "8", "results/latency.csv", "--config", "frontends=torchmlir-stablehlo")
 

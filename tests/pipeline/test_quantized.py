@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.checkouts import ROOT, Answering
+from tests.checkouts import ROOT, Answering, params
 
 
-@pytest.fixture(scope="module", params=["torch-mlir", "torch-xla"])
+@pytest.fixture(scope="module", params=params(("torch-mlir", "torch-xla"), ["torch-xla"]))
 def torch(request, environments):
     python = environments / request.param / "bin/python"
     with Answering(python, "quantized_in_torch") as answers:
