@@ -52,18 +52,22 @@ LONGEST = (
     "test_torch_xla",
     "test_onnx_files",
     "test_fx_rewrites",
-    "test_groups",
     "test_user_models",
-    "test_fuzz",
     "test_other_runtimes",
-    "test_reported_cases",
-    "test_language_models",
-    "test_dynamic",
-    "test_verification",
+    "test_groups",
     "test_faults",
     "test_kill",
+    "test_reported_cases",
+    "test_language_models",
+    "test_known_miscompiles",
+    "test_dynamic",
+    "test_suite_models",
+    "test_verification",
+    "test_wrong_candidates",
+    "test_fuzz",
+    "test_report_in_browser",
 )
-"""The other files of tests/pipeline that take longest, the longest one first."""
+"""The other files of tests/pipeline that take longest, the longest one first; some of them mostly wait."""
 
 ON_SLURM = ("test_slurm", "test_five_steps")
 

@@ -146,7 +146,7 @@ def run(ran):
     """A run that times the group of conv, in the middle of its turns. `budget_s` has to be another one each time."""
     started: list[subprocess.Popen] = []
 
-    def of(budget_s: float) -> tuple[subprocess.Popen, tuple[str, ...]]:
+    def of(budget_s: int) -> tuple[subprocess.Popen, tuple[str, ...]]:
         line = (*LINE, *ONE, f"measure={{budget_s: {budget_s}, generations: 3}}")
         (ran.path / f"results/time/{CONV}/log.txt").unlink(missing_ok=True)
         started.append(
@@ -258,7 +258,7 @@ def test_forked_processes_run_the_backward_pass_of_a_compiled_model(environments
 
 
 def test_a_member_that_is_killed_is_a_row_and_the_others_are_timed(ran, run):
-    snakemake, line = run(3)
+    snakemake, line = run(6)
     kill_members_until_ended(ran, snakemake)
     assert snakemake.wait(timeout=300) == 0
     assert outcomes(ran)["iree"] == ("crashed", "time", "SIGKILL")
@@ -269,7 +269,7 @@ def test_a_member_that_is_killed_is_a_row_and_the_others_are_timed(ran, run):
 
 
 def test_a_coordinator_that_is_killed_leaves_nothing_running_and_no_timing(ran, run):
-    snakemake, line = run(2.5)
+    snakemake, line = run(5)
     [coordinator] = [one for one in here(ran) if "scripts.stages.time_group" in (one.info["cmdline"] or [])]  # fmt: skip
     coordinator.kill()
     assert snakemake.wait(timeout=300) != 0
@@ -278,7 +278,7 @@ def test_a_coordinator_that_is_killed_leaves_nothing_running_and_no_timing(ran, 
 
 
 def test_a_run_that_is_killed_leaves_nothing_running_and_repeats_the_group(ran, run):
-    snakemake, line = run(2)
+    snakemake, line = run(4)
     snakemake.kill()
     snakemake.wait()
     assert_nothing_runs_in(ran.path)

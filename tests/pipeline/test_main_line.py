@@ -412,11 +412,11 @@ def test_a_profile_names_the_modules_of_dispatches_and_kernels(ran):
     frontends = ("torchmlir-stablehlo", "torchxla-stablehlo")
     chosen = ("models=conv", f"frontends={','.join(frontends)}", "targets=llvm-cpu")
     ran.snakemake(
-        "--cores", "8", "profile", "--config", *chosen, "baselines=inductor,xla-stablehlo"
+        "--cores", "8", "profile", "--config", *chosen, "baselines=eager,inductor,xla-stablehlo"
     )
     for frontend in frontends:
         flop = {"0": 2 * 64**2 * 16 * 3 * 9, "2": 2 * 32**2 * 32 * 16 * 9}
-        for against in ("inductor", "xla-stablehlo"):
+        for against in ("eager", "inductor", "xla-stablehlo"):
             cell = f"conv/{frontend}/llvm-cpu"
             account = json.loads(ran.vmfbench("why", cell, "--against", against, "--json"))
             regions = {region["name"]: region for region in account["regions"]}

@@ -1,6 +1,5 @@
 """time_left: how long a run still takes, on runs with the stages' seconds of a default run (docs/performance.md)."""
 
-import json
 import random
 from collections.abc import Iterator
 
@@ -112,24 +111,6 @@ def test_some_time_is_left_as_long_as_a_job_is(drawn, share):
     if share * whole_s < whole_s:
         [said] = replay.replayed(jobs, [share])
         assert said.said_s > 0
-
-
-def test_the_last_run_of_a_journal_is_replayed(tmp_path):
-    path = tmp_path / "journal.jsonl"
-    entries = [
-        {"run": 1, "start": 5.0},
-        {"stage": "env", "status": "ok", "start": 5.0, "child_seconds": 9.0},
-        {"run": 2, "start": 100.0},
-        {"stage": "compile", "status": "ok", "start": 101.0, "end": 104.0, "child_seconds": 3.0},
-        {"stage": "verify", "status": "unavailable", "start": 104.0, "end": 105.0, "child_seconds": 1.0},
-        {"stage": "time", "status": "ok", "start": 105.0, "end": 105.1, "child_seconds": 0.0},
-    ]  # fmt: skip
-    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    assert replay.jobs_of(path) == [
-        Replayed("compile", 1.0, 4.0),
-        Replayed("verify", 4.0, 5.0, is_idle=True),
-        Replayed("time", 5.0, pytest.approx(5.1), is_idle=True),
-    ]
 
 
 def test_groups_without_a_device_take_no_time():
