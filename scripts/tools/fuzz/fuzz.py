@@ -38,15 +38,16 @@ from scripts.supervise import journal, outcome
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import ProblemEnd
 from scripts.tools.fuzz import rows, triage
-from scripts.tools.fuzz.triage import Failure
+from scripts.tools.fuzz.triage import Cause, Failure
 from scripts.tools.operators.batch.batch_stage import Host
 
 BLOCK = 64
 """Graphs of a task."""
 FASTEST = 600
 """Graphs per minute that no core exceeds: how many tasks are prepared."""
-SEARCHED = 0.6
-"""The share of the time for new graphs. In the rest, those that failed are reduced."""
+SEARCHED, REDUCED = 0.6, 0.95
+"""The shares of the time until which new graphs are drawn, and until which those that failed are reduced. In the rest, reduced graphs are
+taken along the other lowering paths."""
 TASK_S, MEMORY_MB = 1800.0, 12_000.0
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 FAILED = "failed.jsonl"
@@ -84,7 +85,7 @@ def main() -> None:
     lanes = _lanes(args)
     until = time.time() + args.minutes * 60
     try:
-        for phase, share in ((_blocks, SEARCHED), (_reductions, 1.0)):
+        for phase, share in ((_blocks, SEARCHED), (_reductions, REDUCED), (_checks, 1.0)):
             _run(lanes, args, phase, until - (1 - share) * args.minutes * 60)
     except KeyboardInterrupt:
         print("stopped; what was found so far:")
@@ -163,16 +164,16 @@ def _require_operators(globs: Sequence[str], python: str) -> None:
             exits.fail(f"--operators {glob}: no operator of graphs; they have {' '.join(names)}")
 
 
-def _blocks(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
+def _blocks(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:
     """The next blocks of graphs of a seed."""
     tasks = (result["task"] for result in lane.ended())
-    done = {task["first"] for task in tasks if task["seed"] == args.seed and "first" in task}
+    done = {task["first"] for task in tasks if "first" in task and task["seed"] == args.seed}
     count = len(done) + int(args.minutes * SEARCHED * FASTEST * args.cores / BLOCK) + 1
     new = [first for first in range(0, count * BLOCK, BLOCK) if first not in done]
     return [{"seed": args.seed, "first": first, "count": BLOCK} for first in new]
 
 
-def _reductions(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
+def _reductions(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:
     """The failures of a lowering path that are to be reduced."""
     done = {result["task"].get("name") for result in lane.ended()}
     return [
@@ -180,6 +181,14 @@ def _reductions(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
         for f in triage.to_reduce(failures([lane]))
         if f.name not in done
     ]
+
+
+def _checks(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The reduced graphs of other lowering paths that a path has not taken."""
+    done = [result["task"].get("graph") for result in lane.ended()]
+    others = [result for other in lanes if other is not lane for result in other.ended()]
+    graphs = [result["graph"] for result in others if result.get("reduced")]
+    return [{"graph": graph} for graph in graphs if graph not in done]
 
 
 def failures(lanes: Sequence[Lane]) -> list[Failure]:
@@ -199,7 +208,7 @@ def _run(lanes: Sequence[Lane], args: argparse.Namespace, phase: Any, until: flo
     fork = multiprocessing.get_context("fork")
     begun, share = time.time(), (until - time.time()) / len(lanes)
     for number, lane in enumerate(lanes):
-        tasks = phase(lane, args)
+        tasks = phase(lane, lanes, args)
         if not tasks or share <= 0:
             continue
         ends = begun + (number + 1) * share
@@ -229,8 +238,9 @@ def _host(lane: Lane, core: int, tasks: Sequence[dict[str, Any]], until: float) 
         """Note a task that has ended its worker, with what was said; the others are in the journals."""
         if line.outcome.status != outcome.OK:
             task = by_name[line.problem]
-            failed = {"number": task.get("first", 0), "operators": [], "kind": f"worker {line.outcome.reason}", "status": "crashed", "stage": "worker", "detail": line.outcome.detail}  # fmt: skip
-            journal.append(folder / FAILED, {"result": {"done": True, "task": task, "failures": [failed]}})  # fmt: skip
+            failed = {"number": task.get("first"), "operators": [], "kind": f"worker {line.outcome.reason}", "status": "crashed", "stage": "worker", "detail": line.outcome.detail}  # fmt: skip
+            failed_graphs = [failed] if "first" in task else []
+            journal.append(folder / FAILED, {"result": {"done": True, "task": task, "failures": failed_graphs}})  # fmt: skip
 
     with contextlib.suppress(Interrupted):
         Host(job, folder, done, lambda line: not line.result.get("done")).run(by_name)
@@ -240,21 +250,17 @@ def _write(lanes: Sequence[Lane], args: argparse.Namespace) -> None:
     """Write the results, and print the causes."""
     results = [(lane.name, result) for lane in lanes for result in lane.ended()]
     reductions = {(path, r["task"]["name"]): r for path, r in results if "name" in r["task"]}
-    failed_graphs = failures(lanes)
-    causes = triage.causes(failed_graphs, reductions, known_failures.read_known())
+    passed = [(path, r["task"]["graph"]) for path, r in results if r.get("status") == outcome.OK]
+
+    def right_on(cause: Cause) -> list[str]:
+        """The other lowering paths on which the reduced graph of a cause does not fail."""
+        return [path for path, graph in passed if graph == cause.reduced.get("graph")]
+
+    causes = triage.causes(failures(lanes), reductions, known_failures.read_known(), right_on)
     counts: Counter[tuple[str, str]] = Counter()
     for path, result in results:
         counts.update({(path, status): n for status, n in result.get("counts", {}).items()})
-    tried = {(path, r["task"]["seed"], r["task"]["first"]) for path, r in results if "counts" in r}
-    failed = {(f.path, f.seed, f.number) for f in failed_graphs}
-
-    def right_on(f: Failure) -> list[str]:
-        """The other lowering paths on which a graph was tried and did not fail."""
-        first = f.number - f.number % BLOCK
-        return [lane.name for lane in lanes if (lane.name, f.seed, first) in tried and (lane.name, f.seed, f.number) not in failed]  # fmt: skip
-
-    folders = {lane.name: lane.folder for lane in lanes}
-    records = rows.records(causes, folders, right_on)
+    records = rows.records(causes, {lane.name: lane.folder for lane in lanes})
     try:
         rows.ROW_SET.write(rows.of_causes(records, counts), args.results)
     except OSError as error:

@@ -1,6 +1,6 @@
 """Worker: draw graphs, judge them on a lowering path, and reduce those that fail.
 
-A task is a block of graphs of a seed, by their numbers, or one graph to reduce. Tasks that begin after the time is over are left for
+A task is a block of graphs of a seed, by their numbers, one graph to reduce, or the reduced graph of another path to judge. Tasks that begin after the time is over are left for
 the next call.
 """
 
@@ -29,7 +29,7 @@ from scripts.iree.compile_options import TargetOptions
 from scripts.tools.fuzz import generator, operators, oracle, reduction
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph
 from scripts.tools.fuzz.operators import OPERATORS
-from scripts.tools.fuzz.paths import CRASHED, OK, REFUSED, TOGETHER, WRONG, Ended, LoweringPath
+from scripts.tools.fuzz.paths import CRASHED, OK, REFUSED, TOGETHER, UNDEFINED, WRONG, Ended, LoweringPath  # fmt: skip
 from scripts.tools.operators.batch import batch_worker
 
 SEARCH_S = 240.0
@@ -74,6 +74,9 @@ def fuzz_graphs(request: FuzzRequest, folders: Folders) -> None:
         facts |= {"done": request.until > time.time(), "task": payload}
         if facts["done"] and "count" in payload:
             facts |= search(path, payload["seed"], payload["first"], payload["count"])
+        elif facts["done"] and "graph" in payload:
+            (ended,) = ends(path, [Graph.from_json(payload["graph"])])
+            facts["status"] = ended.status
         elif facts["done"]:
             facts |= reduce(path, payload, folders.results / "causes" / payload["name"])
 
@@ -120,23 +123,14 @@ def search(path: LoweringPath, seed: int, first: int, count: int) -> dict[str, A
 def reduce(path: LoweringPath, payload: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Reduce a graph that ended in a way of some kind, and write its reproducer."""
     graph = operators.draw(payload["seed"], payload["number"])
-    kind = payload["kind"]
-
-    def ends(graphs: Sequence[Graph]) -> list[Ended]:
-        cases = {}
-        for number, candidate in enumerate(graphs):
-            with contextlib.suppress(oracle.Undefined, *EAGER_ERRORS):
-                cases[number] = candidate, oracle.reference(candidate)
-        by_number = path.run(cases)
-        return [by_number.get(number, Ended(OK)) for number in range(len(graphs))]
 
     def fails(graphs: Sequence[Graph]) -> list[bool]:
-        return [ended.kind == kind for ended in ends(graphs)]
+        return [ended.kind == payload["kind"] for ended in ends(path, graphs)]
 
     if not fails([graph])[0]:
         return {"reduced": False}
     small = reduction.reduced(graph, fails, time.monotonic() + SEARCH_S)
-    (ended,) = ends([small])
+    (ended,) = ends(path, [small])
     reference = oracle.reference(small)
     write(folder, path, small, reference, ended)
     return {
@@ -144,9 +138,20 @@ def reduce(path: LoweringPath, payload: Mapping[str, Any], folder: Path) -> dict
         "dtypes": [argument.dtype for argument in small.inputs],
         "operators": small.operators,
         "source": small.source(),
+        "graph": small.as_json(),
         "inputs": [kind.iree for kind in reference.inputs],
         "ended": dataclasses.asdict(ended),
     }
+
+
+def ends(path: LoweringPath, graphs: Sequence[Graph]) -> list[Ended]:
+    """How graphs end on a path; those without a right result end in UNDEFINED."""
+    cases = {}
+    for number, graph in enumerate(graphs):
+        with contextlib.suppress(oracle.Undefined, *EAGER_ERRORS):
+            cases[number] = graph, oracle.reference(graph)
+    by_number = path.run(cases)
+    return [by_number.get(number, Ended(UNDEFINED)) for number in range(len(graphs))]
 
 
 def write(

@@ -8,9 +8,10 @@ but the seed, and any graph can be drawn alone.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,6 +124,24 @@ class Graph:
         results = tuple(known[number] for number in self.results)
         return Graph(tuple(self.inputs[n] for n in inputs), tuple(nodes), results)
 
+    def as_json(self) -> dict[str, Any]:
+        """The graph in values of JSON."""
+        return _as_json(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Graph:
+        inputs = (Input(**{**entry, "shape": tuple(entry["shape"])}) for entry in data["inputs"])
+        nodes = (
+            Node(
+                entry["op"],
+                tuple(map(_from_json, entry["args"])),
+                {name: _from_json(value) for name, value in entry["kwargs"].items()},
+                entry["count"],
+            )
+            for entry in data["nodes"]
+        )
+        return cls(tuple(inputs), tuple(nodes), tuple(data["results"]))
+
     def numbers(self) -> list[range]:
         """The numbers of the values that each node returns."""
         first, numbers = len(self.inputs), []
@@ -144,6 +163,32 @@ class Graph:
             names += own
         lines.append(f"return {', '.join(names[number] for number in self.results)}")
         return "\n".join(lines)
+
+
+def _as_json(tree: Any) -> Any:
+    match tree:
+        case dict():
+            return {name: _as_json(value) for name, value in tree.items()}
+        case list() | tuple():
+            return [_as_json(value) for value in tree]
+        case torch.dtype():
+            return {"dtype": str(tree).removeprefix("torch.")}
+        case float() if not math.isfinite(tree):
+            return {"float": str(tree)}
+    return tree
+
+
+def _from_json(data: Any) -> Any:
+    match data:
+        case list():
+            return [_from_json(value) for value in data]
+        case {"value": number}:
+            return Of(number)
+        case {"dtype": name}:
+            return getattr(torch, name)
+        case {"float": text}:
+            return float(text)
+    return data
 
 
 def filled(tree: Any, values: Sequence[Any]) -> Any:

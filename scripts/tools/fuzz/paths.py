@@ -40,6 +40,8 @@ from scripts.tools.fuzz.generator import Graph, Input, Node, Of
 from scripts.tools.fuzz.oracle import Reference
 
 OK, WRONG, REFUSED, CRASHED, HANGS = "ok", "wrong", "refused", "crashed", "hangs"
+UNDEFINED = "undefined"
+"""A graph without a right result, which no path has run."""
 EXPORT, COMPILE, RUN = "export", "compile", "run"
 TOGETHER, IN_MODULE = 64, 16
 """Graphs of a fork, and those of a module. If the compiler refuses one, the others of its module are compiled again."""
