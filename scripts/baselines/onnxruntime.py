@@ -79,11 +79,11 @@ def _to_torch(value: onnxruntime.OrtValue) -> torch.Tensor:
 def open_session(work: Work, device: Device) -> TorchSession:
     """The model as a session of ONNX Runtime. Exits as unsupported if it cannot be converted."""
     is_onnx = source_of(work.model.model_file).kind == "onnx"
-    warm_up = (lambda: None) if is_onnx else _warm_up
-    return converted.open_session(work, device, convert, load, warm_up)
+    first = (lambda: None) if is_onnx else warm_up
+    return converted.open_session(work, device, convert, load, first)
 
 
-def _warm_up() -> None:
+def warm_up() -> None:
     """Export a trivial model: the first export of a process imports half of torch and onnxscript."""
     torch.onnx.export(torch.nn.ReLU().eval(), (torch.zeros(1),), dynamo=True, verbose=False)
 

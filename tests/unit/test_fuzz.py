@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 import pytest
 
@@ -73,6 +74,7 @@ def test_reduced_graphs_are_taken_along_the_other_paths_once(tmp_path):
         (["--targets", "llvm-gpu"], "llvm-gpu"),
         (["--frontends", "onnx-torch"], "frontends=onnx-torch"),
         (["--targets", "cuda"], "no frontend of exporter torch_mlir"),
+        (["--baselines", "eager"], "those that take graphs are inductor, onnxruntime, openvino"),
     ],
 )
 def test_wrong_options_stop_before_work(option, said, tmp_path, monkeypatch, capsys):
@@ -103,3 +105,12 @@ def test_each_frontend_level_and_toolchain_is_a_path(tmp_path, monkeypatch):
     assert [lane.fields["opt_level"] for lane in lanes] == ["O0", "O3"] * 4
     assert ["iree@iree-3.12" in lane.fields["packages"] for lane in lanes] == [False, False, True, True] * 2  # fmt: skip
     assert len({lane.folder for lane in lanes}) == len(lanes)
+
+
+def test_a_baseline_takes_the_same_graphs_in_its_own_environment(tmp_path, monkeypatch):
+    monkeypatch.setattr("scripts.tools.fuzz.fuzz.Path.exists", lambda _: True)
+    monkeypatch.setattr("sys.argv", ["vmfbench fuzz", "--baselines", "inductor,openvino", "--results", str(tmp_path)])  # fmt: skip
+    path, *baselines = fuzz._lanes(args := fuzz._arguments())
+    assert [(b.name, Path(b.python).parts[-3]) for b in baselines] == [("inductor", "torch-mlir"), ("openvino", "openvino")]  # fmt: skip
+    numbers = [{(t["seed"], t["first"] + n) for t in fuzz._blocks(lane, [], args) for n in range(t["count"])} for lane in (path, *baselines)]  # fmt: skip
+    assert set(range(64)) <= {n for _, n in numbers[0] & numbers[1] & numbers[2]}

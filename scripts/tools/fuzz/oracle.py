@@ -73,6 +73,11 @@ class Reference:
     expected: Expected
     spread: list[np.ndarray | None]
 
+    @property
+    def stored(self) -> list[np.ndarray]:
+        """The values of the inputs in their own dtypes."""
+        return [tensors.as_native(a, t.dtype) for a, t in zip(self.arrays, self.inputs, strict=True)]  # fmt: skip
+
     def problem(self, outputs: Sequence[np.ndarray]) -> str:
         """What is wrong with results, or ""."""
         judged = verify(outputs, self.expected, {})

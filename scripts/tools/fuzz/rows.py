@@ -19,7 +19,7 @@ from scripts.tools.fuzz.triage import Cause
 STATUSES = Literal["wrong", "crashed", "hangs", "refused"]
 FIELDS = (
     Field("cause", OBJECT, "What failures of random graphs have in common."),
-    Field("cause.path", TEXT, "Lowering path: frontend and target.", column="path"),
+    Field("cause.path", TEXT, "Lowering path (frontend and target), or baseline.", column="path"),
     Field("cause.status", TEXT, "`wrong`: eager computes other values; `refused`: with a message.", column="status", checks=STATUSES),
     Field("cause.stage", TEXT, "`export`, `compile`, `run` or `worker`.", column="stage"),
     Field("cause.known", TEXT, "Name of the known failure (`workflow/known_failures.yaml`), or empty.", column="known"),

@@ -101,10 +101,13 @@ def causes(
         cause.known = next((entry for entry in known if entry.is_cause(cause)), None)
         cause.right_on = right_on(cause)
     order = (WRONG, "crashed", "hangs", "refused")
-    return sorted(
-        by_key.values(),
-        key=lambda c: (order.index(c.status), bool(c.known), not c.right_on, -c.count),
-    )
+
+    def rank(cause: Cause) -> tuple[int, bool, bool, int]:
+        # Baselines, whose names have no target, take almost all graphs.
+        taken = any("/" in path for path in cause.right_on)
+        return order.index(cause.status), bool(cause.known), not taken, -cause.count
+
+    return sorted(by_key.values(), key=rank)
 
 
 def _size(reduced: Mapping[str, Any]) -> int:
