@@ -19,7 +19,7 @@ from scripts.frontends.torch_model import convert, loading
 from scripts.tools.fuzz.forks import COMPILE, OK, REFUSED, RUN, WRONG, Cases, Ended, ForkedPath
 from scripts.tools.fuzz.fuzz_graphs import FuzzRequest, serve
 from scripts.tools.fuzz.generator import Graph
-from scripts.tools.fuzz.paths import captured
+from scripts.tools.fuzz.paths import GraphModule, InPlace, captured
 from scripts.tools.operators.calls.calling import tensors_in
 
 _SCRIPTS = {
@@ -79,7 +79,11 @@ class Baseline(ForkedPath):
     def _compiled(self, graph: Graph) -> Callable[..., Any]:
         """The call of a graph. Raises what the runtime raises, or SystemExit."""
         inputs = tuple(graph.tensors())
-        loaded = loading.LoadedModel("graph", captured(graph, {}), inputs, {}, file=None)
+        try:
+            module: torch.nn.Module = captured(graph, {})
+        except InPlace:
+            module = GraphModule(graph)
+        loaded = loading.LoadedModel("graph", module, inputs, {}, file=None)
         if self.runtime == "inductor":
             torch._dynamo.reset()
             call = self._module.prepare(loaded)

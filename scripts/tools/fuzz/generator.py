@@ -9,6 +9,7 @@ but the seed, and any graph can be drawn alone.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -55,9 +56,33 @@ class Of:
     value: int
 
 
+def _cond(one: Callable, other: Callable, condition: torch.Tensor, x: torch.Tensor) -> Any:
+    return torch.ops.higher_order.cond(condition.any(), lambda v: (one(v),), lambda v: (other(v),), (x,))  # fmt: skip
+
+
+def _while_loop(body: Callable, count: int, x: torch.Tensor) -> torch.Tensor:
+    carried = torch.zeros((), dtype=torch.int64), x
+    return torch.ops.higher_order.while_loop(lambda n, v: n < count, lambda n, v: (n + 1, body(v)), carried, ())[1]  # fmt: skip
+
+
+_FLOW = {"cond": _cond, "while_loop": _while_loop}
+_SOURCES = {
+    "cond": "torch.cond({0}.any(), lambda v: (torch.ops.aten.{2}(v),), lambda v: (torch.ops.aten.{3}(v),), ({1},))[0]",
+    "while_loop": "torch.while_loop(lambda n, v: n < {0}, lambda n, v: (n + 1, torch.ops.aten.{2}(v)), (torch.zeros((), dtype=torch.int64), {1}))[1]",
+}  # fmt: skip
+"""Control flow by name, and in a script: its arguments, then the operators of its branches."""
+
+
+def _called(op: str, args: Sequence[str]) -> str:
+    namespace, name, *more = op.split(".")
+    if namespace == "flow":
+        return _SOURCES[name].format(*args, *more)
+    return f"torch.ops.{op}({', '.join(args)})"
+
+
 @dataclass(frozen=True)
 class Node:
-    """A call. `op`: such as `aten.add.Tensor`. `args`, `kwargs`: with Of in place of tensors. `count`: tensors that it returns."""
+    """A call. `op`: such as `aten.add.Tensor`, or `flow.cond.exp.neg` with the operators of its branches. `args`, `kwargs`: with Of in place of tensors. `count`: tensors that it returns."""
 
     op: str
     args: tuple[Any, ...]
@@ -65,9 +90,11 @@ class Node:
     count: int
 
     @property
-    def operator(self) -> torch._ops.OpOverload:
-        namespace, name, overload = self.op.split(".")
-        return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    def operator(self) -> Callable[..., Any]:
+        namespace, name, *more = self.op.split(".")
+        if namespace == "flow":
+            return functools.partial(_FLOW[name], *(getattr(torch.ops.aten, n).default for n in more))  # fmt: skip
+        return getattr(getattr(getattr(torch.ops, namespace), name), more[0])
 
     @property
     def used(self) -> list[int]:
@@ -159,7 +186,7 @@ class Graph:
             args = [_shown(value, names) for value in node.args]
             args += [f"{key}={_shown(value, names)}" for key, value in node.kwargs.items()]
             target = ", ".join(own) if node.count > 1 else own[0]
-            lines.append(f"{target} = torch.ops.{node.op}({', '.join(args)})")
+            lines.append(f"{target} = {_called(node.op, args)}")
             names += own
         lines.append(f"return {', '.join(names[number] for number in self.results)}")
         return "\n".join(lines)

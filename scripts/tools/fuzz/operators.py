@@ -368,6 +368,14 @@ def quantize(d: Draw, name: str) -> None:
     d.call("quantized_decomposed.dequantize_per_tensor.default", Of(len(d.values) - 1), *of_8_bits)
 
 
+def control(d: Draw, name: str) -> None:
+    branches = d.random.sample(("sin", "neg", "tanh", "relu", "abs", "sigmoid"), 2)
+    if name == "cond":
+        d.call(f"flow.cond.{'.'.join(branches)}", d.any("b"), d.any("f"))
+    else:
+        d.call(f"flow.while_loop.{branches[0]}", d.pick(0, 1, 3), d.any("f"))
+
+
 def by_name(names: str, function: Callable[..., None], *more: object) -> dict[str, Operator]:
     def of(name: str) -> Operator:
         return lambda d: function(d, name, *more)
@@ -418,7 +426,7 @@ OPERATORS: dict[str, Operator] = {
     **by_name("max_pool1d max_pool2d max_pool2d_with_indices avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d", pool),
     **by_name("upsample_nearest2d upsample_bilinear2d", upsample),
     **by_name("layer_norm group_norm batch_norm rms_norm", normalization), "attention": attention,
-    **by_name("fake_quantize quantize", quantize),
+    **by_name("fake_quantize quantize", quantize), **by_name("cond while_loop", control),
 }  # fmt: skip
 """By the name by which pairs are counted."""
 

@@ -178,10 +178,10 @@ class LoweringPath(ForkedPath):
         lowered = None
         # Without torch.export, which takes longer than all else.
         if export_graph := getattr(self._module, "export_graph", None):
-            with contextlib.suppress(_InPlace):
+            with contextlib.suppress(InPlace):
                 lowered = export_graph(functools.partial(captured, graph), reference.inputs, self.options, self._lowering)  # fmt: skip
         if lowered is None:
-            model = loading.LoadedModel("graph", _Module(graph), tuple(graph.tensors()), {}, file=None)  # fmt: skip
+            model = loading.LoadedModel("graph", GraphModule(graph), tuple(graph.tensors()), {}, file=None)  # fmt: skip
             lowered, _ = self._module.export(model, self.options)
         return link.link(lowered, reference.inputs, self._context).decode()
 
@@ -241,7 +241,7 @@ class LoweringPath(ForkedPath):
         return session.call([array for r in references for array in r.stored])[0]
 
 
-class _Module(torch.nn.Module):
+class GraphModule(torch.nn.Module):
     def __init__(self, graph: Graph) -> None:
         super().__init__()
         self._graph = graph
@@ -250,18 +250,20 @@ class _Module(torch.nn.Module):
         return self._graph(*inputs)
 
 
-class _InPlace(Exception):
-    """A decomposition works in place, which torch.export makes functional."""
+class InPlace(Exception):
+    """A decomposition works in place, which torch.export makes functional, or there is control flow, which it captures."""
 
 
 def captured(graph: Graph, decompositions: Mapping[Any, Any]) -> torch.fx.GraphModule:
-    """A graph of functional operators, under decompositions."""
+    """A graph of functional operators, under decompositions. Raises InPlace."""
+    if any(node.op.startswith("flow.") for node in graph.nodes):
+        raise InPlace
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         inputs = [torch.empty(i.shape, dtype=getattr(torch, i.dtype)) for i in graph.inputs]
     with mode:
         module = make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*inputs)
     if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in module.graph.nodes):  # fmt: skip
-        raise _InPlace
+        raise InPlace
     return module
 
 
