@@ -36,6 +36,17 @@ def test_eager_against_itself_raises_no_alarm(environments):
     assert in_torch(environments, "alarms", "500") == []
 
 
+def test_a_graph_is_the_same_after_it_was_json(environments):
+    assert in_torch(environments, "as_json", "1500") == []
+
+
+def test_programs_in_one_function_keep_their_lines_and_their_names(environments):
+    made = in_torch(environments, "together", "2")
+    assert "@main(%g0_arg0: t, %g1_arg0: t) -> (t, t)" in made["text"]
+    assert "return %g0_0, %g1_0 : t, t" in made["text"]
+    assert made["own"] == [[f"    %g{n}_0 = op %g{n}_arg0 : t"] for n in range(2)]
+
+
 @pytest.fixture(scope="module")
 def folder(environments, tmp_path_factory):
     """The results of two calls, of which the second one goes on."""

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from scripts.core.dimensions import Dimension
 from scripts.tools.operators.calls.calling import tensors_in
 
 MOST_ELEMENTS = 4096
@@ -38,12 +39,14 @@ ATTEMPTS = 40
 
 @dataclass(frozen=True)
 class Input:
-    """An argument of a graph: `shape`, torch's name of the `dtype`, the rule of its values and their seed."""
+    """An argument of a graph: `shape`, torch's name of the `dtype`, the rule of its values and their seed. `open`: the dimensions whose
+    size, which is the same for all, is known when the program is called."""
 
     shape: tuple[int, ...]
     dtype: str
     values: str
     seed: int
+    open: tuple[int, ...] = ()
 
     def tensor(self) -> torch.Tensor:
         return values_of(self, np.random.default_rng(self.seed))
@@ -130,6 +133,17 @@ class Graph:
         return [argument.tensor() for argument in self.inputs]
 
     @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Those that are open."""
+        return tuple(Dimension(n, f"x{n}", axis, "size", min=2) for n, i in enumerate(self.inputs) for axis in i.open)  # fmt: skip
+
+    def resized(self) -> Graph:
+        """The graph with another size in place of the open one, and without open dimensions."""
+        shapes = [[2 * size + 1 if axis in i.open else size for axis, size in enumerate(i.shape)] for i in self.inputs]  # fmt: skip
+        inputs = (dataclasses.replace(i, shape=tuple(shape), open=()) for i, shape in zip(self.inputs, shapes, strict=True))  # fmt: skip
+        return dataclasses.replace(self, inputs=tuple(inputs))
+
+    @property
     def operators(self) -> list[str]:
         return [node.op.removeprefix("aten.") for node in self.nodes]
 
@@ -157,7 +171,10 @@ class Graph:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Graph:
-        inputs = (Input(**{**entry, "shape": tuple(entry["shape"])}) for entry in data["inputs"])
+        inputs = (
+            Input(**{**entry, "shape": tuple(entry["shape"]), "open": tuple(entry["open"])})
+            for entry in data["inputs"]
+        )
         nodes = (
             Node(
                 entry["op"],

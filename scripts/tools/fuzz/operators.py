@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import math
 import random
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from scripts.tools.fuzz.generator import ATTEMPTS, Draw, Graph, Of, Unsuitable
+from scripts.tools.fuzz.generator import ATTEMPTS, EAGER_ERRORS, Draw, Graph, Of, Unsuitable
 
 Operator = Callable[[Draw], None]
 INDEX = torch.int64
@@ -430,6 +431,8 @@ OPERATORS: dict[str, Operator] = {
 }  # fmt: skip
 """By the name by which pairs are counted."""
 
+OPEN = 0.04
+"""Share of the graphs that may have an open size, which torch.export captures in a second."""
 ALONE = 4
 """How many graphs of a seed have one operator, by the number of operators."""
 BEFORE, AFTER = (0, 0, 1, 2), (0, 0, 0, 1, 1, 2, 3, 6, 20)
@@ -450,7 +453,21 @@ def draw(seed: int, number: int) -> Graph:
                 drawn.focus = len(drawn.values) - chooser.randint(1, drawn.nodes[-1].count)
             _add(drawn, OPERATORS[name])
         if drawn.nodes:
-            return drawn.graph()
+            graph = drawn.graph()
+            return _opened(graph, chooser) if chooser.random() < OPEN else graph
+
+
+def _opened(graph: Graph, chooser: random.Random) -> Graph:
+    """The graph with all dimensions of one size open, if eager takes another size there."""
+    sizes = sorted({size for i in graph.inputs for size in i.shape if size > 1})
+    size = chooser.choice(sizes or [0])
+    inputs = (dataclasses.replace(i, open=tuple(a for a, s in enumerate(i.shape) if s == size)) for i in graph.inputs)  # fmt: skip
+    opened = dataclasses.replace(graph, inputs=tuple(inputs))
+    with contextlib.suppress(EAGER_ERRORS), torch.no_grad():
+        other = opened.resized()
+        other(*other.tensors())
+        return opened
+    return graph
 
 
 def places(seed: int, number: int, count: int) -> tuple[int, ...]:

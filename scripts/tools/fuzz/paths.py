@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -37,6 +36,7 @@ from scripts.tools.fuzz.forks import (
     OK,
     REFUSED,
     RUN,
+    UNDEFINED,
     WRONG,
     Cases,
     Ended,
@@ -127,6 +127,7 @@ class LoweringPath(ForkedPath):
         atomic.write_text(folder / PROGRAM, self.program(graph, reference))
         flags = " ".join(self.flags)
         lines = ["#!/bin/sh", "set -ex", f"iree-compile {flags} {PROGRAM} -o module.vmfb"]
+        reference = reference.resized or reference
         if ended.stage == RUN:
             call = [
                 "iree-run-module --module=module.vmfb --function=main",
@@ -162,6 +163,11 @@ class LoweringPath(ForkedPath):
             self._begin([n], EXPORT)
             try:
                 program = self.program(graph, reference)
+            except (
+                torch._dynamo.exc.UserError
+            ):  # a size that is open in eager is not in torch.export
+                self._end(n, Ended(UNDEFINED))
+                continue
             except Exception as error:
                 self._end(n, Ended(REFUSED, EXPORT, self._diagnostic(error)))
                 continue
@@ -175,15 +181,18 @@ class LoweringPath(ForkedPath):
     def program(self, graph: Graph, reference: Reference) -> str:
         """The text of a graph's program. Raises what the exporter raises."""
 
-        lowered = None
+        lowered, types = None, reference.inputs
         # Without torch.export, which takes longer than all else.
-        if export_graph := getattr(self._module, "export_graph", None):
+        export_graph = getattr(self._module, "export_graph", None)
+        if export_graph and not graph.dimensions:
             with contextlib.suppress(InPlace):
                 lowered = export_graph(functools.partial(captured, graph), reference.inputs, self.options, self._lowering)  # fmt: skip
         if lowered is None:
-            model = loading.LoadedModel("graph", GraphModule(graph), tuple(graph.tensors()), {}, file=None)  # fmt: skip
+            dimensions = graph.dimensions if export_graph else ()  # PyTorch/XLA has none
+            model = loading.LoadedModel("graph", GraphModule(graph).eval(), tuple(graph.tensors()), {}, file=None, dimensions=dimensions)  # fmt: skip
             lowered, _ = self._module.export(model, self.options)
-        return link.link(lowered, reference.inputs, self._context).decode()
+            types = model.input_types
+        return link.link(lowered, types, self._context).decode()
 
     def _judge(self, programs: Mapping[int, str], cases: Cases) -> None:
         """Compile programs as one function and run it, without those that are refused."""
@@ -191,20 +200,22 @@ class LoweringPath(ForkedPath):
         self._begin([*programs], stage)
         text, lines = together(programs)
         blamed: dict[int, str] = {}
+        is_open = hasattr(self._module, "export_graph") and any(cases[n][0].dimensions for n in programs)  # fmt: skip
         if (log := self.compile(text, module)) is not None:
             errors = {int(match[1]): match[2] for match in reversed([*_AT.finditer(log)])}
             blamed = {n: e for n in programs for line, e in errors.items() if line in lines[n]}
         else:
             stage = RUN
             self._begin([*programs], stage)
+            references = [cases[n][1] for n in programs]
+            calls = [references, [r.resized or r for r in references]]
             try:
-                outputs = iter(self._called(module, [cases[n][1] for n in programs]))
+                problems = [self._problems(module, call) for call in calls[: 1 + is_open]]
             except Exception as error:
                 log = f"{type(error).__name__}: {error}"
         if log is None:
-            for n in programs:
-                reference = cases[n][1]
-                problem = reference.problem([next(outputs) for _ in reference.expected.golden])
+            for n, *each in zip(programs, *problems, strict=True):
+                problem = next(filter(None, each), "")
                 self._end(n, Ended(WRONG, RUN, problem) if problem else Ended(OK))
             return
         if len(programs) == 1:
@@ -235,10 +246,11 @@ class LoweringPath(ForkedPath):
                     output.keep()
         return None
 
-    def _called(self, module: Path, references: Sequence[Reference]) -> list[np.ndarray]:
-        """The outputs of all programs of a module."""
+    def _problems(self, module: Path, references: Sequence[Reference]) -> list[str]:
+        """What is wrong with the results of each program of a module."""
         session = Session(Module(module, None, self.device), 1)
-        return session.call([array for r in references for array in r.stored])[0]
+        outputs = iter(session.call([array for r in references for array in r.stored])[0])
+        return [r.problem([next(outputs) for _ in r.expected.golden]) for r in references]
 
 
 class GraphModule(torch.nn.Module):
