@@ -155,7 +155,10 @@ def in_one_function(count: int) -> dict[str, Any]:
     program = "module {\n  func.func @main(%arg0: t) -> t {\n    %0 = op %arg0 : t\n    return %0 : t\n  }\n}\n"
     text, lines = together(dict.fromkeys(range(count), program))
     numbered = text.splitlines()
-    return {"text": text, "own": [[line for at in lines[n] if (line := numbered[at - 1])] for n in range(count)]}
+    return {
+        "text": text,
+        "own": [[line for at in lines[n] if (line := numbered[at - 1])] for n in range(count)],
+    }
 
 
 if __name__ == "__main__":

@@ -260,7 +260,7 @@ def _host(lane: Lane, core: int, tasks: Sequence[dict[str, Any]], until: float) 
         """Note a task that has ended its worker, with what was said; the others are in the journals."""
         if line.outcome.status != outcome.OK:
             task = by_name[line.problem]
-            failed = {"number": task.get("first"), "operators": [], "kind": f"worker {line.outcome.reason}", "status": "crashed", "stage": "worker", "detail": line.outcome.detail}  # fmt: skip
+            failed: dict[str, Any] = {"number": task.get("first"), "operators": [], "kind": f"worker {line.outcome.reason}", "status": "crashed", "stage": "worker", "detail": line.outcome.detail}  # fmt: skip
             failed_graphs = [failed] if "first" in task else []
             journal.append(folder / FAILED, {"result": {"done": True, "task": task, "failures": failed_graphs}})  # fmt: skip
 

@@ -68,7 +68,7 @@ def _while_loop(body: Callable, count: int, x: torch.Tensor) -> torch.Tensor:
     return torch.ops.higher_order.while_loop(lambda n, v: n < count, lambda n, v: (n + 1, body(v)), carried, ())[1]  # fmt: skip
 
 
-_FLOW = {"cond": _cond, "while_loop": _while_loop}
+_FLOW: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}
 _SOURCES = {
     "cond": "torch.cond({0}.any(), lambda v: (torch.ops.aten.{2}(v),), lambda v: (torch.ops.aten.{3}(v),), ({1},))[0]",
     "while_loop": "torch.while_loop(lambda n, v: n < {0}, lambda n, v: (n + 1, torch.ops.aten.{2}(v)), (torch.zeros((), dtype=torch.int64), {1}))[1]",

@@ -463,7 +463,7 @@ def _opened(graph: Graph, chooser: random.Random) -> Graph:
     size = chooser.choice(sizes or [0])
     inputs = (dataclasses.replace(i, open=tuple(a for a, s in enumerate(i.shape) if s == size)) for i in graph.inputs)  # fmt: skip
     opened = dataclasses.replace(graph, inputs=tuple(inputs))
-    with contextlib.suppress(EAGER_ERRORS), torch.no_grad():
+    with contextlib.suppress(*EAGER_ERRORS), torch.no_grad():
         other = opened.resized()
         other(*other.tensors())
         return opened

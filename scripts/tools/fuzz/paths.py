@@ -181,7 +181,7 @@ class LoweringPath(ForkedPath):
     def program(self, graph: Graph, reference: Reference) -> str:
         """The text of a graph's program. Raises what the exporter raises."""
 
-        lowered, types = None, reference.inputs
+        lowered, types = None, list(reference.inputs)
         # Without torch.export, which takes longer than all else.
         export_graph = getattr(self._module, "export_graph", None)
         if export_graph and not graph.dimensions:
