@@ -30,7 +30,7 @@ def main() -> None:
     options = {"dialect": "torch", "rewrites": "none"}
     first = 0 if args.alone else ALONE * len(OPERATORS)
     with tempfile.TemporaryDirectory() as folder:
-        path = LoweringPath("torch_mlir", options, compile_flags("llvm-cpu", None, None, ()), "local-task", Path(folder))  # fmt: skip
+        path = LoweringPath(Path(folder), "torch_mlir", options, compile_flags("llvm-cpu", None, None, ()), "local-task")  # fmt: skip
         wall, used = time.monotonic(), sum(os.times()[:4])
         said = search(path, args.seed, first, args.graphs)
         wall, used = time.monotonic() - wall, sum(os.times()[:4]) - used

@@ -22,7 +22,7 @@ from scripts.baselines.sessions.torch_device import TorchDevice as Device
 from scripts.core import exits
 from scripts.frontends.torch_model.loading import LoadedModel
 
-__all__ = ["Device", "compile_seconds", "open_session"]
+__all__ = ["Device", "compile_seconds", "convert", "load", "open_session"]
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)
@@ -33,7 +33,7 @@ FORKABLE = True
 FILE = "model.pte"
 
 
-def _convert(loaded: LoadedModel, folder: Path) -> None:
+def convert(loaded: LoadedModel, folder: Path) -> None:
     converted.require_float32(loaded, "executorch")
     program = converted.exported(loaded)
     # Without the check, operators that are not core ATen are accepted where there is a kernel for them.
@@ -61,7 +61,7 @@ def _without_kernel(lowered: ExecutorchProgramManager) -> list[str]:
     return sorted(used - known)
 
 
-def _load(folder: Path, threads: int) -> Call:
+def load(folder: Path, threads: int) -> Call:
     # Its thread pool has a thread per core of the machine, and no setting; it is to be made before a program is loaded.
     portable_lib._unsafe_reset_threadpool(threads)
     with converted.rejected("ExecuTorch"):
@@ -73,4 +73,4 @@ def _load(folder: Path, threads: int) -> Call:
     return call
 
 
-open_session = functools.partial(converted.open_session, convert=_convert, load=_load)
+open_session = functools.partial(converted.open_session, convert=convert, load=load)

@@ -18,7 +18,7 @@ from scripts.baselines.sessions.converted import Call, compile_seconds
 from scripts.baselines.sessions.torch_device import TorchDevice as Device
 from scripts.frontends.torch_model.loading import FlatModel, LoadedModel
 
-__all__ = ["Device", "compile_seconds", "open_session"]
+__all__ = ["Device", "compile_seconds", "convert", "load", "open_session"]
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)
@@ -29,7 +29,7 @@ FORKABLE = True
 _FILE = "model.tflite"
 
 
-def _convert(loaded: LoadedModel, folder: Path) -> None:
+def convert(loaded: LoadedModel, folder: Path) -> None:
     converted.require_float32(loaded, "litert")
     inputs = tuple(tensor for _, tensor in loaded.inputs)
     with converted.rejected("litert_torch.convert"):
@@ -37,7 +37,7 @@ def _convert(loaded: LoadedModel, folder: Path) -> None:
     model.export(str(folder / _FILE))
 
 
-def _load(folder: Path, threads: int) -> Call:
+def load(folder: Path, threads: int) -> Call:
     with converted.rejected("LiteRT"):
         interpreter = Interpreter(str(folder / _FILE), num_threads=threads)
         interpreter.allocate_tensors()
@@ -59,4 +59,4 @@ def _in_order(details: dict[str, dict], prefix: str) -> list[int]:
     return [details[f"{prefix}{number}"]["index"] for number in range(len(details))]
 
 
-open_session = functools.partial(converted.open_session, convert=_convert, load=_load)
+open_session = functools.partial(converted.open_session, convert=convert, load=load)

@@ -24,7 +24,7 @@ from scripts.frontends.sources.registry import source_of
 from scripts.frontends.torch_model.errors import cause
 from scripts.frontends.torch_model.loading import FlatModel, LoadedModel
 
-__all__ = ["Device", "compile_seconds", "open_session"]
+__all__ = ["Device", "compile_seconds", "convert", "load", "open_session"]
 
 SOURCES = ("module", "onnx")
 DEVICES = ("cpu",)
@@ -79,16 +79,16 @@ def _to_torch(value: onnxruntime.OrtValue) -> torch.Tensor:
 def open_session(work: Work, device: Device) -> TorchSession:
     """The model as a session of ONNX Runtime. Exits as unsupported if it cannot be converted."""
     is_onnx = source_of(work.model.model_file).kind == "onnx"
-    warm_up = (lambda: None) if is_onnx else _warm_up
-    return converted.open_session(work, device, _convert, _load, warm_up)
+    first = (lambda: None) if is_onnx else warm_up
+    return converted.open_session(work, device, convert, load, first)
 
 
-def _warm_up() -> None:
+def warm_up() -> None:
     """Export a trivial model: the first export of a process imports half of torch and onnxscript."""
     torch.onnx.export(torch.nn.ReLU().eval(), (torch.zeros(1),), dynamo=True, verbose=False)
 
 
-def _convert(loaded: LoadedModel, folder: Path) -> None:
+def convert(loaded: LoadedModel, folder: Path) -> None:
     if isinstance(loaded.module, OnnxModule):
         runnable = loaded.module.runnable
         if isinstance(runnable, bytes):
@@ -118,7 +118,7 @@ def model_file(folder: Path) -> Path:
     return Path(source.read_text(encoding="utf-8")) if source.exists() else folder / _FILE
 
 
-def _load(folder: Path, threads: int) -> OnnxModel:
+def load(folder: Path, threads: int) -> OnnxModel:
     try:
         session = onnxruntime.InferenceSession(
             model_file(folder), session_options(threads), providers=["CPUExecutionProvider"]

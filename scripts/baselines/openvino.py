@@ -22,7 +22,7 @@ from scripts.baselines.sessions.torch_device import TorchDevice as Device
 from scripts.frontends.torch_model import errors
 from scripts.frontends.torch_model.loading import LoadedModel
 
-__all__ = ["Device", "compile_seconds", "open_session"]
+__all__ = ["Device", "compile_seconds", "convert", "load", "open_session"]
 
 DEVICES = ("cpu",)
 TESTS = ("eval",)
@@ -39,7 +39,7 @@ _SUMMARY = re.compile(r"^-- (?:No conversion rule found for operations|Conversio
 """The lines of an error that name all operators that were not converted."""
 
 
-def _convert(loaded: LoadedModel, folder: Path) -> None:
+def convert(loaded: LoadedModel, folder: Path) -> None:
     converted.require_float32(loaded, "openvino")
     program = converted.exported(loaded)
     with converted.rejected("OpenVINO", operators):
@@ -67,7 +67,7 @@ def compiled(folder: Path, threads: int, more: Mapping[str, Any] | None = None) 
         return openvino.Core().compile_model(folder / _FILE, "CPU", settings)
 
 
-def _load(folder: Path, threads: int) -> Call:
+def load(folder: Path, threads: int) -> Call:
     request = compiled(folder, threads).create_infer_request()
 
     def call(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -78,4 +78,4 @@ def _load(folder: Path, threads: int) -> Call:
     return call
 
 
-open_session = functools.partial(converted.open_session, convert=_convert, load=_load)
+open_session = functools.partial(converted.open_session, convert=convert, load=load)

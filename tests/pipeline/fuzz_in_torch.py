@@ -1,6 +1,7 @@
-"""Finds planted miscompiles among random graphs, and false alarms of eager against itself. Prints JSON.
+"""Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, and programs as one
+function. Prints JSON.
 
-Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … together 3
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch.ao.quantization.fx._decomposed
 from scripts.frontends.torch_model import convert
 from scripts.tools.fuzz import operators, oracle
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Node
+from scripts.tools.fuzz.paths import together
 
 Fault = Callable[[str, Node, list[Any], dict[str, Any]], Any]
 """What a miscompiled operator returns, given its name; None where the fault does not apply."""
@@ -137,7 +139,35 @@ def alarms(count: int) -> list[str]:
     return said
 
 
+def as_json(count: int) -> list[int]:
+    """The graphs that are others once they were JSON."""
+    different = []
+    for number in range(count):
+        graph = operators.draw(7, number)
+        again = Graph.from_json(json.loads(json.dumps(graph.as_json(), allow_nan=False)))
+        if again.source() != graph.source() or again.inputs != graph.inputs:
+            different.append(number)
+    return different
+
+
+def in_one_function(count: int) -> dict[str, Any]:
+    """Programs as one function: its text, and the lines of each."""
+    program = "module {\n  func.func @main(%arg0: t) -> t {\n    %0 = op %arg0 : t\n    return %0 : t\n  }\n}\n"
+    text, lines = together(dict.fromkeys(range(count), program))
+    numbered = text.splitlines()
+    return {
+        "text": text,
+        "own": [[line for at in lines[n] if (line := numbered[at - 1])] for n in range(count)],
+    }
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     what, count = sys.argv[1], int(sys.argv[2])
-    print(json.dumps({"power": power, "alarms": alarms}[what](count)))
+    print(
+        json.dumps(
+            {"power": power, "alarms": alarms, "as_json": as_json, "together": in_one_function}[
+                what
+            ](count)
+        )
+    )

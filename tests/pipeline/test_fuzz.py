@@ -38,6 +38,17 @@ def test_eager_against_itself_raises_no_alarm(environments):
     assert in_torch(environments, "alarms", "500") == []
 
 
+def test_a_graph_is_the_same_after_it_was_json(environments):
+    assert in_torch(environments, "as_json", "1500") == []
+
+
+def test_programs_in_one_function_keep_their_lines_and_their_names(environments):
+    made = in_torch(environments, "together", "2")
+    assert "@main(%g0_arg0: t, %g1_arg0: t) -> (t, t)" in made["text"]
+    assert "return %g0_0, %g1_0 : t, t" in made["text"]
+    assert made["own"] == [[f"    %g{n}_0 = op %g{n}_arg0 : t"] for n in range(2)]
+
+
 @pytest.fixture(scope="module")
 def folder(environments, tmp_path_factory):
     """The results of two calls, of which the second one goes on."""
@@ -45,7 +56,18 @@ def folder(environments, tmp_path_factory):
     for _ in range(2):
         command = [sys.executable, "-c", SMALL_BLOCKS, "--minutes", "0.5", "--cores", "1"]
         subprocess.run(
-            [*command, "--results", folder, "--operators", "neg", "add", "cat", "slice*"],
+            [
+                *command,
+                "--results",
+                folder,
+                "--baselines",
+                "onnxruntime",
+                "--operators",
+                "neg",
+                "add",
+                "cat",
+                "slice*",
+            ],
             cwd=ROOT,
             env=environment(),
             check=True,
@@ -58,6 +80,8 @@ def test_a_call_writes_rows_and_goes_on_where_it_stopped(folder):
     assert all(row["status"] for row in rows)
     assert "# Fuzzing" in (folder / "fuzz.md").read_text(encoding="utf-8")
     journals = [file.read_text(encoding="utf-8") for file in folder.glob("fuzz/*/0/journal.jsonl")]
-    results = [json.loads(line)["result"] for text in journals for line in text.splitlines()]
-    firsts = [result["task"]["first"] for result in results if result.get("done") and "first" in result["task"]]  # fmt: skip
-    assert len(firsts) == len(set(firsts)) > 1
+    assert len(journals) == 2
+    for text in journals:
+        results = [json.loads(line)["result"] for line in text.splitlines()]
+        firsts = [result["task"]["first"] for result in results if result.get("done") and "first" in result["task"]]  # fmt: skip
+        assert len(firsts) == len(set(firsts)) > 1

@@ -37,6 +37,8 @@ CASES = {
     "logcumsumexp-by-doubling": (
         "torch.logcumsumexp(x, 1), torch.logcumsumexp(y, 0)", ("torch.randn(3, 7) * 60 - 100", "torch.tensor([-torch.inf, -torch.inf, 1.0, 200.0, torch.inf, 0.0, torch.nan, 1.0])")),
     "log10-by-log": ("torch.log10(x), torch.log10(i)", ("torch.tensor([1.0, 1000.0, 0.5, 1e-30])", "torch.tensor([1, 1000])")),
+    "index-put-of-itself": (
+        "x.index_copy(1, i, x), y.index_copy(1, i, -x), y.index_put((i,), y), y.index_put((i,), z)", ("torch.randn(3, 3)", "torch.randn(3, 3)", "torch.randn(3, 3)", "torch.tensor([2, 0, 1])")),
     "negative-padding-as-slice": ("F.pad(x, (-1, 2, 1, -1)), F.pad(x, (-1, -1)), F.pad(x, (0, -2, 1, 0), value=3.0)", ("torch.randn(3, 5)",)),
     "nothing-as-constant": ("torch.cat([x[:0].reshape(-1, 2, 1).reshape(0, 2), x]), x[:0] * 2", ("torch.randn(3, 2)",)),
 }  # fmt: skip
@@ -46,7 +48,7 @@ NOT_WRONG_BY_THE_TORCH_DIALECT = (*NOT_BY_TORCH_MLIR, "nothing-as-constant")
 
 def text(results: str, inputs: tuple[str, ...]) -> str:
     """A model file whose outputs are these results of its inputs x, y, z, with i for the last one of integers."""
-    names = ["i" if "torch.tensor([0, 0, 1])" in each or "[1, 1000]" in each else "xyz"[number] for number, each in enumerate(inputs)]  # fmt: skip
+    names = ["i" if "torch.tensor([0, 0, 1])" in each or "[1, 1000]" in each or "[2, 0, 1]" in each else "xyz"[number] for number, each in enumerate(inputs)]  # fmt: skip
     return (
         "import torch.nn.functional as F\n"
         f"class M(nn.Module):\n    def forward(self, {', '.join(names)}): return ({results},)\n"

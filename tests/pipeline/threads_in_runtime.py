@@ -36,8 +36,8 @@ layers = [torch.nn.Conv2d(32, 32, 3, padding=1), torch.nn.ReLU()] * 3
 x = torch.rand(1, 32, 128, 128)
 loaded = LoadedModel("m", torch.nn.Sequential(*layers).eval(), (x,), {}, None)
 with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-    runtime._convert(loaded, Path(folder))
-    call = runtime._load(Path(folder), threads)
+    runtime.convert(loaded, Path(folder))
+    call = runtime.load(Path(folder), threads)
     expected = loaded.module(x)
     [result] = call([x])
     time.sleep(0.5)  # PyTorch's threads still wait for work, and use the CPU for it

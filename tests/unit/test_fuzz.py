@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,10 @@ def own_environment(monkeypatch):
 ARGS = argparse.Namespace(minutes=1.0, cores=1, seed=3)
 
 
+GRAPH = {"inputs": [], "nodes": [], "results": []}
+CHECKED = {"done": True, "task": {"graph": GRAPH}, "status": "ok"}
+
+
 def lane(folder, *results: dict) -> Lane:
     """A lowering path whose first core has ended with these results."""
     journal = folder / "0" / "worker" / "journal.jsonl"
@@ -35,23 +40,32 @@ def block(first: int, seed: int = 3, **more) -> dict:
 
 
 def test_blocks_that_have_ended_are_not_drawn_again(tmp_path):
-    left = fuzz._blocks(lane(tmp_path, block(0), block(2 * BLOCK)), ARGS)
+    left = fuzz._blocks(lane(tmp_path, block(0), block(2 * BLOCK), CHECKED), [], ARGS)
     assert [task["first"] for task in left[:3]] == [BLOCK, 3 * BLOCK, 4 * BLOCK]
 
 
 def test_blocks_of_another_seed_or_after_the_time_are_drawn(tmp_path):
     late = {**block(BLOCK), "done": False}
-    left = fuzz._blocks(lane(tmp_path, block(0, seed=4), late), ARGS)
+    left = fuzz._blocks(lane(tmp_path, block(0, seed=4), late), [], ARGS)
     assert [task["first"] for task in left[:2]] == [0, BLOCK]
 
 
 def test_a_failure_is_reduced_once(tmp_path):
     failed = {"operators": ["neg.default"], "kind": "refused compile: a", "status": "refused", "stage": "compile", "detail": "a"}  # fmt: skip
     found = block(0, failures=[{"number": 5, **failed}])
-    (task,) = fuzz._reductions(lane(tmp_path / "a", found), ARGS)
+    (task,) = fuzz._reductions(lane(tmp_path / "a", found), [], ARGS)
     assert task["name"] == "3-5"
     done = {"done": True, "task": task, "reduced": False}
-    assert not fuzz._reductions(lane(tmp_path / "b", found, done), ARGS)
+    assert not fuzz._reductions(lane(tmp_path / "b", found, done), [], ARGS)
+
+
+def test_reduced_graphs_are_taken_along_the_other_paths_once(tmp_path):
+    reduced = {"done": True, "task": {"name": "3-5"}, "reduced": True, "graph": GRAPH}
+    own = lane(tmp_path / "a", reduced)
+    other, checked = lane(tmp_path / "b"), lane(tmp_path / "c", CHECKED)
+    lanes = [own, other, checked]
+    assert fuzz._checks(other, lanes, ARGS) == [{"graph": GRAPH}]
+    assert fuzz._checks(own, lanes, ARGS) == fuzz._checks(checked, lanes, ARGS) == []
 
 
 @pytest.mark.parametrize(
@@ -60,6 +74,7 @@ def test_a_failure_is_reduced_once(tmp_path):
         (["--targets", "llvm-gpu"], "llvm-gpu"),
         (["--frontends", "onnx-torch"], "frontends=onnx-torch"),
         (["--targets", "cuda"], "no frontend of exporter torch_mlir"),
+        (["--baselines", "eager"], "those that take graphs are inductor, onnxruntime, openvino"),
     ],
 )
 def test_wrong_options_stop_before_work(option, said, tmp_path, monkeypatch, capsys):
@@ -90,3 +105,12 @@ def test_each_frontend_level_and_toolchain_is_a_path(tmp_path, monkeypatch):
     assert [lane.fields["opt_level"] for lane in lanes] == ["O0", "O3"] * 4
     assert ["iree@iree-3.12" in lane.fields["packages"] for lane in lanes] == [False, False, True, True] * 2  # fmt: skip
     assert len({lane.folder for lane in lanes}) == len(lanes)
+
+
+def test_a_baseline_takes_the_same_graphs_in_its_own_environment(tmp_path, monkeypatch):
+    monkeypatch.setattr("scripts.tools.fuzz.fuzz.Path.exists", lambda _: True)
+    monkeypatch.setattr("sys.argv", ["vmfbench fuzz", "--baselines", "inductor,openvino", "--results", str(tmp_path)])  # fmt: skip
+    path, *baselines = fuzz._lanes(args := fuzz._arguments())
+    assert [(b.name, Path(b.python).parts[-3]) for b in baselines] == [("inductor", "torch-mlir"), ("openvino", "openvino")]  # fmt: skip
+    numbers = [{(t["seed"], t["first"] + n) for t in fuzz._blocks(lane, [], args) for n in range(t["count"])} for lane in (path, *baselines)]  # fmt: skip
+    assert set(range(64)) <= {n for _, n in numbers[0] & numbers[1] & numbers[2]}

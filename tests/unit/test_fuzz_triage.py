@@ -69,7 +69,10 @@ def test_records_have_the_declared_form(tmp_path):
     assert "mm.default" in (tmp_path / "fuzz.md").read_text()
 
 
-def test_a_row_names_the_paths_on_which_its_graph_does_not_fail(tmp_path):
-    causes = triage.causes([failure(1)], {})
-    (record,) = rows.records(causes, {"f/t": tmp_path}, lambda f: [f"{f.path}-O0", "g/t"])
-    assert record["cause"]["right_on"] == "f/t-O0 g/t"
+def test_a_refusal_of_what_other_paths_take_comes_first_and_names_them(tmp_path):
+    found = [failure(1), failure(2), failure(3, kind="refused compile: b")]
+    taken = {1: ["inductor"], 3: ["f/t-O0", "g/t"]}
+    causes = triage.causes(found, {}, (), lambda cause: taken.get(cause.first.number, []))
+    first, second = (r["cause"] for r in rows.records(causes, {"f/t": tmp_path}))
+    assert (first["right_on"], first["count"]) == ("f/t-O0 g/t", 1)
+    assert (second["right_on"], second["count"]) == ("inductor", 2)

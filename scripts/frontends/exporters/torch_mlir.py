@@ -42,6 +42,7 @@ REWRITES = {
     "asinh-of-size": ("torch", "linalg-on-tensors"),
     "logcumsumexp-by-doubling": ("torch", "stablehlo", "linalg-on-tensors"),
     "log10-by-log": ("torch", "linalg-on-tensors"),
+    "index-put-of-itself": ("torch", "stablehlo", "linalg-on-tensors"),
     "negative-padding-as-slice": ("torch", "linalg-on-tensors"),
     "index-from-the-front": ("stablehlo",),
     "scatter-mean-as-sum": ("torch", "stablehlo", "linalg-on-tensors"),

@@ -3,6 +3,7 @@
 vmfbench fuzz --minutes 60
 vmfbench fuzz --seed 3 --frontends 'torchmlir-*' --operators 'conv*' neg --dtypes float16
 vmfbench fuzz --frontends torchmlir-torch,torchxla-stablehlo --levels O0 O3 --toolchains pinned,iree-3.12
+vmfbench fuzz --baselines inductor,onnxruntime,openvino
 
 Eager decides what is right. Writes results/fuzz.csv, fuzz.md and a reproducer of each cause to results/fuzz/. A later call with the same
 seed goes on where the last one stopped.
@@ -38,30 +39,36 @@ from scripts.supervise import journal, outcome
 from scripts.supervise.job import Interrupted, Job
 from scripts.supervise.outcome import ProblemEnd
 from scripts.tools.fuzz import rows, triage
-from scripts.tools.fuzz.triage import Failure
+from scripts.tools.fuzz.triage import Cause, Failure
 from scripts.tools.operators.batch.batch_stage import Host
 
-BLOCK = 64
-"""Graphs of a task."""
+BLOCK, OF_BASELINE = 64, 8
+"""Graphs of a task, and of one of a baseline, which takes seconds for each."""
 FASTEST = 600
 """Graphs per minute that no core exceeds: how many tasks are prepared."""
-SEARCHED = 0.6
-"""The share of the time for new graphs. In the rest, those that failed are reduced."""
+SEARCHED, REDUCED = 0.6, 0.95
+"""The shares of the time until which new graphs are drawn, and until which those that failed are reduced. In the rest, reduced graphs are
+taken along the other lowering paths."""
 TASK_S, MEMORY_MB = 1800.0, 12_000.0
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 FAILED = "failed.jsonl"
 """The tasks that have ended their worker."""
-EXPORTERS = ("torch_mlir", "torch_xla")
+EXPORTERS, RUNTIMES = ("torch_mlir", "torch_xla"), ("inductor", "onnxruntime", "openvino")
+"""Of lowering paths, and of baselines, that take graphs."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """A lowering path: its name, the interpreter of its worker, and the worker's request. `folder`: of its work."""
+    """A lowering path or baseline: its name, the interpreter of its worker, and the worker's request. `folder`: of its work."""
 
     name: str
     python: str
     fields: Mapping[str, Any]
     folder: Path
+
+    @property
+    def block(self) -> int:
+        return OF_BASELINE if "runtime" in self.fields else BLOCK
 
     def ended(self) -> list[dict[str, Any]]:
         """The results of the tasks that have ended, each with its `task`, by the journals of all workers."""
@@ -84,7 +91,7 @@ def main() -> None:
     lanes = _lanes(args)
     until = time.time() + args.minutes * 60
     try:
-        for phase, share in ((_blocks, SEARCHED), (_reductions, 1.0)):
+        for phase, share in ((_blocks, SEARCHED), (_reductions, REDUCED), (_checks, 1.0)):
             _run(lanes, args, phase, until - (1 - share) * args.minutes * 60)
     except KeyboardInterrupt:
         print("stopped; what was found so far:")
@@ -99,6 +106,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the graphs (default: 0)")
     parser.add_argument("--targets", default="llvm-cpu", help="names or globs, with commas")
     parser.add_argument("--frontends", default="torchmlir-torch", help="names or globs")
+    parser.add_argument(
+        "--baselines", default="", help="names or globs, with commas: the same graphs by these"
+    )
     parser.add_argument("--toolchains", default="", help="names of the configuration, with commas")
     parser.add_argument("--levels", nargs="+", default=[], choices=OPT_LEVELS, help="of iree-compile (default: the target's)")  # fmt: skip
     parser.add_argument("--operators", nargs="+", default=[], metavar="GLOB", help="of graphs")
@@ -110,12 +120,14 @@ def _arguments() -> argparse.Namespace:
 
 def _lanes(args: argparse.Namespace) -> list[Lane]:
     """The lowering paths that are asked for. Exits with what is wrong with the options."""
-    selection = {k: v for k in ("targets", "frontends", "toolchains") if (v := getattr(args, k))}
+    kinds = ("targets", "frontends", "toolchains", "baselines")
+    selection = {kind: v for kind in kinds if (v := getattr(args, kind))}
     try:
         declared, selected = settings.load(selection, [checkout.path("config.yaml")], checkout.ROOT)
         matrix = expansion.expand(declared, selected, checkout.ROOT)
     except ConfigError as error:
         exits.fail(str(error))
+    limits = {"operators": args.operators, "dtypes": args.dtypes}
     lanes: list[Lane] = []
     for frontend, target, level in itertools.product(matrix.frontends.values(), matrix.targets.values(), args.levels or ("",)):  # fmt: skip
         together = any(t.takes(frontend.env, target.env) for t in matrix.toolchains.values())
@@ -130,21 +142,18 @@ def _lanes(args: argparse.Namespace) -> list[Lane]:
             "exporter": frontend.exporter,
             # The rewrites would hide what they avoid.
             "exporter_options": {**frontend.options, "rewrites": "none"},
-            "operators": args.operators,
-            "dtypes": args.dtypes,
         }
-        python = str(Path(environments.prefix(frontend.env), "bin/python"))
-        for needed in filter(None, (python, packages)):
-            if not Path(needed).exists():
-                exits.fail(f"no {needed}: a run of `vmfbench run --quick` with the same --frontends, --targets and --toolchains makes the environments")  # fmt: skip
-        digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]
         name = f"{frontend.name}/{target.name}{f'-{level}' if level else ''}"
-        folder = args.results / "fuzz" / f"{name.replace('/', '-')}-{digest}"
-        lanes.append(Lane(name, python, fields, folder))
-    if lanes and args.operators:
-        _require_operators(args.operators, lanes[0].python)
+        lanes.append(_lane(args, name, frontend.env, fields | limits))
     if not lanes:
         exits.fail(f"no frontend of exporter {' or '.join(EXPORTERS)} with a target on the CPU is selected")  # fmt: skip
+    for baseline in matrix.baselines.values() if args.baselines else ():
+        if baseline.runtime not in RUNTIMES or not baseline.on_cpu or baseline.rewrites:
+            exits.fail(f"--baselines: {baseline.name}; those that take graphs are {', '.join(RUNTIMES)}")  # fmt: skip
+        fields = {"runtime": baseline.runtime}
+        lanes.append(_lane(args, baseline.name, baseline.env, fields | limits))
+    if args.operators:
+        _require_operators(args.operators, lanes[0].python)
     try:
         for lane in lanes:
             lane.folder.mkdir(parents=True, exist_ok=True)
@@ -152,6 +161,16 @@ def _lanes(args: argparse.Namespace) -> list[Lane]:
     except OSError as error:
         exits.fail(f"{args.results}: {error}; give another folder by --results")
     return lanes
+
+
+def _lane(args: argparse.Namespace, name: str, env: str, fields: Mapping[str, Any]) -> Lane:
+    python = str(Path(environments.prefix(env), "bin/python"))
+    for needed in filter(None, (python, fields.get("packages"))):
+        if not Path(needed).exists():
+            exits.fail(f"no {needed}: a run of `vmfbench run --quick` with the same --frontends, --targets, --baselines and --toolchains makes the environments")  # fmt: skip
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]
+    folder = args.results / "fuzz" / f"{name.replace('/', '-')}-{digest}"
+    return Lane(name, python, fields, folder)
 
 
 def _require_operators(globs: Sequence[str], python: str) -> None:
@@ -163,16 +182,19 @@ def _require_operators(globs: Sequence[str], python: str) -> None:
             exits.fail(f"--operators {glob}: no operator of graphs; they have {' '.join(names)}")
 
 
-def _blocks(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
+def _blocks(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:
     """The next blocks of graphs of a seed."""
     tasks = (result["task"] for result in lane.ended())
-    done = {task["first"] for task in tasks if task["seed"] == args.seed and "first" in task}
-    count = len(done) + int(args.minutes * SEARCHED * FASTEST * args.cores / BLOCK) + 1
-    new = [first for first in range(0, count * BLOCK, BLOCK) if first not in done]
-    return [{"seed": args.seed, "first": first, "count": BLOCK} for first in new]
+    done = {task["first"] for task in tasks if "first" in task and task["seed"] == args.seed}
+    size = lane.block
+    count = len(done) + int(args.minutes * SEARCHED * FASTEST * args.cores / size) + 1
+    new = [first for first in range(0, count * size, size) if first not in done]
+    return [{"seed": args.seed, "first": first, "count": size} for first in new]
 
 
-def _reductions(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
+def _reductions(
+    lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace
+) -> list[dict[str, Any]]:
     """The failures of a lowering path that are to be reduced."""
     done = {result["task"].get("name") for result in lane.ended()}
     return [
@@ -180,6 +202,14 @@ def _reductions(lane: Lane, args: argparse.Namespace) -> list[dict[str, Any]]:
         for f in triage.to_reduce(failures([lane]))
         if f.name not in done
     ]
+
+
+def _checks(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The reduced graphs of other lowering paths that a path has not taken."""
+    done = [result["task"].get("graph") for result in lane.ended()]
+    others = [result for other in lanes if other is not lane for result in other.ended()]
+    graphs = [result["graph"] for result in others if result.get("reduced")]
+    return [{"graph": graph} for graph in graphs if graph not in done]
 
 
 def failures(lanes: Sequence[Lane]) -> list[Failure]:
@@ -199,7 +229,7 @@ def _run(lanes: Sequence[Lane], args: argparse.Namespace, phase: Any, until: flo
     fork = multiprocessing.get_context("fork")
     begun, share = time.time(), (until - time.time()) / len(lanes)
     for number, lane in enumerate(lanes):
-        tasks = phase(lane, args)
+        tasks = phase(lane, lanes, args)
         if not tasks or share <= 0:
             continue
         ends = begun + (number + 1) * share
@@ -221,7 +251,8 @@ def _run(lanes: Sequence[Lane], args: argparse.Namespace, phase: Any, until: flo
 def _host(lane: Lane, core: int, tasks: Sequence[dict[str, Any]], until: float) -> None:
     """Run the tasks of a core under the supervisor."""
     folder = lane.folder / str(core)
-    request = StageRequest("scripts.tools.fuzz.fuzz_graphs", lane.python, {**lane.fields, "until": until})  # fmt: skip
+    worker = "baselines" if "runtime" in lane.fields else "paths"
+    request = StageRequest(f"scripts.tools.fuzz.{worker}", lane.python, {**lane.fields, "until": until})  # fmt: skip
     job = Job("fuzz", lane.name, folder / outcome.STATUS, folder / "log.txt", request.command(folder), TASK_S, MEMORY_MB, request=request)  # fmt: skip
     by_name = {json.dumps(task, sort_keys=True): task for task in tasks}
 
@@ -229,8 +260,9 @@ def _host(lane: Lane, core: int, tasks: Sequence[dict[str, Any]], until: float) 
         """Note a task that has ended its worker, with what was said; the others are in the journals."""
         if line.outcome.status != outcome.OK:
             task = by_name[line.problem]
-            failed = {"number": task.get("first", 0), "operators": [], "kind": f"worker {line.outcome.reason}", "status": "crashed", "stage": "worker", "detail": line.outcome.detail}  # fmt: skip
-            journal.append(folder / FAILED, {"result": {"done": True, "task": task, "failures": [failed]}})  # fmt: skip
+            failed: dict[str, Any] = {"number": task.get("first"), "operators": [], "kind": f"worker {line.outcome.reason}", "status": "crashed", "stage": "worker", "detail": line.outcome.detail}  # fmt: skip
+            failed_graphs = [failed] if "first" in task else []
+            journal.append(folder / FAILED, {"result": {"done": True, "task": task, "failures": failed_graphs}})  # fmt: skip
 
     with contextlib.suppress(Interrupted):
         Host(job, folder, done, lambda line: not line.result.get("done")).run(by_name)
@@ -240,21 +272,17 @@ def _write(lanes: Sequence[Lane], args: argparse.Namespace) -> None:
     """Write the results, and print the causes."""
     results = [(lane.name, result) for lane in lanes for result in lane.ended()]
     reductions = {(path, r["task"]["name"]): r for path, r in results if "name" in r["task"]}
-    failed_graphs = failures(lanes)
-    causes = triage.causes(failed_graphs, reductions, known_failures.read_known())
+    passed = [(path, r["task"]["graph"]) for path, r in results if r.get("status") == outcome.OK]
+
+    def right_on(cause: Cause) -> list[str]:
+        """The other lowering paths on which the reduced graph of a cause does not fail."""
+        return [path for path, graph in passed if graph == cause.reduced.get("graph")]
+
+    causes = triage.causes(failures(lanes), reductions, known_failures.read_known(), right_on)
     counts: Counter[tuple[str, str]] = Counter()
     for path, result in results:
         counts.update({(path, status): n for status, n in result.get("counts", {}).items()})
-    tried = {(path, r["task"]["seed"], r["task"]["first"]) for path, r in results if "counts" in r}
-    failed = {(f.path, f.seed, f.number) for f in failed_graphs}
-
-    def right_on(f: Failure) -> list[str]:
-        """The other lowering paths on which a graph was tried and did not fail."""
-        first = f.number - f.number % BLOCK
-        return [lane.name for lane in lanes if (lane.name, f.seed, first) in tried and (lane.name, f.seed, f.number) not in failed]  # fmt: skip
-
-    folders = {lane.name: lane.folder for lane in lanes}
-    records = rows.records(causes, folders, right_on)
+    records = rows.records(causes, {lane.name: lane.folder for lane in lanes})
     try:
         rows.ROW_SET.write(rows.of_causes(records, counts), args.results)
     except OSError as error:

@@ -8,9 +8,11 @@ but the seed, and any graph can be drawn alone.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +20,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from scripts.core.dimensions import Dimension
 from scripts.tools.operators.calls.calling import tensors_in
 
 MOST_ELEMENTS = 4096
@@ -36,12 +39,14 @@ ATTEMPTS = 40
 
 @dataclass(frozen=True)
 class Input:
-    """An argument of a graph: `shape`, torch's name of the `dtype`, the rule of its values and their seed."""
+    """An argument of a graph: `shape`, torch's name of the `dtype`, the rule of its values and their seed. `open`: the dimensions whose
+    size, which is the same for all, is known when the program is called."""
 
     shape: tuple[int, ...]
     dtype: str
     values: str
     seed: int
+    open: tuple[int, ...] = ()
 
     def tensor(self) -> torch.Tensor:
         return values_of(self, np.random.default_rng(self.seed))
@@ -54,9 +59,33 @@ class Of:
     value: int
 
 
+def _cond(one: Callable, other: Callable, condition: torch.Tensor, x: torch.Tensor) -> Any:
+    return torch.ops.higher_order.cond(condition.any(), lambda v: (one(v),), lambda v: (other(v),), (x,))  # fmt: skip
+
+
+def _while_loop(body: Callable, count: int, x: torch.Tensor) -> torch.Tensor:
+    carried = torch.zeros((), dtype=torch.int64), x
+    return torch.ops.higher_order.while_loop(lambda n, v: n < count, lambda n, v: (n + 1, body(v)), carried, ())[1]  # fmt: skip
+
+
+_FLOW: dict[str, Callable[..., Any]] = {"cond": _cond, "while_loop": _while_loop}
+_SOURCES = {
+    "cond": "torch.cond({0}.any(), lambda v: (torch.ops.aten.{2}(v),), lambda v: (torch.ops.aten.{3}(v),), ({1},))[0]",
+    "while_loop": "torch.while_loop(lambda n, v: n < {0}, lambda n, v: (n + 1, torch.ops.aten.{2}(v)), (torch.zeros((), dtype=torch.int64), {1}))[1]",
+}  # fmt: skip
+"""Control flow by name, and in a script: its arguments, then the operators of its branches."""
+
+
+def _called(op: str, args: Sequence[str]) -> str:
+    namespace, name, *more = op.split(".")
+    if namespace == "flow":
+        return _SOURCES[name].format(*args, *more)
+    return f"torch.ops.{op}({', '.join(args)})"
+
+
 @dataclass(frozen=True)
 class Node:
-    """A call. `op`: such as `aten.add.Tensor`. `args`, `kwargs`: with Of in place of tensors. `count`: tensors that it returns."""
+    """A call. `op`: such as `aten.add.Tensor`, or `flow.cond.exp.neg` with the operators of its branches. `args`, `kwargs`: with Of in place of tensors. `count`: tensors that it returns."""
 
     op: str
     args: tuple[Any, ...]
@@ -64,9 +93,11 @@ class Node:
     count: int
 
     @property
-    def operator(self) -> torch._ops.OpOverload:
-        namespace, name, overload = self.op.split(".")
-        return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    def operator(self) -> Callable[..., Any]:
+        namespace, name, *more = self.op.split(".")
+        if namespace == "flow":
+            return functools.partial(_FLOW[name], *(getattr(torch.ops.aten, n).default for n in more))  # fmt: skip
+        return getattr(getattr(getattr(torch.ops, namespace), name), more[0])
 
     @property
     def used(self) -> list[int]:
@@ -102,6 +133,17 @@ class Graph:
         return [argument.tensor() for argument in self.inputs]
 
     @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Those that are open."""
+        return tuple(Dimension(n, f"x{n}", axis, "size", min=2) for n, i in enumerate(self.inputs) for axis in i.open)  # fmt: skip
+
+    def resized(self) -> Graph:
+        """The graph with another size in place of the open one, and without open dimensions."""
+        shapes = [[2 * size + 1 if axis in i.open else size for axis, size in enumerate(i.shape)] for i in self.inputs]  # fmt: skip
+        inputs = (dataclasses.replace(i, shape=tuple(shape), open=()) for i, shape in zip(self.inputs, shapes, strict=True))  # fmt: skip
+        return dataclasses.replace(self, inputs=tuple(inputs))
+
+    @property
     def operators(self) -> list[str]:
         return [node.op.removeprefix("aten.") for node in self.nodes]
 
@@ -123,6 +165,27 @@ class Graph:
         results = tuple(known[number] for number in self.results)
         return Graph(tuple(self.inputs[n] for n in inputs), tuple(nodes), results)
 
+    def as_json(self) -> dict[str, Any]:
+        """The graph in values of JSON."""
+        return _as_json(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Graph:
+        inputs = (
+            Input(**{**entry, "shape": tuple(entry["shape"]), "open": tuple(entry["open"])})
+            for entry in data["inputs"]
+        )
+        nodes = (
+            Node(
+                entry["op"],
+                tuple(map(_from_json, entry["args"])),
+                {name: _from_json(value) for name, value in entry["kwargs"].items()},
+                entry["count"],
+            )
+            for entry in data["nodes"]
+        )
+        return cls(tuple(inputs), tuple(nodes), tuple(data["results"]))
+
     def numbers(self) -> list[range]:
         """The numbers of the values that each node returns."""
         first, numbers = len(self.inputs), []
@@ -140,10 +203,36 @@ class Graph:
             args = [_shown(value, names) for value in node.args]
             args += [f"{key}={_shown(value, names)}" for key, value in node.kwargs.items()]
             target = ", ".join(own) if node.count > 1 else own[0]
-            lines.append(f"{target} = torch.ops.{node.op}({', '.join(args)})")
+            lines.append(f"{target} = {_called(node.op, args)}")
             names += own
         lines.append(f"return {', '.join(names[number] for number in self.results)}")
         return "\n".join(lines)
+
+
+def _as_json(tree: Any) -> Any:
+    match tree:
+        case dict():
+            return {name: _as_json(value) for name, value in tree.items()}
+        case list() | tuple():
+            return [_as_json(value) for value in tree]
+        case torch.dtype():
+            return {"dtype": str(tree).removeprefix("torch.")}
+        case float() if not math.isfinite(tree):
+            return {"float": str(tree)}
+    return tree
+
+
+def _from_json(data: Any) -> Any:
+    match data:
+        case list():
+            return [_from_json(value) for value in data]
+        case {"value": number}:
+            return Of(number)
+        case {"dtype": name}:
+            return getattr(torch, name)
+        case {"float": text}:
+            return float(text)
+    return data
 
 
 def filled(tree: Any, values: Sequence[Any]) -> Any:

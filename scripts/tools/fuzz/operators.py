@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import math
 import random
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from scripts.tools.fuzz.generator import ATTEMPTS, Draw, Graph, Of, Unsuitable
+from scripts.tools.fuzz.generator import ATTEMPTS, EAGER_ERRORS, Draw, Graph, Of, Unsuitable
 
 Operator = Callable[[Draw], None]
 INDEX = torch.int64
@@ -368,6 +369,14 @@ def quantize(d: Draw, name: str) -> None:
     d.call("quantized_decomposed.dequantize_per_tensor.default", Of(len(d.values) - 1), *of_8_bits)
 
 
+def control(d: Draw, name: str) -> None:
+    branches = d.random.sample(("sin", "neg", "tanh", "relu", "abs", "sigmoid"), 2)
+    if name == "cond":
+        d.call(f"flow.cond.{'.'.join(branches)}", d.any("b"), d.any("f"))
+    else:
+        d.call(f"flow.while_loop.{branches[0]}", d.pick(0, 1, 3), d.any("f"))
+
+
 def by_name(names: str, function: Callable[..., None], *more: object) -> dict[str, Operator]:
     def of(name: str) -> Operator:
         return lambda d: function(d, name, *more)
@@ -418,10 +427,12 @@ OPERATORS: dict[str, Operator] = {
     **by_name("max_pool1d max_pool2d max_pool2d_with_indices avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d", pool),
     **by_name("upsample_nearest2d upsample_bilinear2d", upsample),
     **by_name("layer_norm group_norm batch_norm rms_norm", normalization), "attention": attention,
-    **by_name("fake_quantize quantize", quantize),
+    **by_name("fake_quantize quantize", quantize), **by_name("cond while_loop", control),
 }  # fmt: skip
 """By the name by which pairs are counted."""
 
+OPEN = 0.04
+"""Share of the graphs that may have an open size, which torch.export captures in a second."""
 ALONE = 4
 """How many graphs of a seed have one operator, by the number of operators."""
 BEFORE, AFTER = (0, 0, 1, 2), (0, 0, 0, 1, 1, 2, 3, 6, 20)
@@ -442,7 +453,21 @@ def draw(seed: int, number: int) -> Graph:
                 drawn.focus = len(drawn.values) - chooser.randint(1, drawn.nodes[-1].count)
             _add(drawn, OPERATORS[name])
         if drawn.nodes:
-            return drawn.graph()
+            graph = drawn.graph()
+            return _opened(graph, chooser) if chooser.random() < OPEN else graph
+
+
+def _opened(graph: Graph, chooser: random.Random) -> Graph:
+    """The graph with all dimensions of one size open, if eager takes another size there."""
+    sizes = sorted({size for i in graph.inputs for size in i.shape if size > 1})
+    size = chooser.choice(sizes or [0])
+    inputs = (dataclasses.replace(i, open=tuple(a for a, s in enumerate(i.shape) if s == size)) for i in graph.inputs)  # fmt: skip
+    opened = dataclasses.replace(graph, inputs=tuple(inputs))
+    with contextlib.suppress(*EAGER_ERRORS), torch.no_grad():
+        other = opened.resized()
+        other(*other.tensors())
+        return opened
+    return graph
 
 
 def places(seed: int, number: int, count: int) -> tuple[int, ...]:

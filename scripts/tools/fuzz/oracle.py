@@ -66,12 +66,18 @@ class Undefined(Exception):
 @dataclass(frozen=True)
 class Reference:
     """What a graph has to compute. `inputs`: the types of its inputs, and `arrays` their values, as stages store them. `spread`: how far
-    correct results are from float64, by element; None for results that are not of floating point."""
+    correct results are from float64, by element; None for results that are not of floating point. `resized`: with another size in place of the open one."""
 
     inputs: tuple[tensors.TensorType, ...]
     arrays: list[np.ndarray]
     expected: Expected
     spread: list[np.ndarray | None]
+    resized: Reference | None = None
+
+    @property
+    def stored(self) -> list[np.ndarray]:
+        """The values of the inputs in their own dtypes."""
+        return [tensors.as_native(a, t.dtype) for a, t in zip(self.arrays, self.inputs, strict=True)]  # fmt: skip
 
     def problem(self, outputs: Sequence[np.ndarray]) -> str:
         """What is wrong with results, or ""."""
@@ -121,7 +127,8 @@ def reference(graph: Graph) -> Reference:
         dtype=dtype,
     )
     inputs = tuple(convert.tensor_type(f"input {i}", tensor) for i, tensor in enumerate(given))
-    return Reference(inputs, [convert.to_numpy(tensor) for tensor in given], expected, spread)
+    resized = reference(graph.resized()) if graph.dimensions else None
+    return Reference(inputs, [convert.to_numpy(tensor) for tensor in given], expected, spread, resized)  # fmt: skip
 
 
 _NARROW = {"bfloat16": "bf16", "float16": "f16"}

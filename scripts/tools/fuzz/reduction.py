@@ -27,6 +27,7 @@ def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
     """The smallest graph that was found until `deadline` (time.monotonic)."""
     steps: tuple[Callable[[Graph], Iterator[Graph]], ...] = (
         _single_results,
+        _without_open_size,
         _cut,
         _bypassed,
         _smaller,
@@ -45,14 +46,14 @@ def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
     return graph
 
 
-def size(graph: Graph) -> tuple[int, int, int, int]:
-    """By which graphs are compared: nodes, results, elements of inputs, and how special their values are."""
+def size(graph: Graph) -> tuple[int, ...]:
+    """By which graphs are compared: nodes, results, open dimensions, elements of inputs, and how special their values are."""
     elements = sum(math.prod(argument.shape) for argument in graph.inputs)
     ranks = sum(len(argument.shape) for argument in graph.inputs)
     values = sum(
         _SIMPLE.index(argument.values) for argument in graph.inputs if argument.values in _SIMPLE
     )
-    return len(graph.nodes), len(graph.results), elements + ranks, values
+    return len(graph.nodes), len(graph.results), len(graph.dimensions), elements + ranks, values
 
 
 _SIMPLE = ("normal", "whole", "positive", "large", "special")
@@ -82,6 +83,11 @@ def _single_results(graph: Graph) -> Iterator[Graph]:
             yield dataclasses.replace(graph, results=(number,))
     for number in graph.results if len(graph.results) > 1 else ():
         yield dataclasses.replace(graph, results=tuple(n for n in graph.results if n != number))
+
+
+def _without_open_size(graph: Graph) -> Iterator[Graph]:
+    inputs = (dataclasses.replace(argument, open=()) for argument in graph.inputs)
+    yield dataclasses.replace(graph, inputs=tuple(inputs))
 
 
 def _cut(graph: Graph) -> Iterator[Graph]:
@@ -194,7 +200,7 @@ def _without_dimensions(graph: Graph) -> Iterator[Graph]:
         for dim, old in enumerate(argument.shape):
             if old == 1:
                 shape = argument.shape[:dim] + argument.shape[dim + 1 :]
-                yield _with_input(graph, at, dataclasses.replace(argument, shape=shape))
+                yield _with_input(graph, at, dataclasses.replace(argument, shape=shape, open=()))
 
 
 def _simpler_values(graph: Graph) -> Iterator[Graph]:

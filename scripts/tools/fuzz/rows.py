@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,12 +14,12 @@ from scripts.results.results_file import Form
 from scripts.results.row_set import Content, RowSet
 from scripts.results.screen import Printed
 from scripts.run import outputs
-from scripts.tools.fuzz.triage import Cause, Failure
+from scripts.tools.fuzz.triage import Cause
 
 STATUSES = Literal["wrong", "crashed", "hangs", "refused"]
 FIELDS = (
     Field("cause", OBJECT, "What failures of random graphs have in common."),
-    Field("cause.path", TEXT, "Lowering path: frontend and target.", column="path"),
+    Field("cause.path", TEXT, "Lowering path (frontend and target), or baseline.", column="path"),
     Field("cause.status", TEXT, "`wrong`: eager computes other values; `refused`: with a message.", column="status", checks=STATUSES),
     Field("cause.stage", TEXT, "`export`, `compile`, `run` or `worker`.", column="stage"),
     Field("cause.known", TEXT, "Name of the known failure (`workflow/known_failures.yaml`), or empty.", column="known"),
@@ -27,7 +27,7 @@ FIELDS = (
     Field("cause.count", INTEGER, "Graphs that failed so.", column="count", varies=True, checks=FROM_1),
     Field("cause.operators", TEXT, "Operators of the smallest graph that was found.", column="operators"),
     Field("cause.inputs", TEXT, "Types of its inputs.", column="inputs"),
-    Field("cause.right_on", TEXT, "Other lowering paths of the call on which the graph does not fail.", column="right_on"),
+    Field("cause.right_on", TEXT, "Other paths of the call on which the reduced graph does not fail.", column="right_on"),
     Field("cause.detail", TEXT, "What was said about it.", column="detail"),
     Field("cause.graph", TEXT, "Seed and number of the graph that was reduced.", column="graph"),
     Field("cause.source", TEXT, "The reduced graph in Python; empty if none was reduced."),
@@ -37,16 +37,9 @@ Record = Mapping[str, Any]
 Counts = Mapping[tuple[str, str], int]
 
 
-def records(
-    causes: Iterable[Cause],
-    folders: Mapping[str, Path],
-    right_on: Callable[[Failure], Sequence[str]] = lambda _: (),
-) -> list[Record]:
-    """The records of causes. `folders`: of the work of each lowering path. `right_on`: those on which a graph does not fail."""
-    return [
-        {"cause": _values(cause, folders[cause.first.path]) | {"right_on": " ".join(right_on(cause.first))}}
-        for cause in causes
-    ]  # fmt: skip
+def records(causes: Iterable[Cause], folders: Mapping[str, Path]) -> list[Record]:
+    """The records of causes. `folders`: of the work of each lowering path."""
+    return [{"cause": _values(cause, folders[cause.first.path])} for cause in causes]
 
 
 def _values(cause: Cause, folder: Path) -> dict[str, Any]:
@@ -63,6 +56,7 @@ def _values(cause: Cause, folder: Path) -> dict[str, Any]:
         if reduced or len(first.operators) < 3
         else f"not reduced ({len(first.operators)})",
         "inputs": " ".join(cause.reduced.get("inputs", ())),
+        "right_on": " ".join(cause.right_on),
         "detail": cause.detail[:500],
         "graph": f"{first.seed}/{first.number}",
         "source": cause.reduced.get("source", ""),
@@ -82,13 +76,13 @@ def sections(records: Sequence[Record], counts: Counts) -> list[Section]:
         if status in open_:
             reasons[status.removeprefix("undefined: ")] += count
     thrown = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
-    head = ("status", "stage", "known", "graphs", "operators", "inputs", "detail")
+    head = ("status", "stage", "known", "graphs", "operators", "inputs", "right on", "detail")
     lines = []
     for record in records:
         cause = record["cause"]
         status = Styled(cause["status"], STRONG) if cause["status"] == "wrong" else cause["status"]
         detail = " ".join(cause["detail"].split())
-        lines.append([status, cause["stage"], cause["known"], str(cause["count"]), Styled(cause["operators"], CODE), cause["inputs"], detail[:160]])  # fmt: skip
+        lines.append([status, cause["stage"], cause["known"], str(cause["count"]), Styled(cause["operators"], CODE), cause["inputs"], cause["right_on"], detail[:160]])  # fmt: skip
     return [
         Section(
             "Graphs",

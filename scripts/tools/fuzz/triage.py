@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,12 +38,13 @@ class Failure:
 @dataclass
 class Cause:
     """What failures have in common. `reduced`: what the worker said about the smallest graph (fuzz_graphs.reduce), {} if none was
-    reduced. `count`: failures. `known`: the entry of KNOWN."""
+    reduced. `count`: failures. `known`: the entry of KNOWN. `right_on`: other paths on which that graph does not fail."""
 
     first: Failure
     reduced: Mapping[str, Any] = field(default_factory=dict)
     count: int = 0
     known: KnownFailure | None = None
+    right_on: Sequence[str] = ()
 
     @property
     def status(self) -> str:
@@ -78,8 +79,12 @@ def causes(
     failures: Sequence[Failure],
     reductions: Mapping[tuple[str, str], Mapping[str, Any]],
     known: Sequence[KnownFailure] = (),
+    right_on: Callable[[Cause], Sequence[str]] = lambda _: (),
 ) -> list[Cause]:
-    """The causes of failures, wrong values first. `reductions`: by lowering path and name of the failure."""
+    """The causes of failures, wrong values first, and of each status those that are not known and that other paths do not have.
+
+    `reductions`: by lowering path and name of the failure. `right_on`: the other paths on which a cause's reduced graph does not fail.
+    """
     by_key: dict[Any, Cause] = {}
     for failure in failures:
         reduced = reductions.get((failure.path, failure.name)) or {}
@@ -94,8 +99,15 @@ def causes(
             cause.first, cause.reduced = failure, reduced
     for cause in by_key.values():
         cause.known = next((entry for entry in known if entry.is_cause(cause)), None)
+        cause.right_on = right_on(cause)
     order = (WRONG, "crashed", "hangs", "refused")
-    return sorted(by_key.values(), key=lambda c: (order.index(c.status), bool(c.known), -c.count))
+
+    def rank(cause: Cause) -> tuple[int, bool, bool, int]:
+        # Baselines, whose names have no target, take almost all graphs.
+        taken = any("/" in path for path in cause.right_on)
+        return order.index(cause.status), bool(cause.known), not taken, -cause.count
+
+    return sorted(by_key.values(), key=rank)
 
 
 def _size(reduced: Mapping[str, Any]) -> int:

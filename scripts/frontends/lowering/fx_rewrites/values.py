@@ -313,6 +313,42 @@ def _log_of_sum(call: Builder, a: fx.Node, b: fx.Node) -> fx.Node:
     return call(aten.where.self, call(aten.eq.Tensor, a, b), doubled, both)
 
 
+@each(aten.index_put.default)
+def index_put_of_itself(node: fx.Node) -> fx.Node | None:
+    """Values of a tensor that are put into itself, at positions of one dimension, are gathered by the inverse of the positions.
+
+    IREE 3.13 reads and writes the same buffer in one dispatch: it takes values that it has overwritten, or refuses that.
+    """
+    target, source = argument(node, "self"), argument(node, "values")
+    indices = argument(node, "indices")
+    places = [dim for dim, index in enumerate(indices) if index is not None]
+    if len(places) != 1 or argument(node, "accumulate") or not _is_computed_with(source, target):
+        return None
+    call, (dim,) = Builder(node), places
+    index, shape = indices[dim], list(value(target).shape)
+    if value(index).dim() != 1 or value(index).dtype is torch.bool:
+        return None
+    count, rest = value(index).shape[0], [1] * (len(shape) - dim - 1)
+    positions = call.arange(0, count, 1)
+    none = call.full(shape[dim : dim + 1], -1, torch.int64)
+    inverse = call(aten.index_put.default, none, [index], positions)
+    source = call(aten.expand.default, source, [*shape[:dim], count, *shape[dim + 1 :]])
+    moved = call(aten.index_select.default, source, dim, call(aten.clamp.default, inverse, 0))
+    is_moved = call(aten.view.default, call(aten.ge.Scalar, inverse, 0), [shape[dim], *rest])
+    return call(aten.where.self, is_moved, moved, target)
+
+
+def _is_computed_with(node: fx.Node, other: fx.Node) -> bool:
+    """Whether a tensor is another one, or is computed from it in ways that IREE fuses with what takes it."""
+    if node is other:
+        return True
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    fuses = torch.Tag.pointwise in target.tags or target.is_view or target in _SAME
+    return fuses and any(_is_computed_with(operand, other) for operand in operands(node))
+
+
 @each(aten.log10.default, with_open=True)
 def log10_by_log(node: fx.Node) -> fx.Node:
     """log10(x) is log(x) / log(10): IREE 3.13 does not link log10f."""

@@ -1,0 +1,182 @@
+"""Takes graphs along a path in a forked process, which a crash or a hang ends alone.
+
+What was computed then is tried in halves, until one graph is alone.
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from scripts.core import atomic
+from scripts.tools.fuzz.generator import Graph
+from scripts.tools.fuzz.oracle import Reference
+
+OK, WRONG, REFUSED, CRASHED, HANGS = "ok", "wrong", "refused", "crashed", "hangs"
+UNDEFINED = "undefined"
+"""A graph without a right result, which no path has run."""
+EXPORT, COMPILE, RUN = "export", "compile", "run"
+TOGETHER = 64
+"""Graphs of a fork."""
+LIMIT_S, WAITING = 30.0, 20
+"""CPU seconds that a fork may take beside those of its graphs, and how many times as much time may pass."""
+MOST_DETAIL = 2000
+_ERROR = re.compile(r"error: (.*)")
+_FRAME = re.compile(r"\s*#\d+ \S+ (?:in )?([\w:~<>, ]+?)\(")
+_NOISE = ("llvm::sys", "SignalHandler", "__restore_rt", "gsignal", "abort", "raise", "PrintStackTrace")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a graph ended on a path: `status`, the `stage` that failed, and its diagnostic."""
+
+    status: str
+    stage: str = ""
+    detail: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What failures of the same cause have in common: their message without numbers and names."""
+        text = "" if self.status in (WRONG, HANGS) else self.detail
+        if self.status == REFUSED:
+            text, _, operation = text.partition("\n")[0].partition(": %")
+            if named := re.search(r'name = "([^"]*)"', operation):
+                text += f" {named[1]}"
+        text = re.sub(r"tensor<[^>]*>|\[[\d,? ]*\]|-?\d+", "0", text)
+        return " ".join(f"{self.status} {self.stage}: {text}".split())[:300]
+
+
+Cases = Mapping[int, tuple[Graph, Reference]]
+
+
+@dataclass
+class ForkedPath(abc.ABC):
+    """Where graphs are computed. `folder`: for scratch files."""
+
+    folder: Path
+    each_s: ClassVar[float] = 1.0
+    """CPU seconds that a graph may take."""
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._log, self._journal = self.folder / "log.txt", self.folder / "ends.jsonl"
+
+    @abc.abstractmethod
+    def judge(self, cases: Cases) -> None:
+        """Compute graphs in the fork, and say of each how it ends (`_end`)."""
+
+    @abc.abstractmethod
+    def script(self) -> tuple[str, str]:
+        """What a script of torch imports, and the expression by which it takes the module Graph() with its `inputs` along this path."""
+
+    def write(self, folder: Path, graph: Graph, reference: Reference, ended: Ended) -> None:
+        """Write a reproducer that needs the wheels alone."""
+        folder.mkdir(parents=True, exist_ok=True)
+        imported, result = self.script()
+        lines = ["import torch", *filter(None, [imported]), "", "", "class Graph(torch.nn.Module):"]
+        names = "".join(f", x{number}" for number in range(len(graph.inputs)))
+        lines += [f"    def forward(self{names}):", *(f"        {line}" for line in graph.source().splitlines())]  # fmt: skip
+        lines += ["", "", "nan, inf = float('nan'), float('inf')", "inputs = ["]
+        for array, argument in zip(reference.stored, graph.inputs, strict=True):
+            values = array if array.dtype.kind in "iub" else array.astype(np.float64)
+            lines.append(f"    torch.tensor({values.tolist()}, dtype=torch.{argument.dtype}).reshape({argument.shape}),")  # fmt: skip
+        lines += ["]", "print(Graph()(*inputs))", f"print({result})", ""]
+        atomic.write_text(folder / "graph.py", "\n".join(lines))
+
+    def run(self, cases: Cases) -> dict[int, Ended]:
+        """How each case ends."""
+        ends: dict[int, Ended] = {}
+        left = [list(cases)]
+        while left:
+            part = left.pop()
+            done, stopped, suspects = self._forked({n: cases[n] for n in part})
+            ends |= done
+            rest = [n for n in part if n not in done and n not in suspects]
+            if rest:
+                left.append(rest)
+            if len(suspects) == 1:
+                ends[suspects[0]] = stopped
+            else:
+                middle = len(suspects) // 2
+                left += filter(None, (suspects[middle:], suspects[:middle]))
+        return ends
+
+    def _forked(self, cases: Cases) -> tuple[dict[int, Ended], Ended, list[int]]:
+        """The cases that ended in a fork, how the fork ended, and the cases that it was working on then."""
+        self._journal.write_text("")
+        sys.stdout.flush()
+        child = os.fork()
+        if not child:
+            self._be_child(cases)
+        limit, status, pid, code = LIMIT_S + self.each_s * len(cases), CRASHED, 0, 0
+        deadline = time.monotonic() + WAITING * limit
+        while not pid and time.monotonic() < deadline and cpu_seconds(child) < limit:
+            time.sleep(0.005)
+            pid, code = os.waitpid(child, os.WNOHANG)
+        if not pid:
+            os.kill(child, signal.SIGKILL)
+            _, code = os.waitpid(child, 0)
+            status = HANGS
+        entries = [json.loads(line) for line in self._journal.read_text().splitlines()]
+        done = {entry["end"]: Ended(*entry["as"]) for entry in entries if "end" in entry}
+        last = next((entry for entry in reversed(entries) if "begin" in entry), None)
+        suspects = [n for n in (last["begin"] if last else cases) if n not in done]
+        detail = crash(self._log.read_text(errors="replace"), code)
+        return done, Ended(status, last["stage"] if last else EXPORT, detail), suspects
+
+    def _be_child(self, cases: Cases) -> NoReturn:
+        code = 1
+        try:
+            out = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            self.judge(cases)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _say(self, **entry: Any) -> None:
+        with self._journal.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def _begin(self, numbers: list[int], stage: str) -> None:
+        os.truncate(self._log, 0)
+        self._say(begin=numbers, stage=stage)
+
+    def _end(self, n: int, ended: Ended) -> None:
+        self._say(end=n, **{"as": [ended.status, ended.stage, ended.detail[:MOST_DETAIL]]})
+
+    def _diagnostic(self, otherwise: object) -> str:
+        """The first error in the log. `otherwise`: an exception, or what is said if there is none."""
+        if named := _ERROR.search(self._log.read_text(errors="replace")):
+            return named[1]
+        return f"{type(otherwise).__name__}: {otherwise}" if isinstance(otherwise, BaseException) else str(otherwise)  # fmt: skip
+
+
+def cpu_seconds(process: int) -> float:
+    """What a child process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def crash(log: str, code: int) -> str:
+    """The end of a process in words: its signal, an assertion, and the functions of the compiler on its stack."""
+    number = os.waitstatus_to_exitcode(code)
+    name = signal.Signals(-number).name if number < 0 else f"exit {number}"
+    messages = [line.strip() for line in log.splitlines() if "Assertion" in line or "LLVM ERROR" in line or "error:" in line]  # fmt: skip
+    frames = [f for f in _FRAME.findall(log) if not any(noise in f for noise in _NOISE)]
+    return "\n".join([name, *messages[:2], *frames[:4]])
