@@ -277,8 +277,7 @@ def test_what_runs_in_the_environment_of_reports_needs_no_package_of_the_driver_
         "registry.load()\n"
         "from scripts.results import row_set\n"
         "row_set.loaded()\n"
-        "from scripts.tools.report.web import page\n"
-        "page.views()"
+        "write_report.views()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
