@@ -21,7 +21,7 @@ from torch.nn import functional
 from scripts.baselines.sessions import torch_session
 from scripts.frontends.torch_model import convert, loading
 from scripts.frontends.torch_model.arguments import ModelChoice
-from scripts.tools.kernels import kernel_matrix
+from scripts.tools.kernels import kernels
 
 ROOT = Path(__file__).parents[2]
 EPS = 1e-5
@@ -29,7 +29,7 @@ EPS = 1e-5
 
 def observed(name: str, shape: str, dtype: str) -> dict:
     """Bytes of the tensors of a kernel, declared and there, and whether its results are finite."""
-    kernel = kernel_matrix.read_kernel(name, ROOT)
+    kernel = kernels.read(name, ROOT)
     loaded = loading.load(ModelChoice(name, ROOT / kernel.file, {"shape": shape, "dtype": dtype}))
     results = [tensor for _, tensor in convert.flat_tensors(loaded.module(**loaded.kwargs))]
     declared = kernel.tensor_bytes(shape, dtype)
@@ -45,7 +45,7 @@ def observed(name: str, shape: str, dtype: str) -> dict:
 
 def gradient_error(name: str, shape: str) -> float:
     """The largest difference of a backward kernel's gradients from those of autograd, in float64."""
-    kernel = kernel_matrix.read_kernel(name, ROOT)
+    kernel = kernels.read(name, ROOT)
     loaded = loading.load(ModelChoice(name, ROOT / kernel.file, {"shape": shape}))
     given = convert.cast_floats(loaded.kwargs, torch.float64)
     forward, leaves = FORWARD[name](given)
@@ -95,7 +95,7 @@ def in_triton(shape: str) -> dict[str, float]:
     found = {}
     for name, function in triton.functions().items():
         loaded = loading.load(
-            ModelChoice(name, ROOT / kernel_matrix.read_kernel(name, ROOT).file, {"shape": shape})
+            ModelChoice(name, ROOT / kernels.read(name, ROOT).file, {"shape": shape})
         )
         with torch.no_grad():
             difference = function(**loaded.kwargs) - loaded.module(**loaded.kwargs)

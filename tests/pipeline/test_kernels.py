@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.core import exits
-from scripts.tools.kernels import kernel_matrix
+from scripts.tools.kernels import kernels
 from tests.checkouts import in_environment
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +19,7 @@ SMALL = {
     "embedding_bag": "8x4x16",
 }
 """A small shape of each kernel; the others take rows × columns."""
-SHAPES = {name: SMALL.get(name, "16x32") for name in kernel_matrix.names(ROOT)}
+SHAPES = {name: SMALL.get(name, "16x32") for name in kernels.names(ROOT)}
 BACKWARD = [name for name in SHAPES if name.endswith("_backward")]
 
 

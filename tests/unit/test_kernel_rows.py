@@ -19,7 +19,7 @@ from scripts.results.screen import Printed
 from scripts.run import outputs
 from scripts.stages import aggregate_results
 from scripts.supervise.outcome import Outcome
-from scripts.tools.kernels import kernel_matrix, rows
+from scripts.tools.kernels import kernels, rows
 from scripts.tools.kernels.rows import COLUMNS, ROW_SET, Kernels
 
 CSV, _, JSONL = outputs.files_of("kernels")
@@ -74,7 +74,7 @@ def signature(shape: str, targets: str = "int64", outputs: int = 1) -> Signature
 @pytest.fixture
 def tree(results, tmp_path):
     """A results tree of one kernel at three shapes, on the CPU."""
-    folder = tmp_path / kernel_matrix.FOLDER
+    folder = tmp_path / kernels.FOLDER
     folder.mkdir(parents=True)
     (folder / "own.py").write_text(KERNEL)
     models = {

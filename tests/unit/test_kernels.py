@@ -8,8 +8,8 @@ import pytest
 from scripts.config import expansion, settings
 from scripts.config.rows import Matrix
 from scripts.run.plan import Plan
-from scripts.tools.kernels import kernel_matrix
-from scripts.tools.kernels.kernel_matrix import KernelError
+from scripts.tools.kernels import kernel_matrix, kernels
+from scripts.tools.kernels.kernels import KernelError
 
 ROOT = Path(__file__).parents[2]
 GENAI_LAYERS = [
@@ -35,8 +35,8 @@ def get_dummy_input(shape="4x8"): ...
 @pytest.fixture
 def project(tmp_path):
     """A project with one kernel."""
-    (tmp_path / kernel_matrix.FOLDER).mkdir(parents=True)
-    (tmp_path / kernel_matrix.FOLDER / "own.py").write_text(KERNEL)
+    (tmp_path / kernels.FOLDER).mkdir(parents=True)
+    (tmp_path / kernels.FOLDER / "own.py").write_text(KERNEL)
     return tmp_path
 
 
@@ -46,18 +46,18 @@ def shipped(selections: dict | None = None, **config) -> Matrix:
 
 
 def test_the_kernels_of_genai_layers_are_there_at_its_shapes():
-    names = kernel_matrix.names(ROOT)
+    names = kernels.names(ROOT)
     assert set(GENAI_LAYERS) <= set(names)
     for name in GENAI_LAYERS:
-        shapes = kernel_matrix.read_kernel(name, ROOT).shapes
+        shapes = kernels.read(name, ROOT).shapes
         assert shapes[:2] == ("32768x256", "32768x512")
         assert shapes[-3:] == ("32768x65536", "16384x131072", "8192x262144")
         assert len(shapes) == 11
 
 
-@pytest.mark.parametrize("name", kernel_matrix.names(ROOT))
+@pytest.mark.parametrize("name", kernels.names(ROOT))
 def test_every_shape_of_a_kernel_has_bytes_and_flop(name):
-    kernel = kernel_matrix.read_kernel(name, ROOT)
+    kernel = kernels.read(name, ROOT)
     for shape in kernel.shapes:
         assert kernel.memory_bytes(shape, "bf16") > 0
         assert kernel.flop(shape) > 0
@@ -65,7 +65,7 @@ def test_every_shape_of_a_kernel_has_bytes_and_flop(name):
 
 
 def test_sizes_types_and_divisors_are_read(project):
-    kernel = kernel_matrix.read_kernel("own", project)
+    kernel = kernels.read("own", project)
     assert kernel.tensor_bytes("4x8", "f32") == {"x": 128, "index": 32, "packed": 4, "y": 16}
     assert kernel.flop("4x8") == 2 * 32 + 4
 
@@ -88,10 +88,10 @@ def test_sizes_types_and_divisors_are_read(project):
     ],
 )
 def test_a_declaration_that_is_wrong_is_named(project, old, new, said):
-    file = project / kernel_matrix.FOLDER / "own.py"
+    file = project / kernels.FOLDER / "own.py"
     file.write_text(KERNEL.replace(old, new))
     with pytest.raises(KernelError) as problem:
-        kernel_matrix.read_kernel("own", project)
+        kernels.read("own", project)
     assert "own.py" in str(problem.value)
     assert said in str(problem.value)
 
@@ -114,7 +114,7 @@ def test_latency_csv_has_no_kernel_and_kernels_csv_no_model():
 
 def test_every_kernel_has_a_shape_in_the_default_run():
     found = shipped().parts["kernels"].models.values()
-    assert {model.torchbench for model in found} == set(kernel_matrix.names(ROOT))
+    assert {model.torchbench for model in found} == set(kernels.names(ROOT))
     assert all(model.dtype == "bf16" for model in found)
 
 
@@ -205,7 +205,7 @@ def test_a_project_without_kernels_has_no_matrix_of_them(tmp_path):
 
 
 def test_a_kernel_in_the_project_of_a_user_is_found(project):
-    shutil.copy2(ROOT / "models/kernels/_shapes.py", project / kernel_matrix.FOLDER)
-    assert kernel_matrix.names(project) == ["own"]
+    shutil.copy2(ROOT / "models/kernels/_shapes.py", project / kernels.FOLDER)
+    assert kernels.names(project) == ["own"]
     found = kernel_matrix.listed({"kernels": {"max_bytes": 1e3}}, project, [])
     assert list(found) == ["kernels-own-4x8", "kernels-own-16x8"]

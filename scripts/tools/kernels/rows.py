@@ -26,8 +26,8 @@ from scripts.results.row import Column, Row
 from scripts.results.row_set import Content, RowSet
 from scripts.results.screen import Printed
 from scripts.run import outputs
-from scripts.tools.kernels import kernel_matrix
-from scripts.tools.kernels.kernel_matrix import BITS, Kernel
+from scripts.tools.kernels import kernels
+from scripts.tools.kernels.kernels import BITS, Kernel
 from scripts.tools.report.web.page_source import of_set
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def records(
 ) -> list[dict[str, Any]]:
     """The records of all rows of the kernels' matrix. `measured`: the limits of its devices. Raises WrongTraffic."""
     declared = {
-        name: kernel_matrix.read_kernel(Path(model.file).stem, checkout.ROOT)
+        name: kernels.read(Path(model.file).stem, checkout.ROOT)
         for name, model in matrix.models.items()
     }
     for name, kernel in declared.items():

@@ -93,7 +93,7 @@ _GETATTR = re.compile(r"getattr\((?P<of>[^()]+), ['\"](?P<name>[^'\"]+)['\"]\)")
 
 
 def path_of(source: str) -> tuple[str, str]:
-    """The variable that dynamo's expression for a module begins with, and the path of the module below it."""
+    """The variable that dynamo's expression for a module begins with, and the path of the module below it. torch.export writes paths: "" and the path."""
     while match := _GETATTR.search(source):
         source = f"{source[: match.start()]}{match['of']}.{match['name']}{source[match.end() :]}"
     match = _ROOT.match(source)
@@ -109,7 +109,7 @@ def _node(node: Any) -> Node:
     source, kind = list(stack.values())[-1] if stack else ("L['self']", "")
     variable, below = path_of(source)
     frame = InstructionTranslator.current_tx()
-    root = _paths.get(id(frame.f_locals.get(variable)))
+    root = _paths.get(id(frame.f_locals.get(variable))) if variable else ""
     path = None if root is None else ".".join(filter(None, (root, below)))
     if path is not None and kind:
         _kinds[path] = (kind if isinstance(kind, str) else kind.__qualname__).rsplit(".", 1)[-1]
