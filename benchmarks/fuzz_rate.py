@@ -32,7 +32,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = LoweringPath(Path(folder), "torch_mlir", options, compile_flags("llvm-cpu", None, None, ()), "local-task")  # fmt: skip
         wall, used = time.monotonic(), sum(os.times()[:4])
-        said = search(path, args.seed, first, args.graphs)
+        said = search(path, {"seed": args.seed, "first": first, "count": args.graphs})
         wall, used = time.monotonic() - wall, sum(os.times()[:4]) - used
     counts = said["counts"]
     judged = sum(n for status, n in counts.items() if not status.startswith("undefined"))

@@ -1,7 +1,7 @@
-"""Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, and programs as one
+"""Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, mutates them, and writes programs as one
 function. Prints JSON.
 
-Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … together 3
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … together 3
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch.ao.quantization.fx._decomposed
 from scripts.frontends.torch_model import convert
 from scripts.tools.fuzz import operators, oracle
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Node
+from scripts.tools.fuzz.mutation import mutated
 from scripts.tools.fuzz.paths import together
 
 Fault = Callable[[str, Node, list[Any], dict[str, Any]], Any]
@@ -150,6 +151,19 @@ def as_json(count: int) -> list[int]:
     return different
 
 
+def mutations(count: int) -> dict[str, int]:
+    """How many graphs have a mutation, and how many of these are the same when they are drawn again, have their operators, and have other sizes."""
+    counts = dict.fromkeys(("mutated", "repeated", "operators", "sizes"), 0)
+    for number in range(count):
+        graph = operators.draw(7, number)
+        if made := mutated(graph, 1, 0):
+            counts["mutated"] += 1
+            counts["repeated"] += made == mutated(graph, 1, 0)
+            counts["operators"] += made.operators == graph.operators
+            counts["sizes"] += [i.shape for i in made.inputs] != [i.shape for i in graph.inputs]
+    return counts
+
+
 def in_one_function(count: int) -> dict[str, Any]:
     """Programs as one function: its text, and the lines of each."""
     program = "module {\n  func.func @main(%arg0: t) -> t {\n    %0 = op %arg0 : t\n    return %0 : t\n  }\n}\n"
@@ -166,8 +180,6 @@ if __name__ == "__main__":
     what, count = sys.argv[1], int(sys.argv[2])
     print(
         json.dumps(
-            {"power": power, "alarms": alarms, "as_json": as_json, "together": in_one_function}[
-                what
-            ](count)
+            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function}[what](count)
         )
-    )
+    )  # fmt: skip

@@ -42,6 +42,13 @@ def test_a_graph_is_the_same_after_it_was_json(environments):
     assert in_torch(environments, "as_json", "1500") == []
 
 
+def test_graphs_have_mutations_that_can_be_drawn_again(environments):
+    counts = in_torch(environments, "mutations", "600")
+    assert counts["mutated"] == counts["repeated"] == counts["operators"]
+    assert counts["mutated"] > 500
+    assert counts["sizes"] > 200
+
+
 def test_programs_in_one_function_keep_their_lines_and_their_names(environments):
     made = in_torch(environments, "together", "2")
     assert "@main(%g0_arg0: t, %g1_arg0: t) -> (t, t)" in made["text"]
@@ -83,5 +90,6 @@ def test_a_call_writes_rows_and_goes_on_where_it_stopped(folder):
     assert len(journals) == 2
     for text in journals:
         results = [json.loads(line)["result"] for line in text.splitlines()]
-        firsts = [result["task"]["first"] for result in results if result.get("done") and "first" in result["task"]]  # fmt: skip
+        tasks = [result["task"] for result in results if result.get("done")]
+        firsts = [task["first"] for task in tasks if "first" in task and "origin" not in task]
         assert len(firsts) == len(set(firsts)) > 1

@@ -59,6 +59,18 @@ def test_a_failure_is_reduced_once(tmp_path):
     assert not fuzz._reductions(lane(tmp_path / "b", found, done), [], ARGS)
 
 
+def test_a_reduced_graph_is_mutated_once_and_a_mutation_that_fails_is_reduced(tmp_path):
+    reduced = {"done": True, "task": {"name": "3-5"}, "reduced": True, "graph": GRAPH}
+    (task,) = fuzz._mutations(lane(tmp_path / "a", reduced), [], ARGS)
+    assert task == {"seed": 3, "first": 0, "count": BLOCK, "origin": GRAPH}
+    found = {"number": 7, "operators": [], "kind": "wrong run:", "status": "wrong", "stage": "run", "detail": ""}  # fmt: skip
+    mutated = lane(tmp_path / "b", reduced, {"done": True, "task": task, "failures": [found]})
+    assert not fuzz._mutations(mutated, [], ARGS)
+    (again,) = fuzz._reductions(mutated, [], ARGS)
+    assert (again["origin"], again["number"]) == (GRAPH, 7)
+    assert fuzz._blocks(mutated, [], ARGS)[0]["first"] == 0
+
+
 def test_reduced_graphs_are_taken_along_the_other_paths_once(tmp_path):
     reduced = {"done": True, "task": {"name": "3-5"}, "reduced": True, "graph": GRAPH}
     own = lane(tmp_path / "a", reduced)

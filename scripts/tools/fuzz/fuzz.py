@@ -46,9 +46,9 @@ BLOCK, OF_BASELINE = 64, 8
 """Graphs of a task, and of one of a baseline, which takes seconds for each."""
 FASTEST = 600
 """Graphs per minute that no core exceeds: how many tasks are prepared."""
-SEARCHED, REDUCED = 0.6, 0.95
-"""The shares of the time until which new graphs are drawn, and until which those that failed are reduced. In the rest, reduced graphs are
-taken along the other lowering paths."""
+SEARCHED, REDUCED, MUTATED = 0.5, 0.8, 0.9
+"""The shares of the time until which new graphs are drawn, those that failed are reduced, and reduced graphs are mutated. In the rest, failures among
+mutations are reduced, and reduced graphs are taken along the other lowering paths."""
 TASK_S, MEMORY_MB = 1800.0, 12_000.0
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 FAILED = "failed.jsonl"
@@ -91,7 +91,7 @@ def main() -> None:
     lanes = _lanes(args)
     until = time.time() + args.minutes * 60
     try:
-        for phase, share in ((_blocks, SEARCHED), (_reductions, REDUCED), (_checks, 1.0)):
+        for phase, share in ((_blocks, SEARCHED), (_reductions, REDUCED), (_mutations, MUTATED), (_reductions, 0.95), (_checks, 1.0)):  # fmt: skip
             _run(lanes, args, phase, until - (1 - share) * args.minutes * 60)
     except KeyboardInterrupt:
         print("stopped; what was found so far:")
@@ -185,7 +185,7 @@ def _require_operators(globs: Sequence[str], python: str) -> None:
 def _blocks(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:
     """The next blocks of graphs of a seed."""
     tasks = (result["task"] for result in lane.ended())
-    done = {task["first"] for task in tasks if "first" in task and task["seed"] == args.seed}
+    done = {task["first"] for task in tasks if "first" in task and "origin" not in task and task["seed"] == args.seed}  # fmt: skip
     size = lane.block
     count = len(done) + int(args.minutes * SEARCHED * FASTEST * args.cores / size) + 1
     new = [first for first in range(0, count * size, size) if first not in done]
@@ -198,10 +198,25 @@ def _reductions(
     """The failures of a lowering path that are to be reduced."""
     done = {result["task"].get("name") for result in lane.ended()}
     return [
-        {"seed": f.seed, "number": f.number, "kind": f.kind, "name": f.name}
+        {
+            "seed": f.seed,
+            "number": f.number,
+            "kind": f.kind,
+            "name": f.name,
+            **({"origin": f.origin} if f.origin else {}),
+        }
         for f in triage.to_reduce(failures([lane]))
         if f.name not in done
     ]
+
+
+def _mutations(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:  # fmt: skip
+    """The reduced graphs of a path that were not mutated: a block of mutations of each."""
+    results = lane.ended()
+    mutated = [result["task"].get("origin") for result in results if "count" in result["task"]]
+    graphs = [result["graph"] for result in results if result.get("reduced")]
+    block = {"seed": args.seed, "first": 0, "count": lane.block}
+    return [{**block, "origin": graph} for graph in graphs if graph not in mutated]
 
 
 def _checks(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -216,7 +231,10 @@ def failures(lanes: Sequence[Lane]) -> list[Failure]:
     """All failures that were found so far."""
     return [
         Failure(
-            lane.name, result["task"]["seed"], **{**found, "operators": tuple(found["operators"])}
+            lane.name,
+            result["task"]["seed"],
+            **{**found, "operators": tuple(found["operators"])},
+            origin=result["task"].get("origin"),
         )
         for lane in lanes
         for result in lane.ended()

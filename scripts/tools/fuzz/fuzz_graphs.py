@@ -1,7 +1,7 @@
 """What workers do: draw graphs, judge them on a path, and reduce those that fail.
 
-A task is a block of graphs of a seed, by their numbers, one graph to reduce, or the reduced graph of another path to judge. Tasks that
-begin after the time is over are left for the next call.
+A task is a block of graphs of a seed, or of mutations of a graph (`origin`), by their numbers; one of these to reduce; or the reduced
+graph of another path to judge. Tasks that begin after the time is over are left for the next call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 
 from scripts.core.requests import Folders
-from scripts.tools.fuzz import generator, operators, oracle, reduction
+from scripts.tools.fuzz import generator, mutation, operators, oracle, reduction
 from scripts.tools.fuzz.forks import OK, TOGETHER, UNDEFINED, Ended, ForkedPath
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph
 from scripts.tools.fuzz.operators import OPERATORS
@@ -47,7 +47,7 @@ def serve(request: FuzzRequest, path: ForkedPath, folders: Folders) -> None:
     def handle(payload: dict[str, Any], facts: dict[str, Any]) -> None:
         facts |= {"done": request.until > time.time(), "task": payload}
         if facts["done"] and "count" in payload:
-            facts |= search(path, payload["seed"], payload["first"], payload["count"])
+            facts |= search(path, payload)
         elif facts["done"] and "graph" in payload:
             (ended,) = ends(path, [Graph.from_json(payload["graph"])])
             facts["status"] = ended.status
@@ -68,35 +68,47 @@ def limit(globs: Sequence[str], dtypes: Sequence[str]) -> None:
         generator.INTEGERS = tuple(k for k in kinds if not k.is_floating_point and k != torch.bool) or generator.INTEGERS  # fmt: skip
 
 
-def search(path: ForkedPath, seed: int, first: int, count: int) -> dict[str, Any]:
-    """Draw and judge graphs. Returns how many ended how, the seconds of each part, and the failures."""
+def drawn(task: Mapping[str, Any], number: int) -> Graph | None:
+    """Graph `number` of a task's seed, or mutation `number` of its origin; None if that has none."""
+    if origin := task.get("origin"):
+        return mutation.mutated(Graph.from_json(origin), task["seed"], number)
+    return operators.draw(task["seed"], number)
+
+
+def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Draw and judge a block of graphs. Returns how many ended how, the seconds of each part, and the failures."""
     counts: Counter[str] = Counter()
     failures: list[dict[str, Any]] = []
     seconds = {"draw": 0.0, "path": 0.0}
-    for start in range(first, first + count, TOGETHER):
+    numbers = range(task["first"], task["first"] + task["count"])
+    for at in range(0, len(numbers), TOGETHER):
         begun, cases = time.monotonic(), {}
-        for number in range(start, min(start + TOGETHER, first + count)):
-            graph = operators.draw(seed, number)
+        for number in numbers[at : at + TOGETHER]:
             try:
-                cases[number] = graph, oracle.reference(graph)
+                if graph := drawn(task, number):
+                    cases[number] = graph, oracle.reference(graph)
+                else:
+                    counts["undefined: eager"] += 1
             except oracle.Undefined as why:
                 counts[f"undefined: {why}"] += 1
             except EAGER_ERRORS:
                 counts["undefined: eager"] += 1
-        drawn = time.monotonic()
+        judged = time.monotonic()
         for number, ended in path.run(cases).items():
             counts[ended.status] += 1
             if ended.status not in (OK, UNDEFINED):
                 graph = cases[number][0]
                 failures.append({"number": number, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
-        seconds["draw"] += drawn - begun
-        seconds["path"] += time.monotonic() - drawn
+        seconds["draw"] += judged - begun
+        seconds["path"] += time.monotonic() - judged
     return {"counts": dict(counts), "failures": failures, "parts": seconds}
 
 
 def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Reduce a graph that ended in a way of some kind, and write its reproducer."""
-    graph = operators.draw(payload["seed"], payload["number"])
+    graph = drawn(payload, payload["number"])
+    if graph is None:
+        return {"reduced": False}
 
     def fails(graphs: Sequence[Graph]) -> list[bool]:
         return [ended.kind == payload["kind"] for ended in ends(path, graphs)]

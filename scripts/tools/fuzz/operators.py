@@ -439,15 +439,30 @@ BEFORE, AFTER = (0, 0, 1, 2), (0, 0, 0, 1, 1, 2, 3, 6, 20)
 """Further operators of half of the graphs with a pair."""
 
 
+_BY_WEIGHT = {
+    8: "add mm mul sum",
+    7: "bmm conv2d addmm linear batch_norm",
+    6: "layer_norm relu",
+    5: "div _softmax cat cast",
+    4: "gelu clone mean",
+    3: "constant_pad pow sigmoid silu sub neg index_select unbind.int",
+    2: "stack gather scatter_add masked_fill rsub split.Tensor avg_pool2d index leaky_relu hardswish eq where tanh embedding",
+}  # fmt: skip
+WEIGHTS = {name: weight for weight, names in _BY_WEIGHT.items() for name in names.split()}
+"""How often an operator is drawn around a pair (others: 1): log2 of its calls in the traces of models of BackendBench's dataset, divided by 50."""
+
+
 def draw(seed: int, number: int) -> Graph:
     """Graph `number` of a seed."""
     chooser = random.Random(f"{seed}/{number}")
     names = list(OPERATORS)
+    weights = [WEIGHTS.get(name, 1) for name in names]
     while True:
         drawn = Draw(chooser)
         plan = [names[place] for place in places(seed, number, len(names))]
         if len(plan) > 1 and chooser.random() < 0.5:
-            plan = [*chooser.choices(names, k=chooser.choice(BEFORE)), *plan, *chooser.choices(names, k=chooser.choice(AFTER))]  # fmt: skip
+            before, after = (chooser.choices(names, weights, k=chooser.choice(count)) for count in (BEFORE, AFTER))  # fmt: skip
+            plan = [*before, *plan, *after]
         for name in plan:
             if drawn.nodes and drawn.chance(0.8):
                 drawn.focus = len(drawn.values) - chooser.randint(1, drawn.nodes[-1].count)

@@ -29,7 +29,7 @@ FIELDS = (
     Field("cause.inputs", TEXT, "Types of its inputs.", column="inputs"),
     Field("cause.right_on", TEXT, "Other paths of the call on which the reduced graph does not fail.", column="right_on"),
     Field("cause.detail", TEXT, "What was said about it.", column="detail"),
-    Field("cause.graph", TEXT, "Seed and number of the graph that was reduced.", column="graph"),
+    Field("cause.graph", TEXT, "Seed and number of the graph that was reduced, with the digest of the graph of which it is a mutation.", column="graph"),
     Field("cause.source", TEXT, "The reduced graph in Python; empty if none was reduced."),
     Field("cause.reproducer", TEXT, "Folder of a reproducer that needs the wheels alone, or empty.", column="reproducer"),
 )  # fmt: skip
@@ -58,7 +58,7 @@ def _values(cause: Cause, folder: Path) -> dict[str, Any]:
         "inputs": " ".join(cause.reduced.get("inputs", ())),
         "right_on": " ".join(cause.right_on),
         "detail": cause.detail[:500],
-        "graph": f"{first.seed}/{first.number}",
+        "graph": first.name.replace("-", "/"),
         "source": cause.reduced.get("source", ""),
         "reproducer": str(folders[0]) if folders else "",
     }

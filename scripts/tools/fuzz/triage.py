@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +20,7 @@ _VAGUE = re.compile(r"^wrong|^hangs|'torch\.constant\.|failed to link|inferred i
 
 @dataclass(frozen=True)
 class Failure:
-    """A graph that failed. `path`: the lowering path. `kind`: its message without numbers."""
+    """A graph that failed. `path`: the lowering path. `kind`: its message without numbers. `origin`: the graph of which it is a mutation, as JSON."""
 
     path: str
     seed: int
@@ -28,11 +30,15 @@ class Failure:
     status: str
     stage: str
     detail: str
+    origin: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:
         """Of its reduction."""
-        return f"{self.seed}-{self.number}"
+        if self.origin is None:
+            return f"{self.seed}-{self.number}"
+        digest = hashlib.sha256(json.dumps(self.origin, sort_keys=True).encode()).hexdigest()[:8]
+        return f"{self.seed}-{digest}-{self.number}"
 
 
 @dataclass
