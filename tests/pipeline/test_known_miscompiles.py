@@ -39,6 +39,8 @@ CASES = {
     "log10-by-log": ("torch.log10(x), torch.log10(i)", ("torch.tensor([1.0, 1000.0, 0.5, 1e-30])", "torch.tensor([1, 1000])")),
     "index-put-of-itself": (
         "x.index_copy(1, i, x), y.index_copy(1, i, -x), y.index_put((i,), y), y.index_put((i,), z)", ("torch.randn(3, 3)", "torch.randn(3, 3)", "torch.randn(3, 3)", "torch.tensor([2, 0, 1])")),
+    "rms-norm-in-float32": ("F.rms_norm(x, [3]), F.rms_norm(x, [3], y)", ("torch.tensor([[118.0, -129.0, -99.0], [5.0, -243.5, 106.0]]).half()", "torch.tensor([1.0, 2.0, 0.5]).half()")),
+    "roll-within-size": ("torch.roll(x, [4, -2], [-2, 1]), torch.roll(x, 7), torch.roll(x, -5, 0)", ("torch.randn(3, 2)",)),
     "negative-padding-as-slice": ("F.pad(x, (-1, 2, 1, -1)), F.pad(x, (-1, -1)), F.pad(x, (0, -2, 1, 0), value=3.0)", ("torch.randn(3, 5)",)),
     "nothing-as-constant": ("torch.cat([x[:0].reshape(-1, 2, 1).reshape(0, 2), x]), x[:0] * 2", ("torch.randn(3, 2)",)),
 }  # fmt: skip

@@ -43,6 +43,8 @@ REWRITES = {
     "logcumsumexp-by-doubling": ("torch", "stablehlo", "linalg-on-tensors"),
     "log10-by-log": ("torch", "linalg-on-tensors"),
     "index-put-of-itself": ("torch", "stablehlo", "linalg-on-tensors"),
+    "rms-norm-in-float32": ("torch", "stablehlo", "linalg-on-tensors"),
+    "roll-within-size": ("torch", "stablehlo", "linalg-on-tensors"),
     "negative-padding-as-slice": ("torch", "linalg-on-tensors"),
     "index-from-the-front": ("stablehlo",),
     "scatter-mean-as-sum": ("torch", "stablehlo", "linalg-on-tensors"),

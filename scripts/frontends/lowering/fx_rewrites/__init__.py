@@ -39,6 +39,8 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "logcumsumexp-by-doubling": values.logcumsumexp_by_doubling,
     "log10-by-log": values.log10_by_log,
     "index-put-of-itself": values.index_put_of_itself,
+    "rms-norm-in-float32": values.rms_norm_in_float32,
+    "roll-within-size": values.roll_within_size,
     "negative-padding-as-slice": values.negative_padding_as_slice,
     "scan-of-booleans-in-int64": operators.scan_of_booleans_in_int64,
     "index-from-the-front": operators.index_from_the_front,

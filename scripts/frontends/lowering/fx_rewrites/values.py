@@ -349,6 +349,33 @@ def _is_computed_with(node: fx.Node, other: fx.Node) -> bool:
     return fuses and any(_is_computed_with(operand, other) for operand in operands(node))
 
 
+@each(aten.rms_norm.default, with_open=True)
+def rms_norm_in_float32(node: fx.Node) -> fx.Node | None:
+    """The squares of narrow numbers are added in float32, as eager does. torch-mlir 20261001 adds them in their own type, where they become infinite."""
+    narrow = value(node).dtype in (torch.float16, torch.bfloat16)
+    return _in_type(node, torch.float32) if narrow else None
+
+
+@each(aten.roll.default)
+def roll_within_size(node: fx.Node) -> fx.Node | None:
+    """A roll is by less than the size of a dimension, and names its dimensions.
+
+    torch-mlir 20261001 makes slices of it, which are wrong where it goes round more than once. It refuses a roll by nothing, or without dimensions.
+    """
+    tensor, shifts, dims = (argument(node, name) for name in ("self", "shifts", "dims"))
+    call, shape = Builder(node), list(value(tensor).shape)
+    if not dims:
+        flat = call(aten.view.default, tensor, [-1])
+        return call(aten.view.default, call(node.target, flat, [shifts[0] % max(1, math.prod(shape))], [0]), shape)  # fmt: skip
+    moves = [(shift % max(1, shape[dim]), dim) for shift, dim in zip(shifts, dims, strict=True)]
+    within = [shift for shift, _ in moves if shift]
+    if within == list(shifts):
+        return None
+    if not within:
+        return call(aten.clone.default, tensor)
+    return call(node.target, tensor, within, [dim for shift, dim in moves if shift])
+
+
 @each(aten.log10.default, with_open=True)
 def log10_by_log(node: fx.Node) -> fx.Node:
     """log10(x) is log(x) / log(10): IREE 3.13 does not link log10f."""
