@@ -71,8 +71,8 @@ def test_records_have_the_declared_form(tmp_path):
 
 def test_a_refusal_of_what_other_paths_take_comes_first_and_names_them(tmp_path):
     found = [failure(1), failure(2), failure(3, kind="refused compile: b")]
-    taken = {1: ["inductor"], 3: ["f/t-O0", "g/t"]}
-    causes = triage.causes(found, {}, (), lambda cause: taken.get(cause.first.number, []))
+    right_on = {1: ["inductor"], 3: ["f/t-O0", "g/t"]}
+    causes = triage.causes(found, {}, (), lambda cause: right_on.get(cause.first.number, []))
     first, second = (r["cause"] for r in rows.records(causes, {"f/t": tmp_path}))
     assert (first["right_on"], first["count"]) == ("f/t-O0 g/t", 1)
     assert (second["right_on"], second["count"]) == ("inductor", 2)

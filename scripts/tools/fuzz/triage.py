@@ -110,8 +110,8 @@ def causes(
 
     def rank(cause: Cause) -> tuple[int, bool, bool, int]:
         # Baselines, whose names have no target, take almost all graphs.
-        taken = any("/" in path for path in cause.right_on)
-        return order.index(cause.status), bool(cause.known), not taken, -cause.count
+        other_takes = any("/" in path for path in cause.right_on)
+        return order.index(cause.status), bool(cause.known), not other_takes, -cause.count
 
     return sorted(by_key.values(), key=rank)
 

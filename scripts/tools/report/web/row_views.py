@@ -66,13 +66,13 @@ def command(record: Record, failed: Outcome) -> str:
     program = stages.STAGES["export"].path(
         f"{record['model']['name']}/{experiment['frontend']}", "program.mlir"
     )
-    asked = compile_flags(
+    configured = compile_flags(
         experiment["backend"],
         experiment.get("arch"),
         experiment.get("opt_level"),
         experiment.get("flags") or (),
     )
-    flags = renamed(asked, record["versions"].get("iree") or "")
+    flags = renamed(configured, record["versions"].get("iree") or "")
     return shlex.join(["iree-compile", *flags, program, "-o", "module.vmfb"])
 
 
