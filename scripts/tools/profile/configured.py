@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.tools.profile.sites import inside
+from scripts.frontends.lowering.locations import below
 
 _CHOSEN = ("translation_info", "lowering_config")
 _TILED = frozenset({"linalg.mmt4d", "linalg.batch_mmt4d", "linalg.pack", "linalg.unpack"})
@@ -43,9 +43,9 @@ def dispatches(folder: Path) -> Iterator[Configured]:
     for path in sorted(folder.glob("*.mlir")):
         with ir.Context():
             module = ir.Module.parse(path.read_text(encoding="utf-8"))
-            functions = (op for op in inside(module.operation) if op.name == "func.func")
+            functions = (op for op in below(module.operation) if op.name == "func.func")
             for function in functions:
-                operations = list(inside(function))
+                operations = below(function)
                 said = [op.attributes[name] for op in (function, *operations) for name in _CHOSEN if name in op.attributes]  # fmt: skip
                 yield Configured(
                     ir.StringAttr(function.attributes["sym_name"]).value,

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from scripts.frontends.lowering.locations import Origin
+from scripts.tools.profile.profilers import LAYOUT, Kernel
 
 LAYOUT_OPCODES = frozenset(
     ("transpose", "copy", "reshape", "bitcast", "convert", "broadcast", "slice", "parameter", "tuple", "get-tuple-element", "constant")
@@ -48,21 +49,21 @@ def mapped(
     products: Mapping[str, Origin],
     inputs: int,
     weights: Sequence[str],
-) -> dict[str, tuple[list[Origin], bool]]:
-    """By the names of a compiled program's instructions: the nodes of the captured graph that each computes, and whether it only moves
-    data. `lines`: the node of each line of the program; `products`: the products of the captured graph by module; `inputs`: how many of its
+) -> dict[str, Kernel]:
+    """The instructions of a compiled program by their names, with the nodes of the captured graph that each computes. `lines`: the node of each line of the program; `products`: the products of the captured graph by module; `inputs`: how many of its
     arguments are no weights; `weights`: the names of the others.
     """
     instructions = parsed(text)
-    computed = {}
+    kernels = {}
     for name, instruction in instructions.items():
         nodes = [lines[line] for line in sorted(instruction.lines) if line in lines]
         if not nodes and instruction.opcodes & PRODUCT_OPCODES:
             read = [number - inputs for number in arguments(name, instructions)]
             modules = (weights[place].rpartition(".")[0] for place in read if place >= 0)
             nodes = [products[module] for module in modules if module in products][:1]
-        computed[name] = [*dict.fromkeys(nodes)], instruction.only_moves
-    return computed
+        kind = LAYOUT if instruction.only_moves else ""
+        kernels[name] = Kernel(name, tuple(dict.fromkeys(nodes)), kind)
+    return kernels
 
 
 def arguments(name: str, instructions: Mapping[str, Instruction]) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,10 @@ def report_written(in_turns: bool) -> None:
         commands.answer_coordinator({TURN: ROUNDS})
 
 
+Run = tuple[Hashable, float, float]
+"""A kernel, and when it began and ended, on the clock of a profiler."""
+
+
 @dataclass(frozen=True)
 class CallTimes:
     """Where the milliseconds of a call went: `ms` is the sum of the others.
@@ -57,24 +61,20 @@ class CallTimes:
     between_ms: float
     outside_ms: float
 
-
-def shared_ns(spans: Sequence[tuple[int, int]]) -> list[float]:
-    """The nanoseconds of each of some spans (start and end): while several last, the time is shared out equally, so they add up to the
-    time in which any lasted."""
-    edges = sorted(
-        [(start, 1, place) for place, (start, _) in enumerate(spans)]
-        + [(end, 0, place) for place, (_, end) in enumerate(spans)]
-    )
-    shares, running, before = [0.0] * len(spans), set[int](), 0
-    for at, starts, place in edges:
-        for other in running:
-            shares[other] += (at - before) / len(running)
-        before = at
-        if starts:
-            running.add(place)
-        else:
-            running.discard(place)
-    return shares
+    @classmethod
+    def of_runs(cls, ms: float, runs: Iterable[Run], unit_ms: float) -> CallTimes:
+        """The times of a call that took `ms` milliseconds. `runs`: of its kernels; `unit_ms`: milliseconds of a unit of their clock."""
+        runs = list(runs)
+        edges = sorted((at, place) for place, (_, *ends) in enumerate(runs) for at in ends)
+        kernels_ms = dict.fromkeys((kernel for kernel, _, _ in runs), 0.0)
+        running, before = set[int](), 0.0
+        for at, place in edges:
+            for other in running:
+                kernels_ms[runs[other][0]] += (at - before) / len(running) * unit_ms
+            before = at
+            running ^= {place}
+        inside = (edges[-1][0] - edges[0][0]) * unit_ms if edges else 0.0
+        return cls(ms, kernels_ms, inside - sum(kernels_ms.values()), ms - inside)
 
 
 CALLS, SHORT_S, LONG_S = 5, 0.3, 10.0
@@ -83,21 +83,18 @@ CALLS, SHORT_S, LONG_S = 5, 0.3, 10.0
 
 def number_of_calls(call: Callable[[], object]) -> int:
     """The number of calls of a round."""
-    call()
-    each_s = _seconds(call)
+    each_s = timed_ms(call, 2)[1] / 1e3
     return max(1, min(max(CALLS, int(SHORT_S / each_s)), int(LONG_S / each_s)))
 
 
-def fastest_ms(call: Callable[[], object], calls: int) -> float:
-    """Milliseconds of the fastest of `calls` calls, after one that does not count."""
-    call()
-    return min(_seconds(call) for _ in range(calls)) * 1e3
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+def timed_ms(call: Callable[[], object], calls: int) -> list[float]:
+    """Milliseconds of each of some calls."""
+    times = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
 
 
 def quiet_mean(calls: Sequence[CallTimes]) -> CallTimes:
@@ -133,10 +130,10 @@ def profiled(
     calls = number_of_calls(call)
     for number in turns(in_turns):
         with load_watched() as load:
-            control_ms.append(fastest_ms(call, calls))
+            control_ms.append(min(timed_ms(call, 1 + calls)[1:]))
             rounds.append(quiet_mean(take(calls)))
             if number == ROUNDS - 1:
-                control_ms.append(fastest_ms(call, calls))
+                control_ms.append(min(timed_ms(call, 1 + calls)[1:]))
         loads.append(load)
     fastest = min(rounds, key=lambda times: times.ms)
     keys = dict.fromkeys(key for times in rounds for key in times.kernels_ms)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts.core import process
-from scripts.frontends.lowering.locations import Locations, lines_of
+from scripts.frontends.lowering.locations import Locations, below, lines_of
 from scripts.iree.tools import tool
 
 LAST = "stream"
@@ -55,10 +55,8 @@ def sites(program: Path, flags: Sequence[str], folder: Path) -> list[Site]:
 def nodes(site: Site, located: Locations) -> list[list[str | None]]:
     """The nodes that a dispatch computes (name, operator, module), that of its root first."""
     lines = (line for line in (site.root, *site.lines) if line in located.lines)
-    return [
-        [origin.node, origin.operator, origin.module]
-        for origin in dict.fromkeys(located.lines[line] for line in lines if line is not None)
-    ]
+    origins = dict.fromkeys(located.lines[line] for line in lines if line is not None)
+    return [[*astuple(origin)] for origin in origins]
 
 
 def read(folder: Path, files: Collection[str]) -> list[Site]:
@@ -100,16 +98,7 @@ def _operations(folder: Path, phase: str) -> Iterator[Any]:
         raise PhaseError(f"{folder} has {len(files)} files of phase {phase}, expected one")
     with ir.Context():
         module = ir.Module.parse(files[0].read_text(encoding="utf-8"))
-        yield from inside(module.operation)
-
-
-def inside(operation: Any) -> Iterator[Any]:
-    """The operations inside one, at any depth, in the order of the text."""
-    for region in operation.regions:
-        for block in region.blocks:
-            for op in block.operations:
-                yield op.operation
-                yield from inside(op.operation)
+        yield from below(module.operation)
 
 
 _STRUCTURED = ("linalg.", "iree_linalg_ext.")
@@ -123,11 +112,11 @@ def _computing(dispatch: Any, files: Collection[str]) -> Iterator[Any]:
     The result of one convolution is often laid out as the next one wants it, at the line of that one; and what is computed of each value on the way has
     its line too. So the line of an elementwise operation counts only if its body has none.
     """
-    for op in inside(dispatch):
+    for op in below(dispatch):
         if op.name.startswith(_STRUCTURED) and op.name not in ("linalg.fill", "linalg.yield"):
             if _only_moves(op):
                 continue
-            body = [each for each in inside(op) if each.name != "linalg.yield"] if op.name.startswith("linalg.") else []  # fmt: skip
+            body = [each for each in below(op) if each.name != "linalg.yield"] if op.name.startswith("linalg.") else []  # fmt: skip
             if not (_is_elementwise(op) and lines_of(body, files)):
                 yield op
             yield from body
@@ -140,7 +129,7 @@ def _is_elementwise(op: Any) -> bool:
 def _only_moves(op: Any) -> bool:
     """Whether an operation changes no value: its body, if it has one, only yields."""
     return op.name in _MOVES or (
-        op.name == "linalg.generic" and [inner.name for inner in inside(op)] == ["linalg.yield"]
+        op.name == "linalg.generic" and [inner.name for inner in below(op)] == ["linalg.yield"]
     )
 
 

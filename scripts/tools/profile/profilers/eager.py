@@ -6,7 +6,6 @@ What is neither inside an operator nor outside the model is between kernels: Pyt
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -17,10 +16,11 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from scripts.baselines.sessions import torch_session
 from scripts.baselines.sessions.runtime import Work
+from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.step import count_work
 from scripts.tools.profile import parts
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler
-from scripts.tools.profile.rounds import CallTimes
+from scripts.tools.profile.profilers import LAYOUT, Kernel, Profiler
+from scripts.tools.profile.rounds import CallTimes, timed_ms
 
 MS = 1e-3
 _MODULE = "module:"
@@ -55,9 +55,7 @@ def times_of_calls(
     with _named_ranges(model):
         for _ in range(calls):
             with profile(activities=[ProfilerActivity.CPU]) as recording:
-                begun = time.perf_counter()
-                call()
-                ms = (time.perf_counter() - begun) * 1e3
+                [ms] = timed_ms(call, 1)
             yield _times(recording.events(), ms, split)
 
 
@@ -73,7 +71,7 @@ def _times(events: Any, ms: float, split: parts.Parts) -> CallTimes:
             if _path(child) is None:
                 operator = child.name.replace("::", ".")
                 name = operator.rpartition(".")[2]
-                node = Node(name, operator, module)
+                node = Origin(name, operator, module)
                 kernel = Kernel(operator, (node,), LAYOUT if name in COPIES else "")
                 kernels_ms[kernel] += (child.time_range.elapsed_us() - _inner_us(child)) * MS
         if event.cpu_parent is None or _outermost(event):

@@ -13,7 +13,6 @@ import contextlib
 import itertools
 import re
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,8 +27,9 @@ from torch._inductor.virtualized import V
 
 from scripts.baselines.sessions import torch_session
 from scripts.baselines.sessions.runtime import Work, settle
+from scripts.frontends.lowering.locations import Origin
 from scripts.tools.profile import parts
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler
+from scripts.tools.profile.profilers import LAYOUT, Kernel, Profiler
 from scripts.tools.profile.rounds import CallTimes
 
 MS = 1e-6
@@ -39,7 +39,7 @@ END = -1
 COPIES = frozenset(("aten.clone", "aten.copy_", "aten.permute", "aten.transpose", "aten._to_copy", "aten.view"))  # fmt: skip
 """Operators that only change layout or type."""
 
-_kernels: list[tuple[str, tuple[Node, ...]]] = []
+_kernels: list[tuple[str, tuple[Origin, ...]]] = []
 """The name and the nodes of each kernel call of the generated code."""
 _kinds: dict[str, str] = {}
 """The class of each module by its path."""
@@ -102,7 +102,7 @@ def path_of(source: str) -> tuple[str, str]:
     return match["name"] if match else "", path
 
 
-def _node(node: Any) -> Node:
+def _node(node: Any) -> Origin:
     """A node of inductor's graph, with its innermost module. After a graph break, a graph begins inside a module: paths are below that, and nodes without
     a path are its own."""
     stack = node.meta.get("nn_module_stack")
@@ -113,7 +113,7 @@ def _node(node: Any) -> Node:
     path = None if root is None else ".".join(filter(None, (root, below)))
     if path is not None and kind:
         _kinds[path] = (kind if isinstance(kind, str) else kind.__qualname__).rsplit(".", 1)[-1]
-    return Node(node.name, str(node.target), path)
+    return Origin(node.name, str(node.target), path)
 
 
 @contextlib.contextmanager
@@ -159,19 +159,18 @@ def times_of_calls(call: Callable[[], Any], split: parts.Parts, calls: int) -> l
 
 
 def _times(start: int, noted: Sequence[tuple[int, int]], end: int, split: parts.Parts) -> CallTimes:
-    """The times of a call, from its start and end and what was noted during it: kernels and the times at which they began."""
-    kernels_ms: dict[Any, float] = defaultdict(float)
-    between = 0.0
-    for (number, begun), (_, ended) in itertools.pairwise(noted):
-        ms = (ended - begun) * MS
-        if number == END:
-            between += ms
-            continue
-        name, nodes = _kernels[number]
-        merged = tuple(node._replace(module=split.module_of(node.module)) for node in nodes)
-        copies = nodes and all(node.operator.rpartition(".")[0] in COPIES for node in nodes)
-        kernels_ms[Kernel(f"{name}_{number}", merged, LAYOUT if copies else "")] += ms
-    inside = (noted[-1][1] - noted[0][1]) * MS if noted else 0.0
-    ms = (end - start) * MS
-    # Outside kernels there are guards of dynamo, and allocations.
-    return CallTimes(ms, kernels_ms, between, ms - inside)
+    """The times of a call, from its start and end and what was noted during it: kernels and the times at which they began. Outside
+    them there are guards of dynamo, and allocations."""
+    runs = [
+        (_kernel(number, split), begun, ended)
+        for (number, begun), (_, ended) in itertools.pairwise(noted)
+        if number != END
+    ]
+    return CallTimes.of_runs((end - start) * MS, runs, MS)
+
+
+def _kernel(number: int, split: parts.Parts) -> Kernel:
+    name, nodes = _kernels[number]
+    merged = tuple(replace(node, module=split.module_of(node.module)) for node in nodes)
+    copies = nodes and all(node.operator.rpartition(".")[0] in COPIES for node in nodes)
+    return Kernel(f"{name}_{number}", merged, LAYOUT if copies else "")

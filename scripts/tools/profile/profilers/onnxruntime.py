@@ -10,8 +10,6 @@ import ast
 import json
 import re
 import tempfile
-import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,10 @@ import onnxruntime
 from scripts.baselines import onnxruntime as baseline
 from scripts.baselines.sessions import converted
 from scripts.baselines.sessions.runtime import Work
+from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.loading import FLAT_PREFIX
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler
-from scripts.tools.profile.rounds import CallTimes
+from scripts.tools.profile.profilers import LAYOUT, Kernel, Profiler
+from scripts.tools.profile.rounds import CallTimes, timed_ms
 
 MS = 1e-3
 LAYOUTS = frozenset(("ReorderInput", "ReorderOutput", "Transpose"))
@@ -65,11 +64,7 @@ def _profiled(
     file = baseline.model_file(folder)
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     model = baseline.OnnxModel(session)
-    walls_ms = []
-    for _ in range(1 + calls):
-        begun = time.perf_counter()
-        model(inputs)
-        walls_ms.append((time.perf_counter() - begun) * 1e3)
+    walls_ms = timed_ms(lambda: model(inputs), 1 + calls)
     events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     exported, optimized = (
         onnx.load(path, load_external_data=False).graph
@@ -98,13 +93,12 @@ def _calls(events: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, An
 def _times(
     nodes: Sequence[Mapping[str, Any]], ms: float, kernels: Mapping[str, Kernel]
 ) -> CallTimes:
-    kernels_ms: dict[Any, float] = defaultdict(float)
+    runs = []
     for node in nodes:
         name = node["name"].removesuffix(_KERNEL_TIME)
         unknown = Kernel(name, (), LAYOUT if node["args"]["op_name"] in LAYOUTS else "")
-        kernels_ms[kernels.get(name, unknown)] += node["dur"] * MS
-    inside = (nodes[-1]["ts"] + nodes[-1]["dur"] - nodes[0]["ts"]) * MS if nodes else 0.0
-    return CallTimes(ms, kernels_ms, inside - sum(kernels_ms.values()), ms - inside)
+        runs.append((kernels.get(name, unknown), node["ts"], node["ts"] + node["dur"]))
+    return CallTimes.of_runs(ms, runs, MS)
 
 
 def mapped(exported: Any, optimized: Any, kinds: dict[str, str]) -> dict[str, Kernel]:
@@ -138,7 +132,7 @@ def _results(node: Any, producers: Mapping[str, Any]) -> list[str]:
     return known or [named] * (named in producers)
 
 
-def _node(origin: Any, kinds: dict[str, str]) -> Node:
+def _node(origin: Any, kinds: dict[str, str]) -> Origin:
     """The captured node of a node of the exported graph."""
     about = {prop.key: prop.value for prop in origin.metadata_props}
     match = _FX_NODE.search(about.get("pkg.torch.onnx.fx_node", ""))
@@ -154,4 +148,4 @@ def _node(origin: Any, kinds: dict[str, str]) -> Node:
         for weight in origin.input[1:2]:
             if weight.startswith(FLAT_PREFIX) and weight.endswith(".weight"):
                 module = weight.removeprefix(FLAT_PREFIX).removesuffix(".weight")
-    return Node(name, operator, module)
+    return Origin(name, operator, module)

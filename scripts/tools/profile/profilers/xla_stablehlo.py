@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,8 +20,8 @@ from scripts.baselines.sessions.runtime import Work
 from scripts.core import atomic
 from scripts.frontends.lowering.locations import Locations
 from scripts.tools.profile.hlo import mapped
-from scripts.tools.profile.profilers import LAYOUT, PRODUCTS, Kernel, Node, Profiler, base_name
-from scripts.tools.profile.rounds import CallTimes, shared_ns
+from scripts.tools.profile.profilers import PRODUCTS, Kernel, Profiler, base_name
+from scripts.tools.profile.rounds import CallTimes, timed_ms
 
 MS = 1e-6
 """Milliseconds of a nanosecond."""
@@ -47,29 +46,17 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
         for node in located.lines.values()
         if node.module is not None and base_name(node.operator) in PRODUCTS
     }
-    computed = mapped(
+    kernels = mapped(
         session.instructions(), located.lines, products, session.input_count, session.weight_names
     )
-    kernels = {
-        name: Kernel(
-            name,
-            tuple(Node(node.node, node.operator, node.module) for node in nodes),
-            LAYOUT if moves else "",
-        )
-        for name, (nodes, moves) in computed.items()
-    }
 
     def take(calls: int) -> list[CallTimes]:
         options = ProfileOptions()
         options.python_tracer_level = 0
         options.host_tracer_level = 3
-        walls_ms = []
         with tempfile.TemporaryDirectory(prefix="profile-") as folder:
             with jax.profiler.trace(folder, profiler_options=options):
-                for _ in range(1 + calls):
-                    begun = time.perf_counter()
-                    session()
-                    walls_ms.append((time.perf_counter() - begun) * 1e3)
+                walls_ms = timed_ms(session, 1 + calls)
             (file,) = Path(folder).rglob("*.xplane.pb")
             runs = thunks(ProfileData.from_file(str(file)))
         return [times(runs[run], ms, kernels) for run, ms in zip(runs, walls_ms, strict=True)][1:]
@@ -115,9 +102,5 @@ def _innermost(run: Sequence[Thunk]) -> Iterator[Thunk]:
 
 def times(run: Sequence[Thunk], ms: float, kernels: Mapping[str, Kernel]) -> CallTimes:
     """The times of a call that took `ms` milliseconds."""
-    kernels_ms: dict[Any, float] = defaultdict(float)
-    shares = shared_ns([(thunk.start_ns, thunk.end_ns) for thunk in run])
-    for thunk, share in zip(run, shares, strict=True):
-        kernels_ms[kernels.get(thunk.name, Kernel(thunk.name))] += share * MS
-    inside = (max(thunk.end_ns for thunk in run) - min(thunk.start_ns for thunk in run)) * MS
-    return CallTimes(ms, kernels_ms, inside - sum(shares) * MS, ms - inside)
+    runs = ((kernels.get(thunk.name, Kernel(thunk.name)), *thunk[1:]) for thunk in run)
+    return CallTimes.of_runs(ms, runs, MS)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.frontends.lowering.locations import lines_of
-from scripts.tools.profile import iree_profile as profile
-from scripts.tools.profile.iree_profile import Event
+from scripts.tools.profile import profile_iree as profile
+from scripts.tools.profile.profile_iree import Event
 
 DATA = Path(__file__).parent / "data"
 ADD = "main$async_dispatch_1_elementwise_151296_f32"
