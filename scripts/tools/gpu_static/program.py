@@ -91,12 +91,16 @@ def work(configured: str) -> dict[str, Work | None]:
         module = ir.Module.parse(configured)
         for function in below(module.operation):
             if function.name == "func.func" and "translation_info" in function.attributes:
-                name = ir.StringAttr(function.attributes["sym_name"]).value
-                try:
-                    works[name] = _of_function(function)
-                except Unknown:
-                    works[name] = None
+                works[ir.StringAttr(function.attributes["sym_name"]).value] = work_of(function)
     return works
+
+
+def work_of(function: Any) -> Work | None:
+    """The work of the function of a dispatch; None if it depends on sizes that are not known."""
+    try:
+        return _of_function(function)
+    except Unknown:
+        return None
 
 
 def _of_function(function: Any) -> Work:
@@ -118,7 +122,8 @@ def _of_function(function: Any) -> Work:
                 products[_element(op.operands[0].type)] += 2 * points
                 floats = max(0, floats - 2)
             other += floats * points
-    info = _PIPELINE.search(str(function.attributes["translation_info"]))
+    said = function.attributes
+    info = _PIPELINE.search(str(said["translation_info"])) if "translation_info" in said else None
     element = max(products, key=products.__getitem__, default="")
     return Work(sum(products.values()), other, moved, element, info[1] if info else "")
 
@@ -134,6 +139,8 @@ def linalg_maps(op: Any) -> list[Any]:
 
     if op.name in ("linalg.yield", "linalg.index") or not len(op.regions):
         return []
+    if not hasattr(linalg, "get_indexing_maps"):  # before IREE 3.4
+        raise Unknown
     return [attribute.value for attribute in linalg.get_indexing_maps(op) or ()]
 
 

@@ -13,8 +13,8 @@ from scripts.results.page_sections import Section, as_text
 from scripts.supervise import outcome
 from scripts.tools.profile import profile_files
 from scripts.tools.profile.account import NO_MODULE, patterns
-from scripts.tools.profile.compile_profile import FILE
 from scripts.tools.profile.page import NO_LIMIT, SHOWN, some
+from scripts.tools.profile.profile_compile import FILE
 
 STAGE, TARGET = "profile_compile", "compile_time"
 REST = "(between passes)"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.config.choices import IREE_DUMPS
-from scripts.core import atomic, commands, process, requests
+from scripts.core import atomic, commands, requests
 from scripts.core.requests import Folders
 from scripts.iree.compile_options import CompileRequest
-from scripts.iree.tools import tool
+from scripts.iree.tools import compile_program
 from scripts.tools.profile import dumping
 
 
@@ -38,16 +38,7 @@ def dump_iree(args: ModuleDumpRequest, folders: Folders) -> None:
             "--iree-flow-dump-dispatch-graph",
             f"--iree-flow-dump-dispatch-graph-output-file={folder / 'dispatch-graph.dot'}",
         ]
-    process.require_tool(
-        [
-            tool("iree-compile"),
-            *args.compiler_flags(),
-            *wanted,
-            str(args.program),
-            "-o",
-            "/dev/null",
-        ]
-    )
+    compile_program(args.program, [*args.compiler_flags(), *wanted])
     atomic.write_json(folders.results / dumping.LISTING, dumping.listing(folders.own))
 
 

@@ -81,9 +81,11 @@ def read(results: Path, name: str) -> Profiles:
     )
 
 
-def members_beside(root: Path, cell: Cell) -> dict[str, dict[str, Any]]:
-    """The profiled rows of the group of a cell, by name; {} if there is none. Raises ValueError for a damaged file."""
-    for path in sorted((root / stages.STAGES["profile"].path(cell.model)).glob(f"*/{cell.test}/{PROFILES}")):  # fmt: skip
+def members_beside(
+    root: Path, cell: Cell, stage: str = "profile", file: str = PROFILES
+) -> dict[str, dict[str, Any]]:
+    """What a stage has written of the rows of the group of a cell, by name; {} if it has nothing of that. Raises ValueError for a damaged file."""
+    for path in sorted((root / stages.STAGES[stage].path(cell.model)).glob(f"*/{cell.test}/{file}")):  # fmt: skip
         members = read_json(path).get("members", {})
         if str(cell) in members:
             return members
@@ -110,17 +112,13 @@ def code_cell(cell: Cell) -> Cell:
 
 def _timed(root: Path, cell: Cell, rows: Mapping[str, str]) -> dict[str, tuple[float, ...]]:
     """The latencies of rows, by the timing of the group of a cell. `rows`: their names by runtime."""
-    below = root / stages.STAGES["time"].path(cell.model)
-    for path in sorted(below.glob(f"*/{cell.test}/{TIMING}")):
-        members = read_json(path).get("members", {})
-        if str(cell) in members:
-            of_part = members[str(cell)].get("part", 0)
-            return {
-                runtime: tuple(members[name]["values_ms"])
-                for runtime, name in rows.items()
-                if name in members and members[name].get("part", 0) == of_part
-            }
-    return {}
+    members = members_beside(root, cell, "time", TIMING)
+    of_part = members.get(str(cell), {}).get("part", 0)
+    return {
+        runtime: tuple(members[name]["values_ms"])
+        for runtime, name in rows.items()
+        if name in members and members[name].get("part", 0) == of_part
+    }
 
 
 def read_json(path: Path) -> dict[str, Any]:

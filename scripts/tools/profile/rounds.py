@@ -44,7 +44,7 @@ def report_written(in_turns: bool) -> None:
         commands.answer_coordinator({TURN: ROUNDS})
 
 
-Run = tuple[Hashable, float, float]
+Run = tuple[Any, float, float]
 """A kernel, and when it began and ended, on the clock of a profiler."""
 
 

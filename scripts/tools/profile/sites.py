@@ -14,9 +14,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import process
 from scripts.frontends.lowering.locations import Locations, below, lines_of
-from scripts.iree.tools import tool
+from scripts.iree.tools import compile_program
 
 LAST = "stream"
 """The phase up to which the program is compiled. Code generation, which takes most of the time, comes later."""
@@ -42,13 +41,8 @@ def sites(program: Path, flags: Sequence[str], folder: Path) -> list[Site]:
     Runs iree-compile with the `flags` of a target up to the phase LAST, with its files in `folder`. Exits as the
     compiler does if it fails. Raises PhaseError.
     """
-    process.require_tool(
-        [
-            *(tool("iree-compile"), *flags, f"--compile-to={LAST}", "--mlir-print-debuginfo"),
-            f"--dump-compilation-phases-to={folder}",
-            *(str(program), "-o", "/dev/null"),
-        ]
-    )
+    dumped = (f"--compile-to={LAST}", "--mlir-print-debuginfo", f"--dump-compilation-phases-to={folder}")  # fmt: skip
+    compile_program(program, [*flags, *dumped])
     return read(folder, {str(program), "-"})
 
 

@@ -60,33 +60,26 @@ def times_of_calls(
 
 
 def _times(events: Any, ms: float, split: parts.Parts) -> CallTimes:
-    """The times of a call that took `ms` milliseconds, from the events of its profile."""
+    """The times of a call that took `ms` milliseconds, from the events of its profile. The time of an operator is that of all operators inside
+    it, but not in a module inside it."""
     kernels_ms: dict[Any, float] = defaultdict(float)
     inside = 0.0
-    for event in events:
-        if (path := _path(event)) is None:
-            continue
-        module = split.module_of(path)
-        for child in event.cpu_children:
-            if _path(child) is None:
-                operator = child.name.replace("::", ".")
-                name = operator.rpartition(".")[2]
-                node = Origin(name, operator, module)
-                kernel = Kernel(operator, (node,), LAYOUT if name in COPIES else "")
-                kernels_ms[kernel] += (child.time_range.elapsed_us() - _inner_us(child)) * MS
-        if event.cpu_parent is None or _outermost(event):
-            inside += event.time_range.elapsed_us() * MS
+    todo: list[tuple[Any, str | None, Kernel | None]] = [(event, None, None) for event in events if event.cpu_parent is None]  # fmt: skip
+    while todo:
+        event, path, kernel = todo.pop()
+        if event.name.startswith(_MODULE):
+            inside += event.time_range.elapsed_us() * MS if path is None else 0.0
+            path, kernel = event.name.removeprefix(_MODULE), None
+        elif path is not None:
+            kernel = kernel or _kernel(event.name.replace("::", "."), split.module_of(path))
+            kernels_ms[kernel] += event.self_cpu_time_total * MS
+        todo += [(child, path, kernel) for child in event.cpu_children]
     return CallTimes(ms, kernels_ms, inside - sum(kernels_ms.values()), ms - inside)
 
 
-def _outermost(event: Any) -> bool:
-    """Whether no range of a module surrounds that of an event."""
-    parent = event.cpu_parent
-    while parent is not None:
-        if _path(parent) is not None:
-            return False
-        parent = parent.cpu_parent
-    return True
+def _kernel(operator: str, module: str | None) -> Kernel:
+    name = operator.rpartition(".")[2]
+    return Kernel(operator, (Origin(name, operator, module),), LAYOUT if name in COPIES else "")
 
 
 @contextlib.contextmanager
@@ -110,16 +103,3 @@ def _named_ranges(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _path(event: Any) -> str | None:
-    """The module of an event, or None for an event that is no module's range."""
-    return event.name.removeprefix(_MODULE) if event.name.startswith(_MODULE) else None
-
-
-def _inner_us(event: Any) -> float:
-    """Microseconds of the outermost module ranges inside an event."""
-    return sum(
-        child.time_range.elapsed_us() if _path(child) is not None else _inner_us(child)
-        for child in event.cpu_children
-    )
