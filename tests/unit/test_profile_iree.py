@@ -36,8 +36,8 @@ def test_dispatches_have_their_names_and_the_order_in_which_they_were_queued(eve
 
 def test_a_call_between_two_others_is_split_among_its_dispatches_and_what_is_beside_them(events):
     dispatches, [call] = profile.per_call(events, [], [ADD, PRODUCT, PRODUCT])
-    assert [dispatch.function for dispatch in dispatches] == [ADD, PRODUCT, PRODUCT]
-    assert all(1 <= dispatch.busy <= 2 for dispatch in dispatches)
+    assert [dispatch["function"] for dispatch in dispatches] == [ADD, PRODUCT, PRODUCT]
+    assert all(1 <= dispatch["busy"] <= 2 for dispatch in dispatches)
     assert [call.kernels_ms[place] for place in range(3)] == pytest.approx([event.ns / 1e6 for event in events[3:6]])  # fmt: skip
     assert call.ms == pytest.approx(sum(call.kernels_ms.values()) + call.between_ms + call.outside_ms)  # fmt: skip
     ends = [max(event.start_ns + event.ns for event in events[at : at + 3]) for at in (0, 3)]

@@ -12,7 +12,7 @@ from scripts.config.cell import Cell, Kind
 from scripts.results.page_sections import Section, as_text
 from scripts.supervise import outcome
 from scripts.tools.profile import profile_files
-from scripts.tools.profile.account import NO_MODULE, patterns
+from scripts.tools.profile.account import patterns, shown_name
 from scripts.tools.profile.page import NO_LIMIT, SHOWN, some
 from scripts.tools.profile.profile_compile import FILE
 
@@ -46,11 +46,9 @@ class CompileTime:
 
     def modules(self, executable: Mapping[str, Any]) -> list[str]:
         """The names of the nn.Modules that an executable computes, those of repeated layers as one."""
-        kinds = self.data["kinds"]
         paths = {node[2] for e in self.data["executables"] for node in e["nodes"]} - {None}
-        shown = patterns(paths, kinds)
-        names = (NO_MODULE if path is None else shown[path] for _, _, path in executable["nodes"])
-        return list(dict.fromkeys(name or "(the model itself)" for name in names))
+        shown = patterns(paths, self.data["kinds"])
+        return [*dict.fromkeys(shown_name(path, shown) for _, _, path in executable["nodes"])]
 
 
 def read(results: Path, name: str) -> CompileTime:

@@ -13,7 +13,7 @@ from scripts.results.wording import milliseconds
 from scripts.tools.profile import account as accounts
 from scripts.tools.profile import profile_files
 from scripts.tools.profile.account import NAMES, Account, Dispatched, Estimate, Region, some
-from scripts.tools.profile.dispatch_words import chosen, counted, inner_loop
+from scripts.tools.profile.dispatch_view import chosen, counted, inner_loop
 from scripts.tools.profile.profile_files import IREE, PROFILES, Profiles
 from scripts.tools.profile.profilers import PRODUCTS
 from scripts.tools.report.web.page_source import AGAIN, Source, View

@@ -10,7 +10,6 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from scripts.baselines.sessions.runtime import Work, open_runtime, prepare_process
 from scripts.core import atomic, exits, requests
@@ -41,26 +40,17 @@ def profile_baseline(request: BaselineProfileRequest, folders: Folders) -> None:
         if cell.rewrites:
             exits.fail("a rewritten graph has no modules to profile", exits.UNSUPPORTED)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(folder).absolute())
-        atomic.write_json(folders.results / "profile.json", profile(cell, request.in_turns))
+        runtime, device = open_runtime(cell)
+        module = importlib.import_module(f"{profilers.__name__}.{cell.runtime}")
+        profiler: Profiler = module.open_profiler(cell, runtime, device)
+        measured = rounds.profiled(
+            profiler.call, profiler.take, lambda kernel: kernel.described(), in_turns=request.in_turns
+        )  # fmt: skip
+        about = {"runtime": cell.runtime, "threads": cell.threads, "kinds": dict(profiler.kinds)}
+        work = profiler.work()
+        made = about | measured | ({"work": work} if work else {})
+        atomic.write_json(folders.results / "profile.json", made)
         rounds.report_written(request.in_turns)
-
-
-def profile(cell: Work, in_turns: bool) -> dict[str, Any]:
-    """The profile of a baseline: milliseconds by kernel, and what is measured beside them (rounds.py)."""
-    runtime, device = open_runtime(cell)
-    module = importlib.import_module(f"{profilers.__name__}.{cell.runtime}")
-    profiler: Profiler = module.open_profiler(cell, runtime, device)
-    measured = rounds.profiled(
-        profiler.call, profiler.take, lambda kernel: kernel.described(), in_turns=in_turns
-    )
-    work = profiler.work()
-    return {
-        "runtime": cell.runtime,
-        "threads": cell.threads,
-        "kinds": dict(profiler.kinds),
-        **measured,
-        **({"work": work} if work else {}),
-    }
 
 
 if __name__ == "__main__":

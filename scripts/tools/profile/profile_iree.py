@@ -14,7 +14,7 @@ import statistics
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,10 @@ from scripts.iree.compile_options import CompileRequest
 from scripts.iree.session import Module, NoDevice, device_info
 from scripts.iree.tools import printed
 from scripts.tools.profile import rounds, sites
-from scripts.tools.profile.rounds import CallTimes
+from scripts.tools.profile.rounds import NANOSECOND, CallTimes
 
 MODES = "queue-events,host-execution,executable-metadata"
 """What the runtime records. The local drivers do not have dispatch-events."""
-MS = 1e-6
-"""Milliseconds of a nanosecond."""
 CALLS = (
     *("--benchmark_min_warmup_time=1e-06", "--benchmark_min_time=0.3s"),
     *("--benchmark_repetitions=3", "--benchmark_report_aggregates_only=false"),
@@ -70,15 +68,6 @@ class Event:
         return self.start_ns + self.ns
 
 
-@dataclass(frozen=True)
-class Dispatch:
-    """One dispatch of the program. `busy`: threads that worked on it, on average; None if it is not known."""
-
-    function: str
-    tiles: int
-    busy: float | None
-
-
 def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
     """Write the profile. Exits if the device is absent."""
     try:
@@ -93,7 +82,7 @@ def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
         inputs = session.raw_inputs(args.inputs, args.signature, scratch / "inputs")
         module = Module(args.vmfb, args.weights, args.device)
         command = session.command_line(module, inputs, args.threads)
-        dispatches: list[Dispatch] = []
+        dispatches: list[dict[str, Any]] = []
 
         def take(_: int) -> list[CallTimes]:
             dispatches[:], calls = per_call(*_run(command, scratch), functions)
@@ -102,7 +91,7 @@ def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
         measured = rounds.profiled(
             session.load_command(command[1:]),
             take,
-            lambda place: asdict(dispatches[place]) | {"nodes": sites.nodes(dispatch_sites[place], located)},
+            lambda place: dispatches[place] | {"nodes": sites.nodes(dispatch_sites[place], located)},
             "dispatches",
             args.in_turns,
         )  # fmt: skip
@@ -168,8 +157,8 @@ def events(executables: Iterable[dict], queued: Iterable[dict]) -> list[Event]:
 
 def per_call(
     recorded: Sequence[Event], queued_ns: Sequence[int], functions: Sequence[str]
-) -> tuple[list[Dispatch], list[CallTimes]]:
-    """The dispatches of one call, and the times of every call but the first and the last, by the places of the dispatches.
+) -> tuple[list[dict[str, Any]], list[CallTimes]]:
+    """The dispatches of one call (`busy`: threads that worked on it, on average; None if that is not known), and the times of every call but the first and the last, by the places of the dispatches.
 
     `queued_ns`: the host's times at which work was queued; a call begins with the first of them after the dispatches of the call
     before. `functions`: those of one call, in the order of the program. A function that is called several times is
@@ -189,7 +178,8 @@ def per_call(
     for place, name in enumerate(functions):
         runs = [call[place] for call in placed]
         busy = [run.tile_ns / run.ns for run in runs if run.ns]
-        dispatches.append(Dispatch(name, runs[0].tiles, statistics.median(busy) if busy else None))
+        threads = statistics.median(busy) if busy else None
+        dispatches.append({"function": name, "tiles": runs[0].tiles, "busy": threads})
     return dispatches, list(_timelines(placed, sorted(queued_ns)))
 
 
@@ -210,7 +200,7 @@ def _timelines(calls: Sequence[Sequence[Event]], queued_ns: Sequence[int]) -> It
         begun.append(queued_ns[at] if at < len(queued_ns) else last)
     for call, (start, end) in zip(calls[1:-1], itertools.pairwise(begun), strict=True):
         runs = [(place, event.start_ns, event.end_ns) for place, event in enumerate(call)]
-        yield CallTimes.of_runs((end - start) * MS, runs, MS)
+        yield CallTimes.of_runs((end - start) * NANOSECOND, runs, NANOSECOND)
 
 
 if __name__ == "__main__":

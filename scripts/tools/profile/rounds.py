@@ -48,6 +48,10 @@ Run = tuple[Any, float, float]
 """A kernel, and when it began and ended, on the clock of a profiler."""
 
 
+NANOSECOND, MICROSECOND = 1e-6, 1e-3
+"""In milliseconds: units of the clocks of profilers."""
+
+
 @dataclass(frozen=True)
 class CallTimes:
     """Where the milliseconds of a call went: `ms` is the sum of the others.

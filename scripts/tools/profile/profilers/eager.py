@@ -20,9 +20,8 @@ from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.step import count_work
 from scripts.tools.profile import parts
 from scripts.tools.profile.profilers import LAYOUT, Kernel, Profiler
-from scripts.tools.profile.rounds import CallTimes, timed_ms
+from scripts.tools.profile.rounds import MICROSECOND, CallTimes, timed_ms
 
-MS = 1e-3
 _MODULE = "module:"
 """What the names of a module's ranges in the profile begin with; the module's path follows."""
 COPIES = frozenset(("copy_", "clone", "contiguous", "_to_copy", "to"))
@@ -68,11 +67,11 @@ def _times(events: Any, ms: float, split: parts.Parts) -> CallTimes:
     while todo:
         event, path, kernel = todo.pop()
         if event.name.startswith(_MODULE):
-            inside += event.time_range.elapsed_us() * MS if path is None else 0.0
+            inside += event.time_range.elapsed_us() * MICROSECOND if path is None else 0.0
             path, kernel = event.name.removeprefix(_MODULE), None
         elif path is not None:
             kernel = kernel or _kernel(event.name.replace("::", "."), split.module_of(path))
-            kernels_ms[kernel] += event.self_cpu_time_total * MS
+            kernels_ms[kernel] += event.self_cpu_time_total * MICROSECOND
         todo += [(child, path, kernel) for child in event.cpu_children]
     return CallTimes(ms, kernels_ms, inside - sum(kernels_ms.values()), ms - inside)
 

@@ -22,7 +22,7 @@ from scripts.frontends.lowering import locations
 from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.loading import FLAT_PREFIX
 from scripts.tools.profile.profilers import LAYOUT, PRODUCTS, Kernel, Profiler, base_name
-from scripts.tools.profile.rounds import CallTimes, Run, timed_ms
+from scripts.tools.profile.rounds import NANOSECOND, CallTimes, Run, timed_ms
 
 WRAPPERS = frozenset(("OPERATOR_CALL", "DELEGATE_CALL", "Method::execute"))
 """Events around others."""
@@ -47,7 +47,6 @@ OTHERS = {
 """The operators of ATen that an operator of XNNPACK computes or is a part of, by the start of its name."""
 NATIVE = "native_call_"
 """What the names of ExecuTorch's own kernels begin with."""
-NS = 1e-6
 
 
 def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
@@ -87,10 +86,10 @@ def times(
 
     def runs(number: int) -> Iterator[Run]:
         for event, kernel in zip(inner, kernels, strict=True):
-            begun = event.start_time[number] * NS
-            yield kernel, begun, begun + event.perf_data.raw[number]
+            begun = event.start_time[number]
+            yield kernel, begun, begun + event.perf_data.raw[number] / NANOSECOND
 
-    return [CallTimes.of_runs(ms, runs(number), 1.0) for number, ms in enumerate(walls_ms)]
+    return [CallTimes.of_runs(ms, runs(number), NANOSECOND) for number, ms in enumerate(walls_ms)]
 
 
 def mapped(names: Sequence[str], nodes: Sequence[Origin]) -> list[Origin | None]:

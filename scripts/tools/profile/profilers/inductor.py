@@ -30,10 +30,8 @@ from scripts.baselines.sessions.runtime import Work, settle
 from scripts.frontends.lowering.locations import Origin
 from scripts.tools.profile import parts
 from scripts.tools.profile.profilers import LAYOUT, Kernel, Profiler
-from scripts.tools.profile.rounds import CallTimes
+from scripts.tools.profile.rounds import NANOSECOND, CallTimes
 
-MS = 1e-6
-"""Milliseconds of a nanosecond."""
 END = -1
 """The mark at the end of a graph: what comes until the next mark is not of a kernel."""
 COPIES = frozenset(("aten.clone", "aten.copy_", "aten.permute", "aten.transpose", "aten._to_copy", "aten.view"))  # fmt: skip
@@ -166,7 +164,7 @@ def _times(start: int, noted: Sequence[tuple[int, int]], end: int, split: parts.
         for (number, begun), (_, ended) in itertools.pairwise(noted)
         if number != END
     ]
-    return CallTimes.of_runs((end - start) * MS, runs, MS)
+    return CallTimes.of_runs((end - start) * NANOSECOND, runs, NANOSECOND)
 
 
 def _kernel(number: int, split: parts.Parts) -> Kernel:

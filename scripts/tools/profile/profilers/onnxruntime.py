@@ -23,9 +23,8 @@ from scripts.baselines.sessions.runtime import Work
 from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.loading import FLAT_PREFIX
 from scripts.tools.profile.profilers import LAYOUT, Kernel, Profiler
-from scripts.tools.profile.rounds import CallTimes, timed_ms
+from scripts.tools.profile.rounds import MICROSECOND, CallTimes, timed_ms
 
-MS = 1e-3
 LAYOUTS = frozenset(("ReorderInput", "ReorderOutput", "Transpose"))
 PRODUCTS = {"Conv": "convolution", "ConvTranspose": "convolution", "Gemm": "addmm", "MatMul": "mm"}
 """Operators of ONNX that are products, and those of ATen. torch.onnx.export may fold a batch norm into a convolution, whose metadata is then
@@ -98,7 +97,7 @@ def _times(
         name = node["name"].removesuffix(_KERNEL_TIME)
         unknown = Kernel(name, (), LAYOUT if node["args"]["op_name"] in LAYOUTS else "")
         runs.append((kernels.get(name, unknown), node["ts"], node["ts"] + node["dur"]))
-    return CallTimes.of_runs(ms, runs, MS)
+    return CallTimes.of_runs(ms, runs, MICROSECOND)
 
 
 def mapped(exported: Any, optimized: Any, kinds: dict[str, str]) -> dict[str, Kernel]:

@@ -21,10 +21,8 @@ from scripts.core import atomic
 from scripts.frontends.lowering.locations import Locations
 from scripts.tools.profile.hlo import mapped
 from scripts.tools.profile.profilers import PRODUCTS, Kernel, Profiler, base_name
-from scripts.tools.profile.rounds import CallTimes, Run, timed_ms
+from scripts.tools.profile.rounds import NANOSECOND, CallTimes, Run, timed_ms
 
-MS = 1e-6
-"""Milliseconds of a nanosecond."""
 _END = "end: "
 _LOOP = re.compile(r"(?:while|call|conditional)\b")
 
@@ -52,7 +50,8 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
                 walls_ms = timed_ms(session, 1 + calls)
             (file,) = Path(folder).rglob("*.xplane.pb")
             runs = thunks(ProfileData.from_file(str(file)), kernels)
-        return [CallTimes.of_runs(ms, run, MS) for run, ms in zip(runs, walls_ms, strict=True)][1:]
+        times = zip(walls_ms, runs, strict=True)
+        return [CallTimes.of_runs(ms, run, NANOSECOND) for ms, run in times][1:]
 
     return Profiler(session, take, located.modules)
 
