@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scripts.frontends.lowering.locations import Origin
 from scripts.tools.profile.hlo import arguments, mapped, parsed
-from scripts.tools.profile.profilers import LAYOUT, Kernel
+from scripts.tools.profile.profilers import Kernel
 
 TEXT = """\
 HloModule main, is_scheduled=true
@@ -39,7 +39,7 @@ PRODUCTS = {"features.0.0": CONVOLUTION}
 def test_an_instruction_computes_the_nodes_of_its_lines_and_of_what_was_fused_into_it():
     computed = mapped(TEXT, LINES, PRODUCTS, 1, ["features.0.0.weight"])
     assert computed["add_fusion"] == Kernel("add_fusion", (ADD,))
-    assert computed["bitcast.1"] == Kernel("bitcast.1", (PERMUTE,), LAYOUT)
+    assert computed["bitcast.1"] == Kernel("bitcast.1", (PERMUTE,), is_layout=True)
 
 
 def test_a_convolution_without_a_line_is_that_of_its_weight():

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from scripts.frontends.lowering.locations import Origin
-from scripts.tools.profile.profilers import LAYOUT, Kernel
+from scripts.tools.profile.profilers import Kernel
 
 LAYOUT_OPCODES = frozenset(
     ("transpose", "copy", "reshape", "bitcast", "convert", "broadcast", "slice", "parameter", "tuple", "get-tuple-element", "constant")
@@ -61,8 +61,7 @@ def mapped(
             read = [number - inputs for number in arguments(name, instructions)]
             modules = (weights[place].rpartition(".")[0] for place in read if place >= 0)
             nodes = [products[module] for module in modules if module in products][:1]
-        kind = LAYOUT if instruction.only_moves else ""
-        kernels[name] = Kernel(name, tuple(dict.fromkeys(nodes)), kind)
+        kernels[name] = Kernel(name, tuple(dict.fromkeys(nodes)), instruction.only_moves)
     return kernels
 
 

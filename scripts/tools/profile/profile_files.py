@@ -96,12 +96,11 @@ def _why_no_profile(root: Path, cell: Cell, ended: Mapping[str, Any]) -> str:
     if ended:
         return f"the profile of {cell} failed: {ended['status']} ({ended['reason']}): {ended['detail']}"
     for status in sorted((root / stages.STAGES["profile"].path(cell.model)).glob(f"*/{cell.test}/{STATUS}")):  # fmt: skip
-        if EntryName.read(status.parent.parent.name).threads == cell.threads:
-            group = Cell.of_kind(
-                Kind.GROUP, model=cell.model, device=status.parent.parent.name, test=cell.test
-            )
-            if outcome.read_or_damaged(status).status != outcome.OK:
-                return why_none(root, cell, group, "profile", "profile")
+        device = status.parent.parent.name
+        failed = outcome.read_or_damaged(status).status != outcome.OK
+        if failed and EntryName.read(device).threads == cell.threads:
+            group = Cell.of_kind(Kind.GROUP, model=cell.model, device=device, test=cell.test)
+            return why_none(root, cell, group, "profile", "profile")
     return why_none(root, cell, cell, "profile", "profile")
 
 

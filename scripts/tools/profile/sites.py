@@ -38,24 +38,12 @@ class Site:
 def sites(program: Path, flags: Sequence[str], folder: Path) -> list[Site]:
     """The dispatches of one call, in the order of the program.
 
-    Runs iree-compile with the `flags` of a target up to the phase LAST, with its files in `folder`. Exits as the
-    compiler does if it fails. Raises PhaseError.
+    Runs iree-compile with the `flags` of a target up to the phase LAST, with its files in `folder`. In locations, "-" is a program that
+    came as bytecode. Exits as the compiler does if it fails. Raises PhaseError.
     """
     dumped = (f"--compile-to={LAST}", "--mlir-print-debuginfo", f"--dump-compilation-phases-to={folder}")  # fmt: skip
     compile_program(program, [*flags, *dumped])
-    return read(folder, {str(program), "-"})
-
-
-def nodes(site: Site, located: Locations) -> list[list[str | None]]:
-    """The nodes that a dispatch computes (name, operator, module), that of its root first."""
-    lines = (line for line in (site.root, *site.lines) if line in located.lines)
-    origins = dict.fromkeys(located.lines[line] for line in lines if line is not None)
-    return [[*astuple(origin)] for origin in origins]
-
-
-def read(folder: Path, files: Collection[str]) -> list[Site]:
-    """The dispatches from the files of the phases. `files`: names of the program in locations; "-" is that of
-    a program that came as bytecode. Raises PhaseError."""
+    files = {str(program), "-"}
     created = [
         (lines_of([op], files), lines_of(_computing(op, files), files))
         for op in _operations(folder, "dispatch-creation")
@@ -81,6 +69,13 @@ def read(folder: Path, files: Collection[str]) -> list[Site]:
             lines = (known.pop(0) if len(known) > 1 else known[0]) if known else ()
             sites.append(Site(function, root[0] if root else None, lines or root))
     return sites
+
+
+def nodes(site: Site, located: Locations) -> list[list[str | None]]:
+    """The nodes that a dispatch computes (name, operator, module), that of its root first."""
+    lines = (line for line in (site.root, *site.lines) if line in located.lines)
+    origins = dict.fromkeys(located.lines[line] for line in lines if line is not None)
+    return [[*astuple(origin)] for origin in origins]
 
 
 def _operations(folder: Path, phase: str) -> Iterator[Any]:
@@ -135,8 +130,4 @@ def _function(operation: Any) -> str:
 
 def _in_initializer(operation: Any) -> bool:
     parent = operation.parent
-    while parent is not None and parent.name != "builtin.module":
-        if parent.name == "util.initializer":
-            return True
-        parent = parent.parent
-    return False
+    return parent is not None and (parent.name == "util.initializer" or _in_initializer(parent))

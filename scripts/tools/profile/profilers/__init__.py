@@ -32,15 +32,16 @@ def base_name(operator: str) -> str:
 
 
 class Kernel(NamedTuple):
-    """What a runtime runs at once. `nodes`: what it computes, as far as it could be mapped to the captured graph. `kind`: LAYOUT, else ""."""
+    """What a runtime runs at once. `nodes`: what it computes, as far as it could be mapped to the captured graph. `is_layout`: whether it only moves data."""
 
     name: str
     nodes: tuple[Origin, ...] = ()
-    kind: str = ""
+    is_layout: bool = False
 
     def described(self) -> dict[str, Any]:
         """What profile.json says about it."""
-        return {"function": self.name, "nodes": [*map(astuple, self.nodes)], "kind": self.kind}
+        kind = LAYOUT if self.is_layout else ""
+        return {"function": self.name, "nodes": [*map(astuple, self.nodes)], "kind": kind}
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ What is neither inside an operator nor outside the model is between kernels: Pyt
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +19,7 @@ from scripts.baselines.sessions.runtime import Work
 from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.step import count_work
 from scripts.tools.profile import parts
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Profiler
+from scripts.tools.profile.profilers import Kernel, Profiler
 from scripts.tools.profile.rounds import MICROSECOND, CallTimes, timed_ms
 
 _MODULE = "module:"
@@ -78,27 +78,25 @@ def _times(events: Any, ms: float, split: parts.Parts) -> CallTimes:
 
 def _kernel(operator: str, module: str | None) -> Kernel:
     name = operator.rpartition(".")[2]
-    return Kernel(operator, (Origin(name, operator, module),), LAYOUT if name in COPIES else "")
+    return Kernel(operator, (Origin(name, operator, module),), name in COPIES)
 
 
-@contextlib.contextmanager
+@contextmanager
 def _named_ranges(model: torch.nn.Module) -> Iterator[None]:
     """Give each forward pass of a module a range in the profile, while the context lasts."""
-    handles = []
-    for path, module in model.named_modules():
-        ranges: list[Any] = []  # a module may call itself
+    paths = {module: path for path, module in model.named_modules()}
+    ranges: list[Any] = []
 
-        def enter(*_: Any, path: str = path, ranges: list[Any] = ranges) -> None:
-            ranges.append(record_function(f"{_MODULE}{path}"))
-            ranges[-1].__enter__()
+    def enter(module: torch.nn.Module, *_: Any) -> None:
+        path = paths.get(module)
+        ranges.append(nullcontext() if path is None else record_function(f"{_MODULE}{path}"))
+        ranges[-1].__enter__()
 
-        def leave(*_: Any, ranges: list[Any] = ranges) -> None:
-            ranges.pop().__exit__(None, None, None)
+    def leave(*_: Any) -> None:
+        ranges.pop().__exit__(None, None, None)
 
-        handles.append(module.register_forward_pre_hook(enter))
-        handles.append(module.register_forward_hook(leave, always_call=True))
-    try:
+    with (
+        torch.nn.modules.module.register_module_forward_pre_hook(enter),
+        torch.nn.modules.module.register_module_forward_hook(leave, always_call=True),
+    ):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

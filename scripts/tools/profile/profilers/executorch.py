@@ -21,7 +21,7 @@ from scripts.baselines.sessions.runtime import Work
 from scripts.frontends.lowering import locations
 from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.loading import FLAT_PREFIX
-from scripts.tools.profile.profilers import LAYOUT, PRODUCTS, Kernel, Profiler, base_name
+from scripts.tools.profile.profilers import PRODUCTS, Kernel, Profiler, base_name
 from scripts.tools.profile.rounds import NANOSECOND, CallTimes, Run, timed_ms
 
 WRAPPERS = frozenset(("OPERATOR_CALL", "DELEGATE_CALL", "Method::execute"))
@@ -80,9 +80,9 @@ def times(
     inner = [event for event in events if event.name not in WRAPPERS and event.perf_data]
     known = mapped([event.name for event in inner], nodes)
     kernels = [
-        Kernel(event.name, (node,) if node else (), LAYOUT if event.name.startswith(LAYOUT_NAMES) else "")
+        Kernel(event.name, (node,) if node else (), event.name.startswith(LAYOUT_NAMES))
         for event, node in zip(inner, known, strict=True)
-    ]  # fmt: skip
+    ]
 
     def runs(number: int) -> Iterator[Run]:
         for event, kernel in zip(inner, kernels, strict=True):

@@ -29,7 +29,7 @@ from scripts.baselines.sessions import torch_session
 from scripts.baselines.sessions.runtime import Work, settle
 from scripts.frontends.lowering.locations import Origin
 from scripts.tools.profile import parts
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Profiler
+from scripts.tools.profile.profilers import Kernel, Profiler
 from scripts.tools.profile.rounds import NANOSECOND, CallTimes
 
 END = -1
@@ -170,5 +170,5 @@ def _times(start: int, noted: Sequence[tuple[int, int]], end: int, split: parts.
 def _kernel(number: int, split: parts.Parts) -> Kernel:
     name, nodes = _kernels[number]
     merged = tuple(replace(node, module=split.module_of(node.module)) for node in nodes)
-    copies = nodes and all(node.operator.rpartition(".")[0] in COPIES for node in nodes)
-    return Kernel(f"{name}_{number}", merged, LAYOUT if copies else "")
+    copies = all(node.operator.rpartition(".")[0] in COPIES for node in nodes)
+    return Kernel(f"{name}_{number}", merged, bool(nodes) and copies)

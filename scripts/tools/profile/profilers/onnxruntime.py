@@ -22,7 +22,7 @@ from scripts.baselines.sessions import converted
 from scripts.baselines.sessions.runtime import Work
 from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.loading import FLAT_PREFIX
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Profiler
+from scripts.tools.profile.profilers import Kernel, Profiler
 from scripts.tools.profile.rounds import MICROSECOND, CallTimes, timed_ms
 
 LAYOUTS = frozenset(("ReorderInput", "ReorderOutput", "Transpose"))
@@ -95,7 +95,7 @@ def _times(
     runs = []
     for node in nodes:
         name = node["name"].removesuffix(_KERNEL_TIME)
-        unknown = Kernel(name, (), LAYOUT if node["args"]["op_name"] in LAYOUTS else "")
+        unknown = Kernel(name, (), node["args"]["op_name"] in LAYOUTS)
         runs.append((kernels.get(name, unknown), node["ts"], node["ts"] + node["dur"]))
     return CallTimes.of_runs(ms, runs, MICROSECOND)
 
@@ -115,9 +115,9 @@ def mapped(exported: Any, optimized: Any, kinds: dict[str, str]) -> dict[str, Ke
             if origin is not None and id(origin) not in reached:
                 reached[id(origin)] = origin
                 todo += [value for value in origin.input if value not in ends]
-        kind = LAYOUT if node.op_type in LAYOUTS else ""
-        nodes = () if kind else tuple(_node(origin, kinds) for origin in reached.values())
-        kernels[node.name] = Kernel(node.name, nodes, kind)
+        moves = node.op_type in LAYOUTS
+        nodes = () if moves else tuple(_node(origin, kinds) for origin in reached.values())
+        kernels[node.name] = Kernel(node.name, nodes, moves)
     return kernels
 
 

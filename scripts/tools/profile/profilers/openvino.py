@@ -18,7 +18,7 @@ from scripts.baselines.sessions.runtime import Work
 from scripts.frontends.lowering import locations
 from scripts.frontends.torch_model.loading import FLAT_PREFIX
 from scripts.tools.profile import profilers
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Profiler, base_name
+from scripts.tools.profile.profilers import Kernel, Profiler, base_name
 from scripts.tools.profile.rounds import CallTimes, timed_ms
 
 LAYOUTS = frozenset(("Reorder", "Transpose", "Reshape", "Convert"))
@@ -101,7 +101,7 @@ class _Layer:
 
     def kernel(self, origins: locations.Origins) -> Kernel:
         known = tuple(origins.nodes[name] for name in self.names)
-        return Kernel(f"{self.name} {self._primitive}", known, LAYOUT if self.kind in LAYOUTS else "")  # fmt: skip
+        return Kernel(f"{self.name} {self._primitive}", known, self.kind in LAYOUTS)
 
 
 def _nearest(graph: Mapping[str, torch.fx.Node], names: Sequence[str], free: Sequence[str]) -> str:
