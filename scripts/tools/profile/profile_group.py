@@ -73,11 +73,11 @@ def _command(verified: Path, folder: Path) -> list[str]:
     own = requests.read(verified)
     python = atomic.read_json(verified / VERIFICATION)["python"] if own.python == "python" else own.python  # fmt: skip
     if "vmfb" in own.fields:
-        module, fields = IREE, _of_module(own)
+        module, fields = IREE, {**_of_module(own), "in_turns": True}
     else:
         module = BASELINE
         fields = {name: value for name, value in own.fields.items() if name != "collect"}
-    request = StageRequest(module, python, {**fields, "in_turns": True})
+    request = StageRequest(module, python, fields)
     request.write(folder)
     return request.command(folder)
 
