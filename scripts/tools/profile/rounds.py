@@ -71,14 +71,15 @@ class CallTimes:
         runs = list(runs)
         edges = sorted((at, place) for place, (_, *ends) in enumerate(runs) for at in ends)
         kernels_ms = dict.fromkeys((kernel for kernel, _, _ in runs), 0.0)
-        running, before = set[int](), 0.0
+        running, begun, between = set[int](), edges[0][0] if edges else 0, 0.0
+        before = begun
         for at, place in edges:
             for other in running:
                 kernels_ms[runs[other][0]] += (at - before) / len(running) * unit_ms
+            between += 0 if running else at - before
             before = at
             running ^= {place}
-        inside = (edges[-1][0] - edges[0][0]) * unit_ms if edges else 0.0
-        return cls(ms, kernels_ms, inside - sum(kernels_ms.values()), ms - inside)
+        return cls(ms, kernels_ms, between * unit_ms, ms - (before - begun) * unit_ms)
 
 
 CALLS, SHORT_S, LONG_S = 5, 0.3, 10.0

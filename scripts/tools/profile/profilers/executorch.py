@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,28 +68,21 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
             program.write_etdump_result_to_file(str(recorded), str(Path(folder, "none.bin")))
             blocks = Inspector(etdump_path=str(recorded)).event_blocks
         events = [event for block in blocks if block.name == "Execute" for event in block.events]
-        return times(events, walls_ms, nodes)[1:]
+        inner = [event for event in events if event.name not in WRAPPERS and event.perf_data]
+        known = mapped([event.name for event in inner], nodes)
+        kernels = [
+            Kernel(event.name, (node,) if node else (), event.name.startswith(LAYOUT_NAMES))
+            for event, node in zip(inner, known, strict=True)
+        ]
+
+        def runs(number: int) -> Iterator[Run]:
+            for event, kernel in zip(inner, kernels, strict=True):
+                begun = event.start_time[number]
+                yield kernel, begun, begun + event.perf_data.raw[number] / NANOSECOND
+
+        return [CallTimes.of_runs(ms, runs(at), NANOSECOND) for at, ms in enumerate(walls_ms)][1:]
 
     return Profiler(session, take, origins.modules)
-
-
-def times(
-    events: Iterable[Any], walls_ms: Sequence[float], nodes: Sequence[Origin]
-) -> list[CallTimes]:
-    """The times of calls that took `walls_ms`, from the events of all of them. `nodes`: those of the captured graph, in order."""
-    inner = [event for event in events if event.name not in WRAPPERS and event.perf_data]
-    known = mapped([event.name for event in inner], nodes)
-    kernels = [
-        Kernel(event.name, (node,) if node else (), event.name.startswith(LAYOUT_NAMES))
-        for event, node in zip(inner, known, strict=True)
-    ]
-
-    def runs(number: int) -> Iterator[Run]:
-        for event, kernel in zip(inner, kernels, strict=True):
-            begun = event.start_time[number]
-            yield kernel, begun, begun + event.perf_data.raw[number] / NANOSECOND
-
-    return [CallTimes.of_runs(ms, runs(number), NANOSECOND) for number, ms in enumerate(walls_ms)]
 
 
 def mapped(names: Sequence[str], nodes: Sequence[Origin]) -> list[Origin | None]:

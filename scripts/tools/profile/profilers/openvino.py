@@ -38,28 +38,21 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
 
     def take(calls: int) -> list[CallTimes]:
         request = model.create_infer_request()
-        request.infer(inputs, share_inputs=True, share_outputs=True)
-        return _profiled(request, inputs, calls, kernels)
+        times, before = list[CallTimes](), dict[str, float]()
+        for number in range(1, 2 + calls):
+            [ms] = timed_ms(lambda: request.infer(inputs, share_inputs=True, share_outputs=True), 1)
+            now = _sums_ms(request, number)
+            layers = {name: now[name] - before.get(name, 0.0) for name in now}
+            kernels_ms = {kernels.get(name, Kernel(name)): each for name, each in layers.items()}
+            times.append(CallTimes(ms, kernels_ms, 0.0, ms - sum(layers.values())))
+            before = now
+        return times[1:]
 
     return Profiler(session, take, origins.modules)
 
 
-def _profiled(
-    request: Any, inputs: Sequence[Any], calls: int, kernels: Mapping[str, Kernel]
-) -> list[CallTimes]:
-    """The times of calls of a request that was called once before. A counter is the mean of all calls so far."""
-    times, before = [], _sums_ms(request, 1)
-    for number in range(2, 2 + calls):
-        [ms] = timed_ms(lambda: request.infer(inputs, share_inputs=True, share_outputs=True), 1)
-        now = _sums_ms(request, number)
-        layers = {name: now[name] - before.get(name, 0.0) for name in now}
-        before = now
-        kernels_ms: dict[Any, float] = {kernels.get(name, Kernel(name)): each for name, each in layers.items()}  # fmt: skip
-        times.append(CallTimes(ms, kernels_ms, 0.0, ms - sum(layers.values())))
-    return times
-
-
 def _sums_ms(request: Any, calls: int) -> dict[str, float]:
+    """The milliseconds of each layer in all calls so far. A counter is the mean of these."""
     return {
         layer.node_name: layer.real_time.total_seconds() * 1e3 * calls
         for layer in request.profiling_info
