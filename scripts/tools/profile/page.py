@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from scripts.config import stages
-from scripts.core import checkout
-from scripts.results.page_sections import Chart, Line, Section, Styled, as_text
+from scripts.core import atomic, checkout
+from scripts.results.page_sections import NO_LIMIT, Chart, Line, Section, Styled, as_text
 from scripts.results.wording import milliseconds
 from scripts.tools.profile import account as accounts
 from scripts.tools.profile import profile_files
@@ -28,8 +28,6 @@ ONE_THREAD = 1.2
 """Up to this many busy threads, a dispatch is said to run on one."""
 SAME = "as long elsewhere"
 """What a bar begins with: the part of a call that is in no term."""
-NO_LIMIT = 10_000
-"""Characters of a line of `vmfbench why`."""
 
 
 def page(profiles: Profiles, account: Account) -> str:
@@ -100,7 +98,7 @@ def _files(results: Path) -> list[Path]:
 def _cells(path: Path) -> list[str]:
     """The cells of IREE in a file of profiles; [] if it is damaged."""
     try:
-        members = profile_files.read_json(path).get("members", {})
+        members = atomic.read_artifact(path).get("members", {})
     except ValueError:
         return []
     return [name for name, ended in members.items() if ended.get("profile", {}).get("runtime") == IREE]  # fmt: skip
