@@ -30,14 +30,12 @@ def dump_iree(args: ModuleDumpRequest, folders: Folders) -> None:
     dumping.clear(folders.own)
     folder = folders.own / "0"
     folder.mkdir(parents=True)
-    wanted = []
-    if "iree_phases" in args.kinds:
-        wanted.append(f"--dump-compilation-phases-to={folder / 'phases'}")
-    if "iree_graph" in args.kinds:
-        wanted += [
-            "--iree-flow-dump-dispatch-graph",
-            f"--iree-flow-dump-dispatch-graph-output-file={folder / 'dispatch-graph.dot'}",
-        ]
+    graph = "--iree-flow-dump-dispatch-graph"
+    flags = {
+        "iree_phases": [f"--dump-compilation-phases-to={folder / 'phases'}"],
+        "iree_graph": [graph, f"{graph}-output-file={folder / 'dispatch-graph.dot'}"],
+    }
+    wanted = [flag for kind in args.kinds for flag in flags.get(kind, ())]
     compile_program(args.program, [*args.compiler_flags(), *wanted])
     atomic.write_json(folders.results / dumping.LISTING, dumping.listing(folders.own))
 

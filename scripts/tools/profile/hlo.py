@@ -12,13 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from scripts.frontends.lowering.locations import Origin
-from scripts.tools.profile.profilers import Kernel
 
 LAYOUT_OPCODES = frozenset(
     ("transpose", "copy", "reshape", "bitcast", "convert", "broadcast", "slice", "parameter", "tuple", "get-tuple-element", "constant")
 )  # fmt: skip
 """Opcodes of HLO that only move data."""
-PARAMETER = frozenset(("parameter",))
 PRODUCT_OPCODES = frozenset(("convolution", "dot", "custom-call"))
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?(?P<name>[\w.-]+) .*\{$")
 _INSTRUCTION = re.compile(
@@ -49,20 +47,21 @@ def mapped(
     products: Mapping[str, Origin],
     inputs: int,
     weights: Sequence[str],
-) -> dict[str, Kernel]:
-    """The instructions of a compiled program by their names, with the nodes of the captured graph that each computes. `lines`: the node of each line of the program; `products`: the products of the captured graph by module; `inputs`: how many of its
+) -> dict[str, tuple[tuple[Origin, ...], bool]]:
+    """By the names of a compiled program's instructions: the nodes of the captured graph that each computes, and whether it only moves
+    data. `lines`: the node of each line of the program; `products`: the products of the captured graph by module; `inputs`: how many of its
     arguments are no weights; `weights`: the names of the others.
     """
     instructions = parsed(text)
-    kernels = {}
+    computed = {}
     for name, instruction in instructions.items():
         nodes = [lines[line] for line in sorted(instruction.lines) if line in lines]
         if not nodes and instruction.opcodes & PRODUCT_OPCODES:
             read = [number - inputs for number in arguments(name, instructions)]
             modules = (weights[place].rpartition(".")[0] for place in read if place >= 0)
             nodes = [products[module] for module in modules if module in products][:1]
-        kernels[name] = Kernel(name, tuple(dict.fromkeys(nodes)), instruction.only_moves)
-    return kernels
+        computed[name] = tuple(dict.fromkeys(nodes)), instruction.only_moves
+    return computed
 
 
 def arguments(name: str, instructions: Mapping[str, Instruction]) -> list[int]:
@@ -71,7 +70,7 @@ def arguments(name: str, instructions: Mapping[str, Instruction]) -> list[int]:
     while todo:
         if (operand := instructions.get(todo.pop(0))) is None or not operand.only_moves:
             continue
-        if operand.opcodes == PARAMETER:
+        if operand.opcodes == {"parameter"}:
             numbers += map(int, operand.operands)
         else:
             todo += operand.operands

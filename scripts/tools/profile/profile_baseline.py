@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.baselines.sessions.runtime import Work, open_runtime, prepare_process
-from scripts.core import atomic, requests
+from scripts.core import requests
 from scripts.core.requests import Folders
 from scripts.tools.profile import profilers, rounds
 from scripts.tools.profile.profilers import Kernel, Profiler
@@ -31,8 +31,7 @@ def profile_baseline(cell: Work, folders: Folders) -> None:
         about = {"runtime": cell.runtime, "threads": cell.threads, "kinds": dict(profiler.kinds)}
         work = profiler.work()
         made = about | measured | ({"work": work} if work else {})
-        atomic.write_json(folders.results / "profile.json", made)
-        rounds.report_written(in_turns=True)
+        rounds.write(folders.results, made, in_turns=True)
 
 
 if __name__ == "__main__":

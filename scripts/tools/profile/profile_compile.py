@@ -149,7 +149,7 @@ def phases(folder: Path, started: float, seconds: float) -> list[dict[str, Any]]
     Empty if the times of the files do not fit that, because a clock was set or is another one than that of the file system.
     """
     files = [(m, path) for path in folder.glob("*.mlir") if (m := _PHASE.search(path.name))]
-    shares = []
+    shares: list[dict[str, Any]] = []
     for match, path in sorted(files, key=lambda file: int(file[0]["number"])):
         ended = path.stat().st_mtime
         shares.append({"name": match["name"], "s": round(ended - started, 3)})

@@ -88,12 +88,10 @@ def _of_module(verified: StageRequest) -> dict[str, Any]:
     if vmfb != Path(verified.fields["vmfb"][0]):
         raise MemberEnded("unsupported", "remedy", "a module that a remedy has compiled has no profile")  # fmt: skip
     compiled = requests.read(vmfb.parent).fields
-    signature = verified.fields["signature"]
     return {
         **compiled,
-        **verified.only("weights", "inputs", "device", "threads"),
+        **verified.only("weights", "inputs", "signature", "device", "threads"),
         "vmfb": str(vmfb),
-        "signature": signature,
         "locations": str(Path(compiled["program"]).with_name("locations.json")),
     }
 

@@ -69,12 +69,17 @@ class Event:
 
 
 def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
-    """Write the profile. Exits if the device is absent."""
+    """Write the profile. Exits if the device is absent, or the locations, as in results from before they were written."""
     try:
         device_info(args.device, args.threads)
     except NoDevice as error:
         exits.fail(f"no device {args.device}: {error}", exits.UNAVAILABLE)
-    located = _locations(args.locations)
+    if not args.locations.exists():
+        exits.fail(
+            f"{args.locations} does not exist: the program was exported by an older version; export it again "
+            f"({checkout.run_command('profile', options='--forcerun export_program')})"
+        )
+    located = Locations.from_json(atomic.read_json(args.locations))
     with tempfile.TemporaryDirectory(dir=folders.results, prefix="profile-") as folder:
         scratch = Path(folder).absolute()
         dispatch_sites = sites.sites(args.program, args.compiler_flags(), scratch / "phases")
@@ -96,18 +101,7 @@ def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
             args.in_turns,
         )  # fmt: skip
     about = {"runtime": "iree", "threads": args.threads, "kinds": dict(located.modules)}
-    atomic.write_json(folders.results / "profile.json", {**about, **measured})
-    rounds.report_written(args.in_turns)
-
-
-def _locations(path: Path) -> Locations:
-    """The locations of the program. Exits if there are none, as in results from before they were written."""
-    if not path.exists():
-        exits.fail(
-            f"{path} does not exist: the program was exported by an older version; export it again "
-            f"({checkout.run_command('profile', options='--forcerun export_program')})"
-        )
-    return Locations.from_json(atomic.read_json(path))
+    rounds.write(folders.results, about | measured, args.in_turns)
 
 
 def _run(command: Sequence[str], folder: Path) -> tuple[list[Event], list[int]]:

@@ -11,9 +11,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from scripts.core import commands
+from scripts.core import atomic, commands
 from scripts.core.machine import load_watched
 from scripts.measure.timing.worker import READY
 
@@ -38,8 +39,9 @@ def turns(are_given: bool) -> Iterator[int]:
     next(given, None)
 
 
-def report_written(in_turns: bool) -> None:
-    """Answer the request for the profile."""
+def write(folder: Path, profile: Mapping[str, Any], in_turns: bool) -> None:
+    """Write a profile, and answer the request for it."""
+    atomic.write_json(folder / "profile.json", profile)
     if in_turns:
         commands.answer_coordinator({TURN: ROUNDS})
 
@@ -86,12 +88,6 @@ CALLS, SHORT_S, LONG_S = 5, 0.3, 10.0
 """Calls of a round, and seconds that they fill at least, if they then do not take more than LONG_S."""
 
 
-def number_of_calls(call: Callable[[], object]) -> int:
-    """The number of calls of a round."""
-    each_s = timed_ms(call, 2)[1] / 1e3
-    return max(1, min(max(CALLS, int(SHORT_S / each_s)), int(LONG_S / each_s)))
-
-
 def timed_ms(call: Callable[[], object], calls: int) -> list[float]:
     """Milliseconds of each of some calls."""
     times = []
@@ -132,7 +128,8 @@ def profiled(
     `rounds_ms`, `between_ms`, `outside_ms`, and `rounds_ms` of each kernel: by round, as in CallTimes; `ms` of a kernel: in the fastest round.
     """
     control_ms, rounds, loads = [], [], []
-    calls = number_of_calls(call)
+    each_s = timed_ms(call, 2)[1] / 1e3
+    calls = max(1, min(max(CALLS, int(SHORT_S / each_s)), int(LONG_S / each_s)))
     for number in turns(in_turns):
         with load_watched() as load:
             control_ms.append(min(timed_ms(call, 1 + calls)[1:]))

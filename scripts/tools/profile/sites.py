@@ -106,13 +106,12 @@ def _computing(dispatch: Any, files: Collection[str]) -> Iterator[Any]:
             if _only_moves(op):
                 continue
             body = [each for each in below(op) if each.name != "linalg.yield"] if op.name.startswith("linalg.") else []  # fmt: skip
-            if not (_is_elementwise(op) and lines_of(body, files)):
+            reduces = op.name != "linalg.generic" or "reduction" in str(
+                op.attributes["iterator_types"]
+            )
+            if reduces or not lines_of(body, files):
                 yield op
             yield from body
-
-
-def _is_elementwise(op: Any) -> bool:
-    return op.name == "linalg.generic" and "reduction" not in str(op.attributes["iterator_types"])
 
 
 def _only_moves(op: Any) -> bool:

@@ -20,14 +20,14 @@ from scripts.config.cell import Cell, Kind
 from scripts.config.stages import STATUS
 from scripts.core import checkout, exits
 from scripts.results import at_hand
-from scripts.results.page_sections import Section, as_text
+from scripts.results.page_sections import NO_LIMIT, Section, as_text
 from scripts.results.results_file import BadRecords, read
 from scripts.run import outputs
 from scripts.run.recorded import NoCase
 from scripts.tools.gpu_static import page as gpu_page
 from scripts.tools.profile import compile_page, dispatch_view, profile_files
 from scripts.tools.profile.account import account
-from scripts.tools.profile.page import NO_LIMIT, largest, page, summary
+from scripts.tools.profile.page import largest, page, summary
 
 
 def _options() -> argparse.Namespace:

@@ -70,15 +70,14 @@ def _times(events: Any, ms: float, split: parts.Parts) -> CallTimes:
             inside += event.time_range.elapsed_us() * MICROSECOND if path is None else 0.0
             path, kernel = event.name.removeprefix(_MODULE), None
         elif path is not None:
-            kernel = kernel or _kernel(event.name.replace("::", "."), split.module_of(path))
+            if kernel is None:
+                operator = event.name.replace("::", ".")
+                name = operator.rpartition(".")[2]
+                node = Origin(name, operator, split.module_of(path))
+                kernel = Kernel(operator, (node,), name in COPIES)
             kernels_ms[kernel] += event.self_cpu_time_total * MICROSECOND
         todo += [(child, path, kernel) for child in event.cpu_children]
     return CallTimes(ms, kernels_ms, inside - sum(kernels_ms.values()), ms - inside)
-
-
-def _kernel(operator: str, module: str | None) -> Kernel:
-    name = operator.rpartition(".")[2]
-    return Kernel(operator, (Origin(name, operator, module),), name in COPIES)
 
 
 @contextmanager

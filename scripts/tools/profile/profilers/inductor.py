@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,10 +27,10 @@ from torch._inductor.virtualized import V
 
 from scripts.baselines.sessions import torch_session
 from scripts.baselines.sessions.runtime import Work, settle
-from scripts.frontends.lowering.locations import Origin
+from scripts.frontends.lowering.locations import Origin, module_stack
 from scripts.tools.profile import parts
 from scripts.tools.profile.profilers import Kernel, Profiler
-from scripts.tools.profile.rounds import NANOSECOND, CallTimes
+from scripts.tools.profile.rounds import NANOSECOND, CallTimes, timed_ms
 
 END = -1
 """The mark at the end of a graph: what comes until the next mark is not of a kernel."""
@@ -103,14 +103,14 @@ def path_of(source: str) -> tuple[str, str]:
 def _node(node: Any) -> Origin:
     """A node of inductor's graph, with its innermost module. After a graph break, a graph begins inside a module: paths are below that, and nodes without
     a path are its own."""
-    stack = node.meta.get("nn_module_stack")
-    source, kind = list(stack.values())[-1] if stack else ("L['self']", "")
+    stack = module_stack(node.meta.get("nn_module_stack"))
+    source, kind = stack[-1] if stack else ("L['self']", "")
     variable, below = path_of(source)
     frame = InstructionTranslator.current_tx()
     root = _paths.get(id(frame.f_locals.get(variable))) if variable else ""
     path = None if root is None else ".".join(filter(None, (root, below)))
     if path is not None and kind:
-        _kinds[path] = (kind if isinstance(kind, str) else kind.__qualname__).rsplit(".", 1)[-1]
+        _kinds[path] = kind
     return Origin(node.name, str(node.target), path)
 
 
@@ -145,26 +145,19 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
 
 
 def times_of_calls(call: Callable[[], Any], split: parts.Parts, calls: int) -> list[CallTimes]:
-    """The times of so many calls of what was compiled in `marking`."""
+    """The times of so many calls of what was compiled in `marking`. Outside kernels there are guards of dynamo, and allocations."""
     timed = []
     for _ in range(calls):
         _marks.clear()
-        start = time.perf_counter_ns()
-        call()
-        timed.append(_times(start, _marks, time.perf_counter_ns(), split))
+        [ms] = timed_ms(call, 1)
+        runs = [
+            (_kernel(number, split), begun, ended)
+            for (number, begun), (_, ended) in itertools.pairwise(_marks)
+            if number != END
+        ]
+        timed.append(CallTimes.of_runs(ms, runs, NANOSECOND))
     _marks.clear()
     return timed
-
-
-def _times(start: int, noted: Sequence[tuple[int, int]], end: int, split: parts.Parts) -> CallTimes:
-    """The times of a call, from its start and end and what was noted during it: kernels and the times at which they began. Outside
-    them there are guards of dynamo, and allocations."""
-    runs = [
-        (_kernel(number, split), begun, ended)
-        for (number, begun), (_, ended) in itertools.pairwise(noted)
-        if number != END
-    ]
-    return CallTimes.of_runs((end - start) * NANOSECOND, runs, NANOSECOND)
 
 
 def _kernel(number: int, split: parts.Parts) -> Kernel:

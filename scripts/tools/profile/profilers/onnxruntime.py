@@ -57,8 +57,8 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
             model = baseline.OnnxModel(own)
             walls_ms = timed_ms(lambda: model(inputs), 1 + calls)
             events = atomic.read_json(own.end_profiling())
-            graphs = [onnx.load(path, load_external_data=False).graph for path in (file, optimized)]
-            runs = _runs(events, mapped(*graphs, kinds))
+            before, after = (onnx.load(each, load_external_data=False).graph for each in (file, optimized))  # fmt: skip
+            runs = _runs(events, mapped(before, after, kinds))
             times = zip(walls_ms, runs, strict=True)
             return [CallTimes.of_runs(ms, run, MICROSECOND) for ms, run in times][1:]
 

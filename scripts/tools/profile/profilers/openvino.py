@@ -43,7 +43,7 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
             [ms] = timed_ms(lambda: request.infer(inputs, share_inputs=True, share_outputs=True), 1)
             now = _sums_ms(request, number)
             layers = {name: now[name] - before.get(name, 0.0) for name in now}
-            kernels_ms = {kernels.get(name, Kernel(name)): each for name, each in layers.items()}
+            kernels_ms: dict[Any, float] = {kernels.get(name, Kernel(name)): each for name, each in layers.items()}  # fmt: skip
             times.append(CallTimes(ms, kernels_ms, 0.0, ms - sum(layers.values())))
             before = now
         return times[1:]

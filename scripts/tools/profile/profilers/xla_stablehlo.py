@@ -37,9 +37,10 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
         for node in located.lines.values()
         if node.module is not None and base_name(node.operator) in PRODUCTS
     }
-    kernels = mapped(
+    computed = mapped(
         session.instructions(), located.lines, products, session.input_count, session.weight_names
     )
+    kernels = {name: Kernel(name, *about) for name, about in computed.items()}
 
     def take(calls: int) -> list[CallTimes]:
         options = ProfileOptions()
