@@ -23,11 +23,8 @@ MODES = "queue-events,host-execution,executable-metadata"
 """What the runtime records. The local drivers do not have dispatch-events."""
 MS = 1e-6
 """Milliseconds of a nanosecond."""
-CALLS = (
-    *("--benchmark_min_warmup_time=1e-06", "--benchmark_min_time=0.3s"),
-    *("--benchmark_repetitions=3", "--benchmark_report_aggregates_only=false"),
-)
-"""What is called: three times as many calls as fill 0.3 s, after one that does not count."""
+LEAST, EVENTS = 5, 100_000
+"""Calls that are recorded at least, and dispatches at most if these are more."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One dispatch of the program. `busy`: threads that worked on it, on average; None if it is not known."""
+    """One dispatch of the program. `busy`: threads that worked on it on average, in its time of CallTimes; None if it is not known."""
 
     function: str
     tiles: int
@@ -86,12 +83,15 @@ class CalledModule:
         return session.load_command(self.command_line(folder)[1:])
 
 
-def run(called: CalledModule, folder: Path) -> tuple[list[Event], list[int]]:
-    """Profile CALLS of a module, with files in `folder`: the dispatches in the order in which they were queued, and the host's times
-    at which work was queued, ns. Exits as the tools do if they fail."""
+def run(
+    called: CalledModule, folder: Path, calls: int, dispatches: int
+) -> tuple[list[Event], list[int]]:
+    """Profile `calls` calls of a module, each of `dispatches` dispatches, or as many as there are EVENTS for, with files in `folder`: the dispatches in
+    the order in which they were queued, and the host's times at which work was queued, ns. Exits as the tools do if they fail."""
     recorded, module = folder / "profile.ireeprof", called.module
     flags = (f"--device_profiling_mode={MODES}", f"--device_profiling_output={recorded}")
-    process.require_tool([*called.command_line(folder), *CALLS, *flags])
+    number = max(LEAST, min(calls, EVENTS // max(1, dispatches)))
+    process.require_tool([*called.command_line(folder), f"--benchmark_min_time={number}x", *flags])
     queued = _rows(recorded, "queue")
     recorded_events = events(_rows(recorded, "executable"), queued)
     if not recorded_events:
@@ -150,12 +150,16 @@ def per_call(
             + (f" ({unknown[0]} is not in the program)" if unknown else "")
         )
     placed = [_in_order(call, functions) for call in calls]
+    shares = [
+        shared_ns([(event.start_ns, event.start_ns + event.ns) for event in call])
+        for call in placed
+    ]
     dispatches = []
     for place, name in enumerate(functions):
-        runs = [call[place] for call in placed]
-        busy = [run.tile_ns / run.ns for run in runs if run.ns]
-        dispatches.append(Dispatch(name, runs[0].tiles, statistics.median(busy) if busy else None))
-    return dispatches, list(_timelines(placed, sorted(queued_ns)))
+        busy = [call[place].tile_ns / ns[place] for call, ns in zip(placed, shares, strict=True) if ns[place]]  # fmt: skip
+        tiles = placed[0][place].tiles
+        dispatches.append(Dispatch(name, tiles, statistics.median(busy) if busy else None))
+    return dispatches, list(_timelines(placed, shares, sorted(queued_ns)))
 
 
 def _in_order(call: Sequence[Event], functions: Sequence[str]) -> list[Event]:
@@ -166,21 +170,22 @@ def _in_order(call: Sequence[Event], functions: Sequence[str]) -> list[Event]:
     return [runs[name].pop(0) for name in functions]
 
 
-def _timelines(calls: Sequence[Sequence[Event]], queued_ns: Sequence[int]) -> Iterator[CallTimes]:
-    """The times of every call that lies between two others: the first one prepares, and the end of the last one is not known."""
+def _timelines(
+    calls: Sequence[Sequence[Event]], shares: Sequence[Sequence[float]], queued_ns: Sequence[int]
+) -> Iterator[CallTimes]:
+    """The times of every call that lies between two others: the first one prepares, and the end of the last one is not known. `shares`: the nanoseconds of
+    each dispatch of each call (shared_ns)."""
     begun = []
     for before in calls[:-1]:
         last = max(event.start_ns + event.ns for event in before)
         at = bisect.bisect_right(queued_ns, last)
         begun.append(queued_ns[at] if at < len(queued_ns) else last)
-    for call, (start, end) in zip(calls[1:-1], itertools.pairwise(begun), strict=True):
+    for call, own, (start, end) in zip(calls[1:-1], shares[1:-1], itertools.pairwise(begun), strict=True):  # fmt: skip
         first = min(event.start_ns for event in call)
         last = max(event.start_ns + event.ns for event in call)
-        shares = shared_ns([(event.start_ns, event.start_ns + event.ns) for event in call])
-        busy = sum(shares)
         yield CallTimes(
             (end - start) * MS,
-            {place: ns * MS for place, ns in enumerate(shares)},
-            (last - first - busy) * MS,
+            {place: ns * MS for place, ns in enumerate(own)},
+            (last - first - sum(own)) * MS,
             (end - start - (last - first)) * MS,
         )

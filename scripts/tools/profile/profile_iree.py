@@ -42,9 +42,10 @@ def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
         functions = [site.function for site in dispatch_sites]
         dispatches: list[Dispatch] = []
 
-        def take(_: int) -> list[CallTimes]:
-            dispatches[:], calls = profile.per_call(*profile.run(called, scratch), functions)
-            return calls
+        def take(calls: int) -> list[CallTimes]:
+            recorded = profile.run(called, scratch, calls, len(functions))
+            dispatches[:], times = profile.per_call(*recorded, functions)
+            return times
 
         measured = rounds.profiled(
             called.load(scratch),

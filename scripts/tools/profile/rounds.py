@@ -88,10 +88,11 @@ def number_of_calls(call: Callable[[], object]) -> int:
     return max(1, min(max(CALLS, int(SHORT_S / each_s)), int(LONG_S / each_s)))
 
 
-def fastest_ms(call: Callable[[], object], calls: int) -> float:
-    """Milliseconds of the fastest of `calls` calls, after one that does not count."""
+def quiet_ms(call: Callable[[], object], calls: int) -> float:
+    """Milliseconds of a call: the mean of the faster half of `calls` calls, as in `quiet_mean`, after one that does not count."""
     call()
-    return min(_seconds(call) for _ in range(calls)) * 1e3
+    seconds = sorted(_seconds(call) for _ in range(calls))
+    return statistics.fmean(seconds[: (calls + 1) // 2]) * 1e3
 
 
 def _seconds(call: Callable[[], object]) -> float:
@@ -125,18 +126,18 @@ def profiled(
     """Take a profile. `call`: make a call without a profiler. `take`: make about so many with it. `described`: what profile.json says about a kernel beside its times, in a list named `kernels`.
     `in_turns`: see `turns`.
 
-    Returns what profile.json says. `call_ms` and `profiled_ms`: milliseconds of the fastest call without and with the
-    profiler; `control_ms`: those without it in each round and after the last one; `foreign` and `load`: as in GroupTiming, during the rounds;
+    Returns what profile.json says. `call_ms` and `profiled_ms`: milliseconds of a call without and with the
+    profiler, in the fastest round; `control_ms`: those without it in each round and after the last one; `foreign` and `load`: as in GroupTiming, during the rounds;
     `rounds_ms`, `between_ms`, `outside_ms`, and `rounds_ms` of each kernel: by round, as in CallTimes; `ms` of a kernel: in the fastest round.
     """
     control_ms, rounds, loads = [], [], []
     calls = number_of_calls(call)
     for number in turns(in_turns):
         with load_watched() as load:
-            control_ms.append(fastest_ms(call, calls))
+            control_ms.append(quiet_ms(call, calls))
             rounds.append(quiet_mean(take(calls)))
             if number == ROUNDS - 1:
-                control_ms.append(fastest_ms(call, calls))
+                control_ms.append(quiet_ms(call, calls))
         loads.append(load)
     fastest = min(rounds, key=lambda times: times.ms)
     keys = dict.fromkeys(key for times in rounds for key in times.kernels_ms)
