@@ -149,7 +149,7 @@ def _regions(account: Account) -> Iterator[Section]:
     large = [row for row in account.regions if max(row.iree_ms, row.other_ms) >= least]
     small = [row for row in account.regions if row not in large]
     codes = {dispatch.function: dispatch.code for dispatch in account.dispatches}
-    head = ["modules", "×", "IREE ms", f"{_named(account.against)} ms", "difference", "limit ms", "GFLOP/s", "", "mostly", "shape", "inner loop"]  # fmt: skip
+    head = ["modules", "×", "IREE ms", f"{_named(account.against)} ms", "difference", "limit ms", "GFLOP/s", "", "GB/s", "", "mostly", "shape", "inner loop"]  # fmt: skip
     rows = [
         [
             row.name,
@@ -158,7 +158,7 @@ def _regions(account: Account) -> Iterator[Section]:
             _ms(row.other_ms),
             _difference(row.iree_ms - row.other_ms),
             _ms(row.limit_ms),
-            *(f"{row.flop / ms / 1e6:,.0f}" if row.flop and ms else "–" for ms in (row.iree_ms, row.other_ms)),
+            *(f"{count / ms / 1e6:,.0f}" if count and ms else "–" for count in (row.flop, row.moved) for ms in (row.iree_ms, row.other_ms)),
             max(row.terms, key=lambda term: abs(row.terms[term].ms), default=""),
             row.shape,
             inner_loop(codes.get(row.function, {})),
@@ -167,8 +167,8 @@ def _regions(account: Account) -> Iterator[Section]:
     ]  # fmt: skip
     if small:
         own, other = (sum(getattr(row, name) for row in small) for name in ("iree_ms", "other_ms"))
-        rows.append(["(all others)", str(sum(row.regions for row in small)), _ms(own), _ms(other), _difference(own - other), *[""] * 6])  # fmt: skip
-    yield Section("", head, rows, range(1, 8))
+        rows.append(["(all others)", str(sum(row.regions for row in small)), _ms(own), _ms(other), _difference(own - other), *[""] * 8])  # fmt: skip
+    yield Section("", head, rows, range(1, 10))
 
 
 def _ms(value: float | None) -> str:

@@ -27,15 +27,12 @@ from scripts.iree.compile_options import CompileRequest
 from scripts.iree.session import Module, NoDevice, device_info
 from scripts.iree.tools import printed
 from scripts.tools.profile import rounds, sites
-from scripts.tools.profile.rounds import NANOSECOND, CallTimes
+from scripts.tools.profile.rounds import NANOSECOND, CallTimes, Run
 
 MODES = "queue-events,host-execution,executable-metadata"
 """What the runtime records. The local drivers do not have dispatch-events."""
-CALLS = (
-    *("--benchmark_min_warmup_time=1e-06", "--benchmark_min_time=0.3s"),
-    *("--benchmark_repetitions=3", "--benchmark_report_aggregates_only=false"),
-)
-"""What is called: three times as many calls as fill 0.3 s, after one that does not count."""
+LEAST, EVENTS = 5, 100_000
+"""Calls that are recorded at least, and dispatches at most if these are more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +86,10 @@ def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
         command = session.command_line(module, inputs, args.threads)
         dispatches: list[dict[str, Any]] = []
 
-        def take(_: int) -> list[CallTimes]:
-            dispatches[:], calls = per_call(*_run(command, scratch), functions)
-            return calls
+        def take(calls: int) -> list[CallTimes]:
+            number = max(LEAST, min(calls, EVENTS // max(1, len(functions))))
+            dispatches[:], times = per_call(*_run(command, scratch, number), functions)
+            return times
 
         measured = rounds.profiled(
             session.load_command(command[1:]),
@@ -104,12 +102,12 @@ def profile_iree(args: ModuleProfileRequest, folders: Folders) -> None:
     rounds.write(folders.results, about | measured, args.in_turns)
 
 
-def _run(command: Sequence[str], folder: Path) -> tuple[list[Event], list[int]]:
-    """Profile CALLS of a module, with files in `folder`: the dispatches in the order in which they were queued, and the host's times
+def _run(command: Sequence[str], folder: Path, calls: int) -> tuple[list[Event], list[int]]:
+    """Profile calls of a module, with files in `folder`: the dispatches in the order in which they were queued, and the host's times
     at which work was queued, ns. `command`: that benchmarks the module. Exits as the tools do if they fail."""
     recorded = folder / "profile.ireeprof"
     flags = (f"--device_profiling_mode={MODES}", f"--device_profiling_output={recorded}")
-    process.require_tool([*command, *CALLS, *flags])
+    process.require_tool([*command, f"--benchmark_min_time={calls}x", *flags])
     queued = _rows(recorded, "queue")
     dispatched = events(_rows(recorded, "executable"), queued)
     if not dispatched:
@@ -152,7 +150,7 @@ def events(executables: Iterable[dict], queued: Iterable[dict]) -> list[Event]:
 def per_call(
     recorded: Sequence[Event], queued_ns: Sequence[int], functions: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[CallTimes]]:
-    """The dispatches of one call (`busy`: threads that worked on it, on average; None if that is not known), and the times of every call but the first and the last, by the places of the dispatches.
+    """The dispatches of one call (`busy`: threads that worked on it on average, in its time of CallTimes; None if that is not known), and the times of every call but the first and the last, by the places of the dispatches.
 
     `queued_ns`: the host's times at which work was queued; a call begins with the first of them after the dispatches of the call
     before. `functions`: those of one call, in the order of the program. A function that is called several times is
@@ -168,12 +166,12 @@ def per_call(
             + (f" ({unknown[0]} is not in the program)" if unknown else "")
         )
     placed = [_in_order(call, functions) for call in calls]
+    shares = [CallTimes.of_runs(0.0, _runs(call), 1.0).kernels_ms for call in placed]
     dispatches = []
     for place, name in enumerate(functions):
-        runs = [call[place] for call in placed]
-        busy = [run.tile_ns / run.ns for run in runs if run.ns]
+        busy = [call[place].tile_ns / ns[place] for call, ns in zip(placed, shares, strict=True) if ns[place]]  # fmt: skip
         threads = statistics.median(busy) if busy else None
-        dispatches.append({"function": name, "tiles": runs[0].tiles, "busy": threads})
+        dispatches.append({"function": name, "tiles": placed[0][place].tiles, "busy": threads})
     return dispatches, list(_timelines(placed, sorted(queued_ns)))
 
 
@@ -185,6 +183,10 @@ def _in_order(call: Sequence[Event], functions: Sequence[str]) -> list[Event]:
     return [runs[name].pop(0) for name in functions]
 
 
+def _runs(call: Sequence[Event]) -> list[Run]:
+    return [(place, event.start_ns, event.end_ns) for place, event in enumerate(call)]
+
+
 def _timelines(calls: Sequence[Sequence[Event]], queued_ns: Sequence[int]) -> Iterator[CallTimes]:
     """The times of every call that lies between two others: the first one prepares, and the end of the last one is not known."""
     begun = []
@@ -193,8 +195,7 @@ def _timelines(calls: Sequence[Sequence[Event]], queued_ns: Sequence[int]) -> It
         at = bisect.bisect_right(queued_ns, last)
         begun.append(queued_ns[at] if at < len(queued_ns) else last)
     for call, (start, end) in zip(calls[1:-1], itertools.pairwise(begun), strict=True):
-        runs = [(place, event.start_ns, event.end_ns) for place, event in enumerate(call)]
-        yield CallTimes.of_runs((end - start) * NANOSECOND, runs, NANOSECOND)
+        yield CallTimes.of_runs((end - start) * NANOSECOND, _runs(call), NANOSECOND)
 
 
 if __name__ == "__main__":

@@ -98,6 +98,12 @@ def timed_ms(call: Callable[[], object], calls: int) -> list[float]:
     return times
 
 
+def quiet_ms(call: Callable[[], object], calls: int) -> float:
+    """Milliseconds of a call: the mean of the faster half of `calls` calls, as in `quiet_mean`, after one that does not count."""
+    times = sorted(timed_ms(call, 1 + calls)[1:])
+    return statistics.fmean(times[: (calls + 1) // 2])
+
+
 def quiet_mean(calls: Sequence[CallTimes]) -> CallTimes:
     """The mean of the faster half of some calls: other work only adds time to a call. Its parts add up as those of each call do,
     which medians of the parts would not."""
@@ -123,8 +129,8 @@ def profiled(
     """Take a profile. `call`: make a call without a profiler. `take`: make about so many with it. `described`: what profile.json says about a kernel beside its times, in a list named `kernels`.
     `in_turns`: see `turns`.
 
-    Returns what profile.json says. `call_ms` and `profiled_ms`: milliseconds of the fastest call without and with the
-    profiler; `control_ms`: those without it in each round and after the last one; `foreign` and `load`: as in GroupTiming, during the rounds;
+    Returns what profile.json says. `call_ms` and `profiled_ms`: milliseconds of a call without and with the
+    profiler, in the fastest round; `control_ms`: those without it in each round and after the last one; `foreign` and `load`: as in GroupTiming, during the rounds;
     `rounds_ms`, `between_ms`, `outside_ms`, and `rounds_ms` of each kernel: by round, as in CallTimes; `ms` of a kernel: in the fastest round.
     """
     control_ms, rounds, loads = [], [], []
@@ -132,10 +138,10 @@ def profiled(
     calls = max(1, min(max(CALLS, int(SHORT_S / each_s)), int(LONG_S / each_s)))
     for number in turns(in_turns):
         with load_watched() as load:
-            control_ms.append(min(timed_ms(call, 1 + calls)[1:]))
+            control_ms.append(quiet_ms(call, calls))
             rounds.append(quiet_mean(take(calls)))
             if number == ROUNDS - 1:
-                control_ms.append(min(timed_ms(call, 1 + calls)[1:]))
+                control_ms.append(quiet_ms(call, calls))
         loads.append(load)
     fastest = min(rounds, key=lambda times: times.ms)
     keys = dict.fromkeys(key for times in rounds for key in times.kernels_ms)
