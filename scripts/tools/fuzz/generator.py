@@ -326,7 +326,7 @@ class Draw:
 
     # Values
 
-    def tensor(self, value: Value) -> torch.Tensor:
+    def at(self, value: Value) -> torch.Tensor:
         return self.values[value.name]
 
     def new(self, shape: Sequence[int], dtype: torch.dtype, rule: str = "") -> Value:
@@ -377,7 +377,7 @@ class Draw:
 
     def beside(self, value: Value, kinds: str = "", rule: str = "") -> Value:
         """A value that broadcasts with another one, mostly of its dtype."""
-        tensor = self.tensor(value)
+        tensor = self.at(value)
         shape = [1 if self.chance(0.2) else size for size in tensor.shape]
         if self.chance(0.25):
             shape = shape[self.random.randint(0, len(shape)) :]
@@ -388,7 +388,7 @@ class Draw:
 
     def of_type(self, value: Value, shape: Sequence[int], rule: str = "") -> Value:
         """A value of another value's dtype."""
-        return self.exactly(shape, "", self.tensor(value).dtype, rule)
+        return self.exactly(shape, "", self.at(value).dtype, rule)
 
     # Calls
 
@@ -396,7 +396,7 @@ class Draw:
         """Add a node; raises Unsuitable if eager refuses it, or if a result is too large."""
         node = Node(f"aten.{op}" if op.count(".") == 1 else op, args, kwargs)
         try:
-            known, named = node.replaced(Value, self.tensor)
+            known, named = node.replaced(Value, self.at)
             returned = tensors_in(node.operator(*known, **named))
         except EAGER_ERRORS:
             raise Unsuitable from None
