@@ -46,6 +46,7 @@ REWRITES = {
     "rms-norm-in-float32": ("torch", "stablehlo", "linalg-on-tensors"),
     "roll-within-size": ("torch", "stablehlo", "linalg-on-tensors"),
     "upsample-nearest-by-index": ("torch", "stablehlo", "linalg-on-tensors"),
+    "atan2-by-signs": ("torch", "stablehlo", "linalg-on-tensors"),
     "pow-of-size": ("torch", "stablehlo", "linalg-on-tensors"),
     "negative-pow-as-reciprocal": ("torch", "stablehlo", "linalg-on-tensors"),
     "negative-padding-as-slice": ("torch", "linalg-on-tensors"),

@@ -43,6 +43,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "roll-within-size": values.roll_within_size,
     "upsample-nearest-by-index": values.upsample_nearest_by_index,
     "pow-of-size": values.pow_of_size,
+    "atan2-by-signs": values.atan2_by_signs,
     "negative-pow-as-reciprocal": values.negative_pow_as_reciprocal,
     "negative-padding-as-slice": values.negative_padding_as_slice,
     "scan-of-booleans-in-int64": operators.scan_of_booleans_in_int64,
