@@ -1,7 +1,7 @@
-"""Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, mutates them, and writes programs as one
-function. Prints JSON.
+"""Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, mutates them and layers of a model, and writes
+programs as one function. Prints JSON.
 
-Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … together 3
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import torch
 import torch.ao.quantization.fx._decomposed
 
-from scripts.frontends.torch_model import convert
-from scripts.tools.fuzz import operators, oracle
+from scripts.frontends.torch_model import convert, loading
+from scripts.tools.fuzz import layers, operators, oracle
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Node
 from scripts.tools.fuzz.mutation import mutated
 from scripts.tools.fuzz.paths import together
@@ -104,15 +104,15 @@ def graphs(count: int) -> Iterator[tuple[Graph, oracle.Reference]]:
 def outputs(graph: Graph, call: Any = None) -> list[Any]:
     with torch.no_grad():
         values = graph.run(graph.tensors(), call)
-        return [convert.to_numpy(values[number]) for number in graph.results]
+        return [convert.to_numpy(values[name]) for name in graph.results]
 
 
 def power(count: int) -> dict[str, int]:
     """By fault, after how many graphs it was found; those that were not found are left out."""
-    found: dict[str, int] = {}
+    by_fault: dict[str, int] = {}
     for number, (graph, reference) in enumerate(graphs(count)):
         for name, make in FAULTS.items():
-            if name in found:
+            if name in by_fault:
                 continue
             fault, applied = make(), []
 
@@ -126,18 +126,18 @@ def power(count: int) -> dict[str, int]:
             except EAGER_ERRORS:
                 continue
             if any(applied) and reference.problem(computed):
-                found[name] = number
-        if len(found) == len(FAULTS):
+                by_fault[name] = number
+        if len(by_fault) == len(FAULTS):
             break
-    return found
+    return by_fault
 
 
 def alarms(count: int) -> list[str]:
     """What is said about results that are right."""
-    said = []
+    problems = []
     for graph, reference in graphs(count):
-        said += filter(None, [reference.problem(outputs(graph))])
-    return said
+        problems += filter(None, [reference.problem(outputs(graph))])
+    return problems
 
 
 def as_json(count: int) -> list[int]:
@@ -160,8 +160,37 @@ def mutations(count: int) -> dict[str, int]:
             counts["mutated"] += 1
             counts["repeated"] += made == mutated(graph, 1, 0)
             counts["operators"] += made.operators == graph.operators
-            counts["sizes"] += [i.shape for i in made.inputs] != [i.shape for i in graph.inputs]
+            counts["sizes"] += [i.shape for i in made.inputs.values()] != [
+                i.shape for i in graph.inputs.values()
+            ]
     return counts
+
+
+class Blocks(torch.nn.Module):
+    """Five equal blocks, with a normalization that returns three tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.conv = torch.nn.BatchNorm2d(8), torch.nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(6):
+            x = torch.relu(self.norm(self.conv(x))) + x
+        return x.flatten(1)
+
+
+def of_layers(count: int) -> dict[str, Any]:
+    """The operators of the layers of a model, and how many of `count` mutations of the first one are computed, with other sizes."""
+    loaded = loading.LoadedModel("blocks", Blocks().eval(), (torch.randn(1, 8, 56, 56),), {}, file=None)  # fmt: skip
+    parts = layers.of_model(loaded)
+    mutations = [made for number in range(count) if (made := mutated(parts[0], 1, number))]
+    shapes = {i.shape for made in mutations for i in made.inputs.values() if len(i.shape) == 4}
+    return {
+        "operators": [graph.operators for graph in parts],
+        "computed": sum(len(outputs(graph)) == len(graph.results) for graph in mutations),
+        "results": [len(graph.results) for graph in parts],
+        "shapes": len(shapes),
+    }
 
 
 def in_one_function(count: int) -> dict[str, Any]:
@@ -180,6 +209,6 @@ if __name__ == "__main__":
     what, count = sys.argv[1], int(sys.argv[2])
     print(
         json.dumps(
-            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function}[what](count)
+            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "layers": of_layers}[what](count)
         )
     )  # fmt: skip

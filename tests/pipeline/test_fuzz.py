@@ -49,6 +49,15 @@ def test_graphs_have_mutations_that_can_be_drawn_again(environments):
     assert counts["sizes"] > 200
 
 
+def test_layers_of_a_model_are_graphs_with_mutations(environments):
+    made = in_torch(environments, "layers", "20")
+    assert "conv2d.default" in made["operators"][0]
+    assert 1 < len(made["operators"]) == len({tuple(each) for each in made["operators"]}) < 6
+    assert set(made["results"]) == {1}
+    assert made["computed"] > 15
+    assert made["shapes"] > 15
+
+
 def test_programs_in_one_function_keep_their_lines_and_their_names(environments):
     made = in_torch(environments, "together", "2")
     assert "@main(%g0_arg0: t, %g1_arg0: t) -> (t, t)" in made["text"]

@@ -256,3 +256,8 @@ def test_known_values_of_a_deep_residual_chain_are_found_in_one_walk(environment
     python = environments / "torch-mlir/bin/python"
     found = in_environment(python, "known_values_in_torch")
     assert found == {"constant": [1.0, 2.0], "input": None, "mixed": None}
+
+
+def test_constants_of_a_graph_are_arguments_behind_its_own(environments):
+    made = in_environment(environments / "torch-mlir/bin/python", "lifted_in_torch")
+    assert made == {"arguments": ["Input", "Constant", "Constant"], "computed": [2.0, 2.0]}

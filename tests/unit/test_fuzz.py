@@ -52,19 +52,19 @@ def test_blocks_of_another_seed_or_after_the_time_are_drawn(tmp_path):
 
 def test_a_failure_is_reduced_once(tmp_path):
     failed = {"operators": ["neg.default"], "kind": "refused compile: a", "status": "refused", "stage": "compile", "detail": "a"}  # fmt: skip
-    found = block(0, failures=[{"number": 5, **failed}])
-    (task,) = fuzz._reductions(lane(tmp_path / "a", found), [], ARGS)
+    failing = block(0, failures=[{"number": 5, **failed}])
+    (task,) = fuzz._reductions(lane(tmp_path / "a", failing), [], ARGS)
     assert task["name"] == "3-5"
     done = {"done": True, "task": task, "reduced": False}
-    assert not fuzz._reductions(lane(tmp_path / "b", found, done), [], ARGS)
+    assert not fuzz._reductions(lane(tmp_path / "b", failing, done), [], ARGS)
 
 
 def test_a_reduced_graph_is_mutated_once_and_a_mutation_that_fails_is_reduced(tmp_path):
     reduced = {"done": True, "task": {"name": "3-5"}, "reduced": True, "graph": GRAPH}
     (task,) = fuzz._mutations(lane(tmp_path / "a", reduced), [], ARGS)
     assert task == {"seed": 3, "first": 0, "count": BLOCK, "origin": GRAPH}
-    found = {"number": 7, "operators": [], "kind": "wrong run:", "status": "wrong", "stage": "run", "detail": ""}  # fmt: skip
-    mutated = lane(tmp_path / "b", reduced, {"done": True, "task": task, "failures": [found]})
+    failing = {"number": 7, "operators": [], "kind": "wrong run:", "status": "wrong", "stage": "run", "detail": ""}  # fmt: skip
+    mutated = lane(tmp_path / "b", reduced, {"done": True, "task": task, "failures": [failing]})
     assert not fuzz._mutations(mutated, [], ARGS)
     (again,) = fuzz._reductions(mutated, [], ARGS)
     assert (again["origin"], again["number"]) == (GRAPH, 7)
@@ -81,7 +81,7 @@ def test_reduced_graphs_are_taken_along_the_other_paths_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "message"),
     [
         (["--targets", "llvm-gpu"], "llvm-gpu"),
         (["--frontends", "onnx-torch"], "frontends=onnx-torch"),
@@ -89,11 +89,11 @@ def test_reduced_graphs_are_taken_along_the_other_paths_once(tmp_path):
         (["--baselines", "eager"], "those that take graphs are inductor, onnxruntime, openvino"),
     ],
 )
-def test_wrong_options_stop_before_work(option, said, tmp_path, monkeypatch, capsys):
+def test_wrong_options_stop_before_work(option, message, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["vmfbench fuzz", *option, "--results", str(tmp_path)])
     with pytest.raises(SystemExit):
         fuzz.main()
-    assert said in "".join(capsys.readouterr())
+    assert message in "".join(capsys.readouterr())
     assert not (tmp_path / "fuzz").exists()
 
 
@@ -108,8 +108,8 @@ def test_a_folder_that_cannot_be_written_stops_before_work(tmp_path, monkeypatch
 
 def test_each_frontend_level_and_toolchain_is_a_path(tmp_path, monkeypatch):
     monkeypatch.setattr("scripts.tools.fuzz.fuzz.Path.exists", lambda _: True)
-    given = "--frontends torchmlir-torch,torchxla-stablehlo --levels O0 O3 --toolchains pinned,iree-3.12"
-    monkeypatch.setattr("sys.argv", ["vmfbench fuzz", *given.split(), "--results", str(tmp_path)])
+    options = "--frontends torchmlir-torch,torchxla-stablehlo --levels O0 O3 --toolchains pinned,iree-3.12"
+    monkeypatch.setattr("sys.argv", ["vmfbench fuzz", *options.split(), "--results", str(tmp_path)])
     lanes = fuzz._lanes(fuzz._arguments())
     targets = ("llvm-cpu-O0", "llvm-cpu-O3", "llvm-cpu@iree-3.12-O0", "llvm-cpu@iree-3.12-O3")
     paths = [f"{f}/{t}" for f in ("torchmlir-torch", "torchxla-stablehlo") for t in targets]

@@ -10,8 +10,8 @@ from scripts.tools.fuzz.triage import Failure
 
 
 def failure(number: int, status: str = "refused", kind: str = "refused compile: a", **more) -> Failure:  # fmt: skip
-    given = {"path": "f/t", "seed": 0, "operators": ("neg.default", "add.Tensor"), "stage": "compile", "detail": "a 7"}  # fmt: skip
-    return Failure(number=number, status=status, kind=kind, **{**given, **more})
+    fields = {"path": "f/t", "seed": 0, "operators": ("neg.default", "add.Tensor"), "stage": "compile", "detail": "a 7"}  # fmt: skip
+    return Failure(number=number, status=status, kind=kind, **{**fields, **more})
 
 
 def reduced(*operators: str, dtype: str = "bool") -> dict:
@@ -26,26 +26,26 @@ def reduced(*operators: str, dtype: str = "bool") -> dict:
 
 
 def test_failures_with_the_same_message_are_one_cause():
-    found = triage.causes([failure(1), failure(2), failure(3, kind="refused compile: b")], {})
-    assert [cause.count for cause in found] == [2, 1]
+    causes = triage.causes([failure(1), failure(2), failure(3, kind="refused compile: b")], {})
+    assert [cause.count for cause in causes] == [2, 1]
 
 
 def test_wrong_values_are_put_together_by_the_operators_of_the_reduced_graph():
     wrong = [failure(n, "wrong", "wrong run:") for n in range(3)]
     small = {("f/t", "0-0"): reduced("mm.default"), ("f/t", "0-1"): reduced("mm.default"), ("f/t", "0-2"): reduced("neg.default")}  # fmt: skip
-    found = triage.causes(wrong, small)
-    assert [(cause.operators, cause.count) for cause in found] == [(("mm.default",), 2), (("neg.default",), 1)]  # fmt: skip
+    causes = triage.causes(wrong, small)
+    assert [(cause.operators, cause.count) for cause in causes] == [(("mm.default",), 2), (("neg.default",), 1)]  # fmt: skip
 
 
 def test_wrong_values_come_first_and_known_causes_after_new_ones():
     known = KnownFailure("i1", "about", "wrong", ("*mm*",), ("bool",))
     small = {("f/t", "0-0"): reduced("mm.default"), ("f/t", "0-1"): reduced("neg.default")}
-    found = triage.causes(
+    causes = triage.causes(
         [failure(5), failure(0, "wrong", "wrong run:"), failure(1, "wrong", "wrong run:")],
         small,
         [known],
     )
-    assert [(c.status, c.known.name if c.known else "") for c in found] == [("wrong", ""), ("wrong", "i1"), ("refused", "")]  # fmt: skip
+    assert [(c.status, c.known.name if c.known else "") for c in causes] == [("wrong", ""), ("wrong", "i1"), ("refused", "")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("dtype", "is_known"), [("bool", True), ("float32", False)])
@@ -56,8 +56,10 @@ def test_a_known_cause_has_its_operators_and_dtypes(dtype, is_known):
 
 
 def test_one_failure_of_each_message_is_reduced_and_many_with_wrong_values():
-    some = [failure(n) for n in range(5)] + [failure(n, "wrong", "wrong run:") for n in range(5, 9)]
-    assert len(triage.to_reduce(some)) == 1 + 4
+    failures = [failure(n) for n in range(5)] + [
+        failure(n, "wrong", "wrong run:") for n in range(5, 9)
+    ]
+    assert len(triage.to_reduce(failures)) == 1 + 4
 
 
 def test_records_have_the_declared_form(tmp_path):
@@ -70,9 +72,9 @@ def test_records_have_the_declared_form(tmp_path):
 
 
 def test_a_refusal_of_what_other_paths_take_comes_first_and_names_them(tmp_path):
-    found = [failure(1), failure(2), failure(3, kind="refused compile: b")]
+    failures = [failure(1), failure(2), failure(3, kind="refused compile: b")]
     right_on = {1: ["inductor"], 3: ["f/t-O0", "g/t"]}
-    causes = triage.causes(found, {}, (), lambda cause: right_on.get(cause.first.number, []))
+    causes = triage.causes(failures, {}, (), lambda cause: right_on.get(cause.first.number, []))
     first, second = (r["cause"] for r in rows.records(causes, {"f/t": tmp_path}))
     assert (first["right_on"], first["count"]) == ("f/t-O0 g/t", 1)
     assert (second["right_on"], second["count"]) == ("inductor", 2)

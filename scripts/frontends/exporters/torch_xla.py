@@ -33,6 +33,7 @@ REWRITES = {
     "dot-as-sum": ("stablehlo",),
     "clamp-by-one-limit": ("stablehlo",),
     "logcumsumexp-by-doubling": ("stablehlo",),
+    "pow-of-size": ("stablehlo",),
     "scan-of-booleans-in-int64": ("stablehlo",),
     "scatter-mean-as-sum": ("stablehlo",),
     "scatter-without-self": ("stablehlo",),

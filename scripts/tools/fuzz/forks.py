@@ -1,6 +1,6 @@
 """Takes graphs along a path in a forked process, which a crash or a hang ends alone.
 
-What was computed then is tried in halves, until one graph is alone.
+What was computed then is tried in halves, until one graph is alone in a process: torch has crashed in graphs that never crash again.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ class ForkedPath(abc.ABC):
         folder.mkdir(parents=True, exist_ok=True)
         imported, result = self.script()
         lines = ["import torch", *filter(None, [imported]), "", "", "class Graph(torch.nn.Module):"]
-        names = "".join(f", x{number}" for number in range(len(graph.inputs)))
+        names = "".join(f", {name}" for name in graph.inputs)
         lines += [f"    def forward(self{names}):", *(f"        {line}" for line in graph.source().splitlines())]  # fmt: skip
         lines += ["", "", "nan, inf = float('nan'), float('inf')", "inputs = ["]
-        for array, argument in zip(reference.stored, graph.inputs, strict=True):
+        for array, argument in zip(reference.stored, graph.inputs.values(), strict=True):
             values = array if array.dtype.kind in "iub" else array.astype(np.float64)
             lines.append(f"    torch.tensor({values.tolist()}, dtype=torch.{argument.dtype}).reshape({argument.shape}),")  # fmt: skip
         lines += ["]", "print(Graph()(*inputs))", f"print({result})", ""]
@@ -106,8 +106,8 @@ class ForkedPath(abc.ABC):
             rest = [n for n in part if n not in done and n not in suspects]
             if rest:
                 left.append(rest)
-            if len(suspects) == 1:
-                ends[suspects[0]] = stopped
+            if len(part) == 1:
+                ends |= dict.fromkeys(suspects, stopped)
             else:
                 middle = len(suspects) // 2
                 left += filter(None, (suspects[middle:], suspects[:middle]))

@@ -3,7 +3,7 @@
 vmfbench fuzz --minutes 60
 vmfbench fuzz --seed 3 --frontends 'torchmlir-*' --operators 'conv*' neg --dtypes float16
 vmfbench fuzz --frontends torchmlir-torch,torchxla-stablehlo --levels O0 O3 --toolchains pinned,iree-3.12
-vmfbench fuzz --baselines inductor,onnxruntime,openvino
+vmfbench fuzz --baselines inductor,onnxruntime,openvino --models resnet,gpt2-prefill
 
 Eager decides what is right. Writes results/fuzz.csv, fuzz.md and a reproducer of each cause to results/fuzz/. A later call with the same
 seed goes on where the last one stopped.
@@ -91,7 +91,7 @@ def main() -> None:
     lanes = _lanes(args)
     until = time.time() + args.minutes * 60
     try:
-        for phase, share in ((_blocks, SEARCHED), (_reductions, REDUCED), (_mutations, MUTATED), (_reductions, 0.95), (_checks, 1.0)):  # fmt: skip
+        for phase, share in ((_layers, 0.1), (_mutations, 0.25), (_blocks, SEARCHED), (_reductions, REDUCED), (_mutations, MUTATED), (_reductions, 0.95), (_checks, 1.0)):  # fmt: skip
             _run(lanes, args, phase, until - (1 - share) * args.minutes * 60)
     except KeyboardInterrupt:
         print("stopped; what was found so far:")
@@ -110,6 +110,7 @@ def _arguments() -> argparse.Namespace:
         "--baselines", default="", help="names or globs, with commas: the same graphs by these"
     )
     parser.add_argument("--toolchains", default="", help="names of the configuration, with commas")
+    parser.add_argument("--models", default="", help="names or globs: their layers, mutated")
     parser.add_argument("--levels", nargs="+", default=[], choices=OPT_LEVELS, help="of iree-compile (default: the target's)")  # fmt: skip
     parser.add_argument("--operators", nargs="+", default=[], metavar="GLOB", help="of graphs")
     parser.add_argument("--dtypes", nargs="+", default=[], choices=DTYPES, help="of inputs")
@@ -120,7 +121,7 @@ def _arguments() -> argparse.Namespace:
 
 def _lanes(args: argparse.Namespace) -> list[Lane]:
     """The lowering paths that are asked for. Exits with what is wrong with the options."""
-    kinds = ("targets", "frontends", "toolchains", "baselines")
+    kinds = ("targets", "frontends", "toolchains", "baselines", "models")
     selection = {kind: v for kind in kinds if (v := getattr(args, kind))}
     try:
         declared, selected = settings.load(selection, [checkout.path("config.yaml")], checkout.ROOT)
@@ -152,6 +153,7 @@ def _lanes(args: argparse.Namespace) -> list[Lane]:
             exits.fail(f"--baselines: {baseline.name}; those that take graphs are {', '.join(RUNTIMES)}")  # fmt: skip
         fields = {"runtime": baseline.runtime}
         lanes.append(_lane(args, baseline.name, baseline.env, fields | limits))
+    args.models = matrix.models if args.models else {}
     if args.operators:
         _require_operators(args.operators, lanes[0].python)
     try:
@@ -210,11 +212,19 @@ def _reductions(
     ]
 
 
+def _layers(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The models whose layers are to be mutated."""
+    done = [result["task"].get("model") for result in lane.ended()]
+    models = [{"name": m.name, "file": m.file, "options": m.options} for m in args.models.values()]
+    return [{"model": model} for model in models if model not in done]
+
+
 def _mutations(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:  # fmt: skip
-    """The reduced graphs of a path that were not mutated: a block of mutations of each."""
+    """The layers of models, and the reduced graphs of a path, that were not mutated: a block of mutations of each."""
     results = lane.ended()
     mutated = [result["task"].get("origin") for result in results if "count" in result["task"]]
     graphs = [result["graph"] for result in results if result.get("reduced")]
+    graphs += [layer for result in results for layer in result.get("layers", ())]
     block = {"seed": args.seed, "first": 0, "count": lane.block}
     return [{**block, "origin": graph} for graph in graphs if graph not in mutated]
 
@@ -233,12 +243,12 @@ def failures(lanes: Sequence[Lane]) -> list[Failure]:
         Failure(
             lane.name,
             result["task"]["seed"],
-            **{**found, "operators": tuple(found["operators"])},
+            **{**failed, "operators": tuple(failed["operators"])},
             origin=result["task"].get("origin"),
         )
         for lane in lanes
         for result in lane.ended()
-        for found in result.get("failures", ())
+        for failed in result.get("failures", ())
     ]
 
 
@@ -278,6 +288,8 @@ def _host(lane: Lane, core: int, tasks: Sequence[dict[str, Any]], until: float) 
         """Note a task that has ended its worker, with what was said; the others are in the journals."""
         if line.outcome.status != outcome.OK:
             task = by_name[line.problem]
+            if "model" in task:
+                print(line.outcome.detail)
             failed: dict[str, Any] = {"number": task.get("first"), "operators": [], "kind": f"worker {line.outcome.reason}", "status": "crashed", "stage": "worker", "detail": line.outcome.detail}  # fmt: skip
             failed_graphs = [failed] if "first" in task else []
             journal.append(folder / FAILED, {"result": {"done": True, "task": task, "failures": failed_graphs}})  # fmt: skip

@@ -1,7 +1,7 @@
 """What workers do: draw graphs, judge them on a path, and reduce those that fail.
 
-A task is a block of graphs of a seed, or of mutations of a graph (`origin`), by their numbers; one of these to reduce; or the reduced
-graph of another path to judge. Tasks that begin after the time is over are left for the next call.
+A task is a block of graphs of a seed, or of mutations of a graph (`origin`), by their numbers; one of these to reduce; the reduced
+graph of another path to judge; or a model whose layers are to be mutated. Tasks that begin after the time is over are left for the next call.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fnmatch
+import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,11 @@ from typing import Any
 import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 
+from scripts.core import exits, process
 from scripts.core.requests import Folders
-from scripts.tools.fuzz import generator, mutation, operators, oracle, reduction
+from scripts.frontends.sources.load_model import load_model
+from scripts.frontends.torch_model.arguments import ModelChoice
+from scripts.tools.fuzz import generator, layers, mutation, operators, oracle, reduction
 from scripts.tools.fuzz.forks import OK, TOGETHER, UNDEFINED, Ended, ForkedPath
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph
 from scripts.tools.fuzz.operators import OPERATORS
@@ -48,6 +52,8 @@ def serve(request: FuzzRequest, path: ForkedPath, folders: Folders) -> None:
         facts |= {"done": request.until > time.time(), "task": payload}
         if facts["done"] and "count" in payload:
             facts |= search(path, payload)
+        elif facts["done"] and "model" in payload:
+            facts["layers"] = layers_of(payload["model"])
         elif facts["done"] and "graph" in payload:
             (ended,) = ends(path, [Graph.from_json(payload["graph"])])
             facts["status"] = ended.status
@@ -73,6 +79,21 @@ def drawn(task: Mapping[str, Any], number: int) -> Graph | None:
     if origin := task.get("origin"):
         return mutation.mutated(Graph.from_json(origin), task["seed"], number)
     return operators.draw(task["seed"], number)
+
+
+def layers_of(model: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The layers of a model, as JSON. Exits if it has none, or cannot be loaded."""
+    choice = ModelChoice(model["name"], Path(model["file"]), model["options"])
+
+    def work() -> bytes:
+        return json.dumps(
+            [g.as_json() for g in layers.of_model(load_model(choice, "fuzz"))]
+        ).encode()
+
+    code, written = process.forked(work)
+    if code or not (made := json.loads(written)):
+        exits.fail(f"{choice.name}: no layers; the log says why")
+    return made
 
 
 def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,7 +142,7 @@ def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[s
     path.write(folder, small, reference, ended)
     return {
         "reduced": True,
-        "dtypes": [argument.dtype for argument in small.inputs],
+        "dtypes": [argument.dtype for argument in small.inputs.values()],
         "operators": small.operators,
         "source": small.source(),
         "graph": small.as_json(),

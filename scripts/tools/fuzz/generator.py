@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,14 +53,14 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Of:
-    """A value of a graph, by its number: inputs first, then the tensors that each node returns."""
+class Value:
+    """A tensor of a graph, by its name: `x` with a number for an input, `v` with a number for a result of a node."""
 
-    value: int
+    name: str
 
 
-def _cond(one: Callable, other: Callable, condition: torch.Tensor, x: torch.Tensor) -> Any:
-    return torch.ops.higher_order.cond(condition.any(), lambda v: (one(v),), lambda v: (other(v),), (x,))  # fmt: skip
+def _cond(first: Callable, second: Callable, condition: torch.Tensor, x: torch.Tensor) -> Any:
+    return torch.ops.higher_order.cond(condition.any(), lambda v: (first(v),), lambda v: (second(v),), (x,))  # fmt: skip
 
 
 def _while_loop(body: Callable, count: int, x: torch.Tensor) -> torch.Tensor:
@@ -76,21 +76,15 @@ _SOURCES = {
 """Control flow by name, and in a script: its arguments, then the operators of its branches."""
 
 
-def _called(op: str, args: Sequence[str]) -> str:
-    namespace, name, *more = op.split(".")
-    if namespace == "flow":
-        return _SOURCES[name].format(*args, *more)
-    return f"torch.ops.{op}({', '.join(args)})"
-
-
 @dataclass(frozen=True)
 class Node:
-    """A call. `op`: such as `aten.add.Tensor`, or `flow.cond.exp.neg` with the operators of its branches. `args`, `kwargs`: with Of in place of tensors. `count`: tensors that it returns."""
+    """A call. `op`: such as `aten.add.Tensor`, or `flow.cond.exp.neg` with the operators of its branches. `args`, `kwargs`: with Value in
+    place of tensors. `results`: the names of the tensors that it returns."""
 
     op: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    count: int
+    results: tuple[str, ...] = ()
 
     @property
     def operator(self) -> Callable[..., Any]:
@@ -100,48 +94,70 @@ class Node:
         return getattr(getattr(getattr(torch.ops, namespace), name), more[0])
 
     @property
-    def used(self) -> list[int]:
-        """The numbers of the values that it takes."""
+    def used(self) -> list[str]:
+        """The names of the values that it takes."""
         leaves = pytree.tree_leaves((self.args, self.kwargs))
-        return [leaf.value for leaf in leaves if isinstance(leaf, Of)]
+        return [leaf.name for leaf in leaves if isinstance(leaf, Value)]
+
+    def replaced(self, kind: type, function: Callable[[Any], Any]) -> tuple[Any, Any]:
+        """The arguments, with leaves of a type replaced."""
+        return pytree.tree_map_only(kind, function, (self.args, self.kwargs))
+
+    def source(self) -> str:
+        args = [_shown(value) for value in self.args]
+        args += [f"{name}={_shown(value)}" for name, value in self.kwargs.items()]
+        namespace, name, *more = self.op.split(".")
+        if namespace == "flow":
+            return f"{self.results[0]} = {_SOURCES[name].format(*args, *more)}"
+        return f"{', '.join(self.results)} = torch.ops.{self.op}({', '.join(args)})"
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A program: `inputs`, `nodes` in order, and the numbers of the values that it returns."""
+    """A program: `inputs` by name, `nodes` in order, and the names of the values that it returns."""
 
-    inputs: tuple[Input, ...]
+    inputs: dict[str, Input]
     nodes: tuple[Node, ...]
-    results: tuple[int, ...]
+    results: tuple[str, ...]
 
-    def run(self, inputs: Sequence[Any], call: Callable[..., Any] | None = None) -> list[Any]:
+    def run(self, inputs: Iterable[Any], call: Callable[..., Any] | None = None) -> dict[str, Any]:
         """All values, computed from those of the inputs. `call(node, args, kwargs)`: in place of the operator."""
-        values = list(inputs)
+        values = dict(zip(self.inputs, inputs, strict=True))
+
+        def computed(leaf: Value) -> Any:
+            return values[leaf.name]
+
         for node in self.nodes:
-            args, kwargs = filled((node.args, node.kwargs), values)
+            args, kwargs = node.replaced(Value, computed)
             returned = call(node, args, kwargs) if call else node.operator(*args, **kwargs)
-            values += tensors_in(returned)
+            values |= zip(node.results, tensors_in(returned), strict=True)
         return values
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """The results; each is a tensor of its own."""
         values = self.run(inputs)
-        return [values[number] for number in self.results]
+        return [values[name] for name in self.results]
 
     def tensors(self) -> list[torch.Tensor]:
         """The values of the inputs."""
-        return [argument.tensor() for argument in self.inputs]
+        return [argument.tensor() for argument in self.inputs.values()]
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
         """Those that are open."""
-        return tuple(Dimension(n, f"x{n}", axis, "size", min=2) for n, i in enumerate(self.inputs) for axis in i.open)  # fmt: skip
+        return tuple(Dimension(n, f"x{n}", axis, "size", min=2) for n, i in enumerate(self.inputs.values()) for axis in i.open)  # fmt: skip
+
+    def with_inputs(self, change: Callable[[Input], Input]) -> Graph:
+        return dataclasses.replace(self, inputs={n: change(i) for n, i in self.inputs.items()})
 
     def resized(self) -> Graph:
         """The graph with another size in place of the open one, and without open dimensions."""
-        shapes = [[2 * size + 1 if axis in i.open else size for axis, size in enumerate(i.shape)] for i in self.inputs]  # fmt: skip
-        inputs = (dataclasses.replace(i, shape=tuple(shape), open=()) for i, shape in zip(self.inputs, shapes, strict=True))  # fmt: skip
-        return dataclasses.replace(self, inputs=tuple(inputs))
+
+        def closed(i: Input) -> Input:
+            shape = (2 * size + 1 if axis in i.open else size for axis, size in enumerate(i.shape))
+            return dataclasses.replace(i, shape=tuple(shape), open=())
+
+        return self.with_inputs(closed)
 
     @property
     def operators(self) -> list[str]:
@@ -149,21 +165,18 @@ class Graph:
 
     def pruned(self) -> Graph:
         """Without nodes and inputs that no result needs."""
-        needed = set(self.results)
-        numbers = self.numbers()
-        kept: list[int] = []
-        for place in reversed(range(len(self.nodes))):
-            if needed & set(numbers[place]):
-                kept.insert(0, place)
-                needed |= set(self.nodes[place].used)
-        inputs = [number for number in range(len(self.inputs)) if number in needed]
-        known = {old: new for new, old in enumerate(inputs)}
-        for place in kept:
-            for number in numbers[place]:
-                known[number] = len(known)
-        nodes = [renumbered(self.nodes[place], known) for place in kept]
-        results = tuple(known[number] for number in self.results)
-        return Graph(tuple(self.inputs[n] for n in inputs), tuple(nodes), results)
+        needed, nodes = set(self.results), []
+        for node in reversed(self.nodes):
+            if needed & set(node.results):
+                nodes.append(node)
+                needed |= set(node.used)
+        inputs = {name: argument for name, argument in self.inputs.items() if name in needed}
+        return Graph(inputs, tuple(reversed(nodes)), self.results)
+
+    def source(self) -> str:
+        """The graph as the body of a Python function of torch."""
+        lines = [node.source() for node in self.nodes]
+        return "\n".join([*lines, f"return {', '.join(self.results)}"])
 
     def as_json(self) -> dict[str, Any]:
         """The graph in values of JSON."""
@@ -171,42 +184,9 @@ class Graph:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Graph:
-        inputs = (
-            Input(**{**entry, "shape": tuple(entry["shape"]), "open": tuple(entry["open"])})
-            for entry in data["inputs"]
-        )
-        nodes = (
-            Node(
-                entry["op"],
-                tuple(map(_from_json, entry["args"])),
-                {name: _from_json(value) for name, value in entry["kwargs"].items()},
-                entry["count"],
-            )
-            for entry in data["nodes"]
-        )
-        return cls(tuple(inputs), tuple(nodes), tuple(data["results"]))
-
-    def numbers(self) -> list[range]:
-        """The numbers of the values that each node returns."""
-        first, numbers = len(self.inputs), []
-        for node in self.nodes:
-            numbers.append(range(first, first + node.count))
-            first += node.count
-        return numbers
-
-    def source(self) -> str:
-        """The graph as the body of a Python function of torch."""
-        names = [f"x{number}" for number in range(len(self.inputs))]
-        lines = []
-        for node in self.nodes:
-            own = [f"v{len(names) + number}" for number in range(node.count)]
-            args = [_shown(value, names) for value in node.args]
-            args += [f"{key}={_shown(value, names)}" for key, value in node.kwargs.items()]
-            target = ", ".join(own) if node.count > 1 else own[0]
-            lines.append(f"{target} = {_called(node.op, args)}")
-            names += own
-        lines.append(f"return {', '.join(names[number] for number in self.results)}")
-        return "\n".join(lines)
+        data = _from_json(data)
+        inputs = {name: Input(**entry) for name, entry in data["inputs"].items()}
+        return cls(inputs, tuple(Node(**entry) for entry in data["nodes"]), data["results"])
 
 
 def _as_json(tree: Any) -> Any:
@@ -216,7 +196,7 @@ def _as_json(tree: Any) -> Any:
         case list() | tuple():
             return [_as_json(value) for value in tree]
         case torch.dtype():
-            return {"dtype": str(tree).removeprefix("torch.")}
+            return {"torch": str(tree).removeprefix("torch.")}
         case float() if not math.isfinite(tree):
             return {"float": str(tree)}
     return tree
@@ -225,32 +205,24 @@ def _as_json(tree: Any) -> Any:
 def _from_json(data: Any) -> Any:
     match data:
         case list():
-            return [_from_json(value) for value in data]
-        case {"value": number}:
-            return Of(number)
-        case {"dtype": name}:
+            return tuple(map(_from_json, data))
+        case {"name": name}:
+            return Value(name)
+        case {"torch": name}:
             return getattr(torch, name)
         case {"float": text}:
             return float(text)
+        case dict():
+            return {name: _from_json(value) for name, value in data.items()}
     return data
 
 
-def filled(tree: Any, values: Sequence[Any]) -> Any:
-    """A tree of arguments with values in place of their numbers."""
-    return pytree.tree_map_only(Of, lambda leaf: values[leaf.value], tree)
-
-
-def renumbered(node: Node, known: dict[int, int]) -> Node:
-    args, kwargs = pytree.tree_map_only(Of, lambda leaf: Of(known[leaf.value]), (node.args, node.kwargs))  # fmt: skip
-    return Node(node.op, args, kwargs, node.count)
-
-
-def _shown(value: Any, names: Sequence[str]) -> str:
+def _shown(value: Any) -> str:
     match value:
-        case Of(number):
-            return names[number]
+        case Value(name):
+            return name
         case list() | tuple():
-            return f"[{', '.join(_shown(item, names) for item in value)}]"
+            return f"[{', '.join(map(_shown, value))}]"
         case float() if not math.isfinite(value):
             return f'float("{value}")'
     return repr(value)
@@ -296,21 +268,18 @@ class Unsuitable(Exception):
 
 @dataclass
 class Draw:
-    """A graph while it is drawn. `values`: the tensors so far, as eager computes them. `focus`: the value that the next
-    operator has to take, or None."""
+    """A graph while it is drawn. `values`: its tensors so far by name, as eager computes them. `focus`: the name of the value that the
+    next operator has to take, or ""."""
 
     random: random.Random
-    inputs: list[Input] = field(default_factory=list)
+    inputs: dict[str, Input] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
-    values: list[torch.Tensor] = field(default_factory=list)
-    focus: int | None = None
-    floats: torch.dtype = torch.float32
-    rule: str = "normal"
+    values: dict[str, torch.Tensor] = field(default_factory=dict)
+    focus: str = ""
 
     def __post_init__(self) -> None:
         self.floats = self.random.choice(FLOATS)
         self.rule = self.random.choice(VALUES)
-        self._made: list[torch.Tensor] = []
 
     # Choices
 
@@ -352,69 +321,63 @@ class Draw:
             return self.random.choice((0.5, -1.5, 2.0, 3.0, 0.1, -0.25, 0.0, 1.0))
         return self.random.choice((1, 2, 3, -1, 5, 0)) if tensor.dtype != torch.bool else True
 
-    # Values
-
     def pick(self, *choices: Any) -> Any:
         return self.random.choice(choices)
 
-    def of(self, value: Of) -> torch.Tensor:
-        number = value.value
-        return self._made[number - INPUTS] if number >= INPUTS else self.values[number]
+    # Values
 
-    def new(self, shape: Sequence[int], dtype: torch.dtype, rule: str = "") -> Of:
+    def at(self, value: Value) -> torch.Tensor:
+        return self.values[value.name]
+
+    def new(self, shape: Sequence[int], dtype: torch.dtype, rule: str = "") -> Value:
         """A new input."""
         if not rule and dtype.is_floating_point:
             rule = self.rule if self.chance(0.7) else "normal"
         rule = rule or self.random.choice(("normal", "large", "positive"))
-        name = str(dtype).removeprefix("torch.")
-        self.inputs.append(Input(tuple(shape), name, rule, self.random.getrandbits(31)))
-        self._made.append(self.inputs[-1].tensor())
-        return Of(INPUTS + len(self.inputs) - 1)
+        name, kind = f"x{len(self.inputs)}", str(dtype).removeprefix("torch.")
+        self.inputs[name] = Input(tuple(shape), kind, rule, self.random.getrandbits(31))
+        self.values[name] = self.inputs[name].tensor()
+        return Value(name)
+
+    def earlier(self, fits: Callable[[torch.Tensor], bool], share: float) -> Value | None:
+        """A value so far that fits: the one in focus, or another at this share of the calls."""
+        if self.focus and fits(self.values[self.focus]):
+            name, self.focus = self.focus, ""
+            return Value(name)
+        fitting = [name for name, tensor in self.values.items() if fits(tensor)]
+        return Value(self.random.choice(fitting[-6:])) if fitting and self.chance(share) else None
 
     def any(
         self, kinds: str = "fib", low: int = 0, high: int = 5, ok: Callable[[torch.Tensor], bool] = lambda _: True
-    ) -> Of:  # fmt: skip
-        """A value of these kinds and ranks: the one in focus, an earlier one, or a new input."""
+    ) -> Value:  # fmt: skip
+        """A value of these kinds and ranks."""
 
         def fits(tensor: torch.Tensor) -> bool:
             return kind_of(tensor) in kinds and low <= tensor.dim() <= high and ok(tensor)
 
-        if self.focus is not None and fits(self.of(Of(self.focus))):
-            focus, self.focus = self.focus, None
-            return Of(focus)
-        known = [*range(len(self.values)), *range(INPUTS, INPUTS + len(self._made))]
-        fitting = [number for number in known if fits(self.of(Of(number)))]
-        if fitting and self.chance(0.75):
-            return Of(self.random.choice(fitting[-6:]))
+        if known := self.earlier(fits, 0.75):
+            return known
         for _ in range(ATTEMPTS):
             shape = self.shape(low, min(high, 4) if high > low else high)
             if fits(torch.empty(shape, dtype=(dtype := self.dtype(kinds)), device="meta")):
                 return self.new(shape, dtype)
         raise Unsuitable
 
-    def exactly(self, shape: Sequence[int], kinds: str, dtype: torch.dtype | None = None, rule: str = "") -> Of:  # fmt: skip
-        """A value of this shape: an earlier one, or a new input."""
-        shape = tuple(shape)
+    def exactly(self, shape: Sequence[int], kinds: str, dtype: torch.dtype | None = None, rule: str = "") -> Value:  # fmt: skip
+        """A value of this shape. One with a rule is a new input."""
         if math.prod(shape) > MOST_ELEMENTS:
             raise Unsuitable
-        if not rule and self.chance(0.7):
-            known = [*range(len(self.values)), *range(INPUTS, INPUTS + len(self._made))]
 
-            def fits(tensor: torch.Tensor) -> bool:
-                typed = tensor.dtype == dtype if dtype else kind_of(tensor) in kinds
-                return typed and tuple(tensor.shape) == shape
+        def fits(tensor: torch.Tensor) -> bool:
+            typed = tensor.dtype == dtype if dtype else kind_of(tensor) in kinds
+            return typed and tuple(tensor.shape) == tuple(shape)
 
-            fitting = [number for number in known if fits(self.of(Of(number)))]
-            if self.focus is not None and self.focus in fitting:
-                focus, self.focus = self.focus, None
-                return Of(focus)
-            if fitting:
-                return Of(self.random.choice(fitting))
-        return self.new(shape, dtype or self.dtype(kinds), rule)
+        known = None if rule else self.earlier(fits, 0.7)
+        return known or self.new(shape, dtype or self.dtype(kinds), rule)
 
-    def beside(self, value: Of, kinds: str = "", rule: str = "") -> Of:
+    def beside(self, value: Value, kinds: str = "", rule: str = "") -> Value:
         """A value that broadcasts with another one, mostly of its dtype."""
-        tensor = self.of(value)
+        tensor = self.at(value)
         shape = [1 if self.chance(0.2) else size for size in tensor.shape]
         if self.chance(0.25):
             shape = shape[self.random.randint(0, len(shape)) :]
@@ -423,54 +386,43 @@ class Draw:
         same = kind_of(tensor) in (kinds or "fib") and self.chance(0.8)
         return self.exactly(shape, kinds or "fib", tensor.dtype if same else None, rule)
 
-    def of_type(self, value: Of, shape: Sequence[int], rule: str = "") -> Of:
+    def of_type(self, value: Value, shape: Sequence[int], rule: str = "") -> Value:
         """A value of another value's dtype."""
-        dtype = self.of(value).dtype
-        return self.exactly(shape, "", dtype, rule)
+        return self.exactly(shape, "", self.at(value).dtype, rule)
 
     # Calls
 
     def call(self, op: str, *args: Any, **kwargs: Any) -> None:
         """Add a node; raises Unsuitable if eager refuses it, or if a result is too large."""
-        node = Node(f"aten.{op}" if op.count(".") == 1 else op, args, kwargs, 0)
-        known = _Known(self)
+        node = Node(f"aten.{op}" if op.count(".") == 1 else op, args, kwargs)
         try:
-            returned = tensors_in(node.operator(*filled(args, known), **filled(kwargs, known)))
+            known, named = node.replaced(Value, self.at)
+            returned = tensors_in(node.operator(*known, **named))
         except EAGER_ERRORS:
             raise Unsuitable from None
-        if not returned or any(tensor.numel() > MOST_ELEMENTS or tensor.dtype not in DTYPES for tensor in returned):  # fmt: skip
+        if not returned or not all(map(is_small, returned)):
             raise Unsuitable
-        self.nodes.append(Node(node.op, args, kwargs, len(returned)))
-        self.values += returned
+        first = len(self.values) - len(self.inputs)
+        results = {f"v{first + at}": tensor for at, tensor in enumerate(returned)}
+        self.nodes.append(dataclasses.replace(node, results=tuple(results)))
+        self.values |= results
 
     def graph(self) -> Graph:
         """The graph, which returns the values that no node uses, and at times one more."""
-        count = len(self.inputs)
-        known = {INPUTS + number: number for number in range(count)}
-        known |= {number: count + number for number in range(len(self.values))}
-        nodes = tuple(renumbered(node, known) for node in self.nodes)
-        used = {number for node in nodes for number in node.used}
-        produced = range(count, count + len(self.values))
-        results = [number for number in produced if number not in used]
+        used = {name for node in self.nodes for name in node.used}
+        produced = [name for node in self.nodes for name in node.results]
+        results = [name for name in produced if name not in used]
         if self.chance(0.2):
-            results = sorted({*results, self.random.choice(produced)})
-        return Graph(tuple(self.inputs), nodes, tuple(results)).pruned()
+            results = list(dict.fromkeys([*results, self.random.choice(produced)]))
+        return Graph(self.inputs, tuple(self.nodes), tuple(results)).pruned()
 
 
-INPUTS = 1 << 20
-"""The number of the first input while a graph is drawn."""
 DTYPES = {*FLOATS, *INTEGERS, torch.bool}
 
 
-@dataclass(frozen=True)
-class _Known(Sequence):
-    draw: Draw
-
-    def __getitem__(self, number: Any) -> Any:
-        return self.draw.of(Of(number))
-
-    def __len__(self) -> int:
-        return INPUTS
+def is_small(tensor: torch.Tensor) -> bool:
+    """Whether a graph may have a value of this type and size."""
+    return tensor.numel() <= MOST_ELEMENTS and tensor.dtype in DTYPES
 
 
 def kind_of(tensor: torch.Tensor) -> str:

@@ -9,7 +9,7 @@ import random
 
 import torch
 
-from scripts.tools.fuzz import generator
+from scripts.tools.fuzz import generator, reduction
 from scripts.tools.fuzz.generator import Graph, Input
 
 
@@ -18,25 +18,28 @@ def mutated(graph: Graph, seed: int, number: int) -> Graph | None:
     chooser = random.Random(f"{seed}/{number}")
     for _ in range(generator.ATTEMPTS):
         changed = _changed(graph, chooser)
-        if any(math.prod(argument.shape) > generator.MOST_ELEMENTS for argument in changed.inputs):
+        if any(math.prod(i.shape) > generator.MOST_ELEMENTS for i in changed.inputs.values()):
             continue
         with contextlib.suppress(*generator.EAGER_ERRORS), torch.no_grad():
             values = changed.run(changed.tensors())
-            if changed.inputs != graph.inputs and all(v.numel() <= generator.MOST_ELEMENTS and v.dtype in generator.DTYPES for v in values):  # fmt: skip
+            if changed.inputs != graph.inputs and all(map(generator.is_small, values.values())):
                 return changed
     return None
 
 
 def _changed(graph: Graph, chooser: random.Random) -> Graph:
-    """A graph in which each size of the inputs and each dtype may be another one, wherever it occurs. Sizes of 1, which broadcast, stay."""
-    sizes = {size for argument in graph.inputs for size in argument.shape if size > 1}
+    """A graph in which each size of the inputs and each dtype may be another one, wherever it occurs, at times in arguments too. Sizes of 1,
+    which broadcast, stay."""
+    sizes = {size for i in graph.inputs.values() for size in i.shape if size > 1}
     other = {
         size: chooser.choice((size, *generator.SIZES, *generator.LARGE)) for size in sorted(sizes)
     }
     dtypes: dict[str, str] = {}
+    if in_arguments := chooser.random() < 0.5:
+        graph = reduction.resized(graph, lambda size: other.get(size, size))
 
     def input_of(argument: Input) -> Input:
-        shape = tuple(other.get(size, size) for size in argument.shape)
+        shape = argument.shape if in_arguments else tuple(other.get(size, size) for size in argument.shape)  # fmt: skip
         is_index = argument.values.startswith(("index", "once"))
         dtype = getattr(torch, argument.dtype)
         kinds = generator.FLOATS if dtype.is_floating_point else generator.INTEGERS
@@ -51,4 +54,4 @@ def _changed(graph: Graph, chooser: random.Random) -> Graph:
             open=(),
         )
 
-    return dataclasses.replace(graph, inputs=tuple(map(input_of, graph.inputs)))
+    return graph.with_inputs(input_of)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from scripts.tools.fuzz.generator import ATTEMPTS, EAGER_ERRORS, Draw, Graph, Of, Unsuitable
+from scripts.tools.fuzz.generator import ATTEMPTS, EAGER_ERRORS, Draw, Graph, Unsuitable, Value
 
 Operator = Callable[[Draw], None]
 INDEX = torch.int64
@@ -32,7 +32,7 @@ def binary(d: Draw, name: str, suffix: str = "Tensor", kinds: str = "fib", **mor
     of_tensor, of_scalar = overloads.get(name, (suffix, "Scalar"))
     name = name.removesuffix("_mode")
     if suffix == "Tensor" and d.chance(0.25):
-        d.call(f"{name}.{of_scalar}", x, d.scalar(d.of(x)), **more)
+        d.call(f"{name}.{of_scalar}", x, d.scalar(d.at(x)), **more)
     else:
         pair = [x, d.beside(x, kinds)]
         d.random.shuffle(pair)
@@ -41,7 +41,7 @@ def binary(d: Draw, name: str, suffix: str = "Tensor", kinds: str = "fib", **mor
 
 def shift(d: Draw, name: str) -> None:
     x = d.any("i")
-    d.call(f"{name}.Tensor", x, d.of_type(x, d.of(x).shape, f"index:{d.pick(2, 7)}"))
+    d.call(f"{name}.Tensor", x, d.of_type(x, d.at(x).shape, f"index:{d.pick(2, 7)}"))
 
 
 def lerp(d: Draw, name: str) -> None:
@@ -55,13 +55,13 @@ def lerp(d: Draw, name: str) -> None:
 
 def where(d: Draw) -> None:
     x = d.any()
-    condition = d.any("b") if d.chance(0.3) else d.exactly(d.of(x).shape, "b", torch.bool)
+    condition = d.any("b") if d.chance(0.3) else d.exactly(d.at(x).shape, "b", torch.bool)
     d.call("where.self", condition, x, d.beside(x))
 
 
 def clamp(d: Draw) -> None:
     x = d.any("fi")
-    low, high = sorted((d.scalar(d.of(x)), d.scalar(d.of(x))))
+    low, high = sorted((d.scalar(d.at(x)), d.scalar(d.at(x))))
     if d.chance(0.3):
         d.call("clamp.Tensor", x, d.beside(x, "fi"), d.beside(x, "fi"))
     else:
@@ -70,56 +70,56 @@ def clamp(d: Draw) -> None:
 
 def masked_fill(d: Draw) -> None:
     x = d.any()
-    number = d.scalar(d.of(x))
-    d.call("masked_fill.Scalar", x, d.beside(x, "b"), d.pick(number, -math.inf) if d.of(x).is_floating_point() else number)  # fmt: skip
+    number = d.scalar(d.at(x))
+    d.call("masked_fill.Scalar", x, d.beside(x, "b"), d.pick(number, -math.inf) if d.at(x).is_floating_point() else number)  # fmt: skip
 
 
 def reduction(d: Draw, name: str, overload: str, kinds: str, single: bool = False) -> None:
     x = d.any(kinds, 1, 5, full if single else lambda _: True)
-    dims = d.dim(d.of(x)) if single else d.dims(d.of(x))
+    dims = d.dim(d.at(x)) if single else d.dims(d.at(x))
     kwargs = {"dtype": d.dtype("fi")} if name == "sum" and d.chance(0.2) else {}
     d.call(f"{name}.{overload}", x, dims, d.chance(0.5), **kwargs)
 
 
 def variance(d: Draw, name: str) -> None:
     x = d.any("f", 1, 5, full)
-    d.call(f"{name}.correction", x, d.dims(d.of(x)), correction=d.pick(0, 1), keepdim=d.chance(0.5))
+    d.call(f"{name}.correction", x, d.dims(d.at(x)), correction=d.pick(0, 1), keepdim=d.chance(0.5))
 
 
 def norm(d: Draw) -> None:
     x = d.any("f", 1)
     order = d.pick(1, 2, 3, 0, math.inf, -math.inf)
-    d.call("linalg_vector_norm.default", x, order, d.dims(d.of(x)), d.chance(0.5))
+    d.call("linalg_vector_norm.default", x, order, d.dims(d.at(x)), d.chance(0.5))
 
 
 def along(d: Draw, name: str, kinds: str, *more: object) -> None:
     x = d.any(kinds, 1)
-    d.call(f"{name}.default", x, d.dim(d.of(x)), *more)
+    d.call(f"{name}.default", x, d.dim(d.at(x)), *more)
 
 
 def reshape(d: Draw, name: str) -> None:
     shape: list[int] = []
     x = d.any()
-    left = d.of(x).numel()
+    left = d.at(x).numel()
     while left > 1 and len(shape) < 4 and d.chance(0.8):
         shape.append(d.pick(*[n for n in range(1, min(left, 70) + 1) if left % n == 0]))
         left //= shape[-1]
     shape.append(left)
     d.random.shuffle(shape)
-    if d.chance(0.3) and d.of(x).numel():
+    if d.chance(0.3) and d.at(x).numel():
         shape[d.random.randrange(len(shape))] = -1
     d.call(f"{name}.default", x, shape)
 
 
 def roll(d: Draw) -> None:
     x = d.any("fib", 1)
-    dims = d.dims(d.of(x))
+    dims = d.dims(d.at(x))
     d.call("roll.default", x, [d.random.randint(-5, 5) for _ in dims], dims)
 
 
 def two_dims(d: Draw, name: str) -> None:
     x = d.any("fib", 2)
-    dims = d.random.sample(range(d.of(x).dim()), 2)
+    dims = d.random.sample(range(d.at(x).dim()), 2)
     match name:
         case "transpose.int" | "movedim.int":
             d.call(name, x, *dims)
@@ -135,16 +135,16 @@ def expand(d: Draw, name: str) -> None:
     x = d.any("fib", 0, 4)
     more = [d.pick(1, 2, 3)] if d.chance(0.4) else []
     if name == "expand":
-        sizes = [d.size() if size == 1 else d.pick(size, -1) for size in d.of(x).shape]
+        sizes = [d.size() if size == 1 else d.pick(size, -1) for size in d.at(x).shape]
     else:
-        sizes = [d.pick(1, 1, 2, 3) for _ in d.of(x).shape]
+        sizes = [d.pick(1, 1, 2, 3) for _ in d.at(x).shape]
     d.call(f"{name}.default", x, [*more, *sizes])
 
 
 def sliced(d: Draw, name: str) -> None:
     x = d.any("fib", 1)
-    dim = d.dim(d.of(x))
-    size, number = d.of(x).shape[dim], d.random.randint
+    dim = d.dim(d.at(x))
+    size, number = d.at(x).shape[dim], d.random.randint
     match name:
         case "slice.Tensor":
             end = d.pick(number(-size, size + 2), 2**63 - 1)
@@ -168,11 +168,11 @@ def sliced(d: Draw, name: str) -> None:
 
 def cat(d: Draw, name: str) -> None:
     x = d.any("fib", 0 if name == "stack" else 1, 4)
-    rank = d.of(x).dim()
-    dim = d.random.randrange(-rank - 1, rank + 1) if name == "stack" else d.dim(d.of(x))
+    rank = d.at(x).dim()
+    dim = d.random.randrange(-rank - 1, rank + 1) if name == "stack" else d.dim(d.at(x))
     parts = [x]
     for _ in range(d.random.randint(1, 3)):
-        shape = list(d.of(x).shape)
+        shape = list(d.at(x).shape)
         if name == "cat":
             shape[dim] = d.size(0)
         parts.append(d.of_type(x, shape) if d.chance(0.8) else d.exactly(shape, "fib"))
@@ -183,8 +183,8 @@ def cat(d: Draw, name: str) -> None:
 def pad(d: Draw, name: str) -> None:
     if name == "constant_pad":
         x = d.any("fib", 1)
-        pads = [d.random.randint(-1, 3) for _ in range(2 * d.random.randint(1, d.of(x).dim()))]
-        d.call("constant_pad_nd.default", x, pads, d.scalar(d.of(x)))
+        pads = [d.random.randint(-1, 3) for _ in range(2 * d.random.randint(1, d.at(x).dim()))]
+        d.call("constant_pad_nd.default", x, pads, d.scalar(d.at(x)))
     else:
         rank = d.pick(1, 2)
         x = d.any("f", rank + 1, rank + 2, full)
@@ -195,7 +195,7 @@ def constant(d: Draw, name: str) -> None:
     kwargs = {"dtype": d.dtype("fi")} if d.chance(0.5) else {}
     if name == "full_like":
         x = d.any()
-        d.call("full_like.default", x, d.scalar(d.of(x)))
+        d.call("full_like.default", x, d.scalar(d.at(x)))
     elif name == "arange":
         d.call("arange.start_step", d.random.randint(-3, 3), d.random.randint(4, 20), d.pick(1, 2, 3), **kwargs)  # fmt: skip
     else:
@@ -204,20 +204,20 @@ def constant(d: Draw, name: str) -> None:
 
 def index_select(d: Draw) -> None:
     x = d.any("fib", 1)
-    dim = d.dim(d.of(x))
-    indices = d.exactly((d.size(),), "i", d.pick(INDEX, torch.int32), f"index:{d.of(x).shape[dim]}")
+    dim = d.dim(d.at(x))
+    indices = d.exactly((d.size(),), "i", d.pick(INDEX, torch.int32), f"index:{d.at(x).shape[dim]}")
     d.call("index_select.default", x, dim, indices)
 
 
 def embedding(d: Draw) -> None:
     x = d.any("f", 2, 2, full)
-    d.call("embedding.default", x, d.exactly(d.shape(1, 2), "i", INDEX, f"index:{d.of(x).shape[0]}"))  # fmt: skip
+    d.call("embedding.default", x, d.exactly(d.shape(1, 2), "i", INDEX, f"index:{d.at(x).shape[0]}"))  # fmt: skip
 
 
 def index_add(d: Draw, name: str) -> None:
     x = d.any("fi", 1, 4, full)
-    dim = d.random.randrange(d.of(x).dim())
-    shape = list(d.of(x).shape)
+    dim = d.random.randrange(d.at(x).dim())
+    shape = list(d.at(x).shape)
     size, shape[dim] = shape[dim], d.random.randint(1, shape[dim])
     rule = "once" if name == "index_copy" else "index"
     indices = d.exactly(shape[dim : dim + 1], "i", INDEX, f"{rule}:{size}")
@@ -227,15 +227,15 @@ def index_add(d: Draw, name: str) -> None:
 def scatter(d: Draw, name: str) -> None:
     base, _, overload = name.partition(".")
     x = d.any("fi" if "_" in base else "fib", 1, 4, full)
-    dim = d.random.randrange(d.of(x).dim())
-    size, shape = d.of(x).shape[dim], [d.random.randint(1, n) for n in d.of(x).shape]
+    dim = d.random.randrange(d.at(x).dim())
+    size, shape = d.at(x).shape[dim], [d.random.randint(1, n) for n in d.at(x).shape]
     if base == "gather":
         shape[dim] = d.size()
     # Indices without repetition are drawn along the first dimension.
     if base == "scatter" and dim:
         raise Unsuitable
     indices = d.exactly(shape, "i", INDEX, f"{'once' if base == 'scatter' else 'index'}:{size}")
-    source = () if base == "gather" else (d.scalar(d.of(x)),) if overload == "value" else (d.of_type(x, shape),)  # fmt: skip
+    source = () if base == "gather" else (d.scalar(d.at(x)),) if overload == "value" else (d.of_type(x, shape),)  # fmt: skip
     more = (d.pick("sum", "prod", "amax", "amin", "mean"),) if base == "scatter_reduce" else ()
     kwargs = {"include_self": d.chance(0.6)} if more else {}
     d.call(name, x, dim, indices, *source, *more, **kwargs)
@@ -243,27 +243,27 @@ def scatter(d: Draw, name: str) -> None:
 
 def index(d: Draw, name: str) -> None:
     x = d.any("fib", 1, 4, full)
-    tensor = d.of(x)
+    tensor = d.at(x)
     places = sorted(d.random.sample(range(tensor.dim()), d.random.randint(1, min(2, tensor.dim()))))
     shape = d.pick((2,), (3,), (5,), (2, 3))
-    indices: list[Of | None] = [None] * (places[-1] + 1)
+    indices: list[Value | None] = [None] * (places[-1] + 1)
     for place in places:
         indices[place] = d.exactly(shape, "i", INDEX, f"index:{tensor.shape[place]}")
     if name == "index":
         d.call("index.Tensor", x, indices)
         return
-    chosen = tensor[tuple(slice(None) if i is None else d.of(i) for i in indices)]
+    chosen = tensor[tuple(slice(None) if i is None else d.at(i) for i in indices)]
     values = d.of_type(x, chosen.shape if d.chance(0.7) else [1] * chosen.dim())
     d.call("index_put.default", x, indices, values, tensor.dtype != torch.bool)
 
 
 def slice_scatter(d: Draw, name: str) -> None:
     x = d.any("fib", 1, 4, full)
-    dim = d.dim(d.of(x))
-    shape = list(d.of(x).shape)
+    dim = d.dim(d.at(x))
+    shape = list(d.at(x).shape)
     start = d.random.randrange(shape[dim])
     if name == "select_scatter":
-        d.call("select_scatter.default", x, d.of_type(x, d.of(x).select(dim, start).shape), dim, start)  # fmt: skip
+        d.call("select_scatter.default", x, d.of_type(x, d.at(x).select(dim, start).shape), dim, start)  # fmt: skip
         return
     end, step = d.random.randint(start + 1, shape[dim]), d.pick(1, 1, 2)
     shape[dim] = len(range(start, end, step))
@@ -272,8 +272,8 @@ def slice_scatter(d: Draw, name: str) -> None:
 
 def sort(d: Draw, name: str) -> None:
     x = d.any("fi", 1, 4, full)
-    dim = d.dim(d.of(x))
-    count = (d.random.randint(1, d.of(x).shape[dim]),) if name == "topk" else ()
+    dim = d.dim(d.at(x))
+    count = (d.random.randint(1, d.at(x).shape[dim]),) if name == "topk" else ()
     d.call(f"{name}.default", x, *count, dim, d.chance(0.5))
 
 
@@ -282,7 +282,7 @@ def product(d: Draw, name: str) -> None:
     low, high = {"matmul": (1, 4), "linear": (1, 4), "mv": (2, 2), "dot": (1, 1), "outer": (1, 1)}.get(name, (2, 2))  # fmt: skip
     low, high = (3, 3) if "bmm" in name else (low, high)
     x = d.any("f" if d.chance(0.85) else "fi", low, high)
-    left, columns = list(d.of(x).shape), d.size()
+    left, columns = list(d.at(x).shape), d.size()
     if name in ("mv", "dot", "outer"):
         d.call(f"{name}.default", x, d.of_type(x, (columns if name == "outer" else left[-1],)))
     elif name == "linear":
@@ -294,7 +294,7 @@ def product(d: Draw, name: str) -> None:
         d.call("matmul.default", x, d.of_type(x, shape if d.chance(0.8) else left[-1:]))
     else:
         y, bias = d.of_type(x, [*left[:-2], left[-1], columns]), []
-        scales = {"beta": d.pick(0.5, 2), "alpha": d.pick(0.5, -1)} if d.chance(0.3) and d.of(x).is_floating_point() else {}  # fmt: skip
+        scales = {"beta": d.pick(0.5, 2), "alpha": d.pick(0.5, -1)} if d.chance(0.3) and d.at(x).is_floating_point() else {}  # fmt: skip
         if name.startswith("add") or name.startswith("badd"):
             bias = [d.of_type(x, [columns] if d.chance(0.5) else [*left[:-1], columns])]
         d.call(f"{name}.default", *bias, x, y, **(scales if bias else {}))
@@ -303,10 +303,10 @@ def product(d: Draw, name: str) -> None:
 def convolution(d: Draw, name: str) -> None:
     rank, transposed = int(name[-2]), "transpose" in name
     x = d.any("f", rank + 2, rank + 2, lambda t: t.numel() > 0 and t.shape[1] <= 16)
-    channels, filters = d.of(x).shape[1], d.pick(1, 2, 3, 4)
+    channels, filters = d.at(x).shape[1], d.pick(1, 2, 3, 4)
     divisors = [n for n in range(1, channels + 1) if channels % n == 0]
     groups = d.pick(*divisors) if d.chance(0.4) else 1
-    kernel, stride, padding, dilation = ([d.pick(*some) for _ in range(rank)] for some in ((1, 2, 3, 3, 4), (1, 1, 2, 3), (0, 0, 1, 2), (1, 1, 2)))  # fmt: skip
+    kernel, stride, padding, dilation = ([d.pick(*choices) for _ in range(rank)] for choices in ((1, 2, 3, 3, 4), (1, 1, 2, 3), (0, 0, 1, 2), (1, 1, 2)))  # fmt: skip
     shape = (channels, filters) if transposed else (filters * groups, channels // groups)
     weight, bias = d.of_type(x, [*shape, *kernel]), d.of_type(x, (filters * groups,)) if d.chance(0.5) else None  # fmt: skip
     extra = [d.random.randint(0, s - 1) if transposed and d.chance(0.3) else 0 for s in stride]
@@ -317,7 +317,7 @@ def pool(d: Draw, name: str) -> None:
     rank = int(name[name.index("pool") + 4])
     x = d.any("f", rank + 2, rank + 2, full)
     if name.startswith("_adaptive"):
-        d.call(f"{name}.default", x, [d.pick(1, n, max(1, n // 2), 2) for n in d.of(x).shape[2:]])
+        d.call(f"{name}.default", x, [d.pick(1, n, max(1, n // 2), 2) for n in d.at(x).shape[2:]])
         return
     kernel = [d.pick(1, 2, 2, 3) for _ in range(rank)]
     stride, padding = [d.pick(1, 2, 3) for _ in kernel], [d.random.randint(0, k // 2) for k in kernel]  # fmt: skip
@@ -327,13 +327,13 @@ def pool(d: Draw, name: str) -> None:
 
 def upsample(d: Draw, name: str) -> None:
     x = d.any("f", 4, 4, full)
-    sizes = [d.pick(1, 2, 3, n, 2 * n, n + 1) for n in d.of(x).shape[2:]]
+    sizes = [d.pick(1, 2, 3, n, 2 * n, n + 1) for n in d.at(x).shape[2:]]
     d.call(f"{name}.default", x, sizes, *([d.chance(0.5)] if "bilinear" in name else []))
 
 
 def normalization(d: Draw, name: str) -> None:
     x = d.any("f", 2, 4, full)
-    shape = d.of(x).shape
+    shape = d.at(x).shape
     own = list(shape[-d.random.randint(1, len(shape) - 1) :])
     weights = [d.of_type(x, own) for _ in range(1 if name == "rms_norm" else 2)]
     channels = [d.of_type(x, (shape[1],)) for _ in range(3)]
@@ -350,7 +350,7 @@ def normalization(d: Draw, name: str) -> None:
 
 def attention(d: Draw) -> None:
     q = d.any("f", 3, 4, lambda t: t.numel() > 0 and t.shape[-1] <= 64 and t.shape[-2] <= 64)
-    *batch, rows, width = d.of(q).shape
+    *batch, rows, width = d.at(q).shape
     columns, out = d.pick(1, 2, 5, 8, 16, 17), d.pick(width, width, 3, 8)
     k, v = d.of_type(q, (*batch, columns, width)), d.of_type(q, (*batch, columns, out))
     masks = (None, d.of_type(q, (rows, columns)), d.exactly((rows, columns), "b", torch.bool, "normal"))  # fmt: skip
@@ -366,7 +366,11 @@ def quantize(d: Draw, name: str) -> None:
         return
     of_8_bits = (scale, zero, -128, 127, torch.int8)
     d.call("quantized_decomposed.quantize_per_tensor.default", x, *of_8_bits)
-    d.call("quantized_decomposed.dequantize_per_tensor.default", Of(len(d.values) - 1), *of_8_bits)
+    d.call(
+        "quantized_decomposed.dequantize_per_tensor.default",
+        Value(d.nodes[-1].results[0]),
+        *of_8_bits,
+    )
 
 
 def control(d: Draw, name: str) -> None:
@@ -378,10 +382,10 @@ def control(d: Draw, name: str) -> None:
 
 
 def by_name(names: str, function: Callable[..., None], *more: object) -> dict[str, Operator]:
-    def of(name: str) -> Operator:
+    def operator(name: str) -> Operator:
         return lambda d: function(d, name, *more)
 
-    return {name: of(name) for name in names.split()}
+    return {name: operator(name) for name in names.split()}
 
 
 OPERATORS: dict[str, Operator] = {
@@ -395,7 +399,7 @@ OPERATORS: dict[str, Operator] = {
     **by_name("bitwise_and bitwise_or bitwise_xor", binary, "Tensor", "ib"),
     "add_scaled": lambda d: binary(d, "add", alpha=d.pick(2, -1, 3)),
     "div_rounded": lambda d: binary(d, "div_mode", rounding_mode=d.pick("floor", "trunc")),
-    "rsub": lambda d: d.call("rsub.Scalar", x := d.any("fi"), d.scalar(d.of(x))),
+    "rsub": lambda d: d.call("rsub.Scalar", x := d.any("fi"), d.scalar(d.at(x))),
     **by_name("bitwise_left_shift bitwise_right_shift", shift),
     **by_name("lerp addcmul addcdiv", lerp),
     "where": where, "clamp": clamp, "masked_fill": masked_fill,
@@ -404,15 +408,15 @@ OPERATORS: dict[str, Operator] = {
     **by_name("amax amin", reduction, "default", "fib"), **by_name("logsumexp", reduction, "default", "f"),
     **by_name("any all", reduction, "dim", "fib", True), **by_name("prod", reduction, "dim_int", "fi", True),
     **by_name("argmax argmin", reduction, "default", "fi", True), **by_name("max min", reduction, "dim", "fi", True),
-    "count_nonzero": lambda d: d.call("count_nonzero.dim_IntList", x := d.any(), d.dims(d.of(x))),
+    "count_nonzero": lambda d: d.call("count_nonzero.dim_IntList", x := d.any(), d.dims(d.at(x))),
     **by_name("var std var_mean", variance), "norm": norm,
     **by_name("cumsum cumprod", along, "fi"), **by_name("logcumsumexp", along, "f"), **by_name("_softmax _log_softmax", along, "f", False),
     **by_name("view reshape", reshape), "roll": roll,
-    "permute": lambda d: d.call("permute.default", x := d.any("fib", 1), d.random.sample(range(d.of(x).dim()), d.of(x).dim())),
-    "flip": lambda d: d.call("flip.default", x := d.any("fib", 1), d.dims(d.of(x))),
-    "unsqueeze": lambda d: d.call("unsqueeze.default", x := d.any(), d.random.randint(-d.of(x).dim() - 1, d.of(x).dim())),
-    "squeeze": lambda d: d.call("squeeze.dims", x := d.any("fib", 1), d.dims(d.of(x))),
-    "flatten": lambda d: d.call("flatten.using_ints", x := d.any("fib", 1), at := d.random.randrange(d.of(x).dim()), d.random.randrange(at, d.of(x).dim())),
+    "permute": lambda d: d.call("permute.default", x := d.any("fib", 1), d.random.sample(range(d.at(x).dim()), d.at(x).dim())),
+    "flip": lambda d: d.call("flip.default", x := d.any("fib", 1), d.dims(d.at(x))),
+    "unsqueeze": lambda d: d.call("unsqueeze.default", x := d.any(), d.random.randint(-d.at(x).dim() - 1, d.at(x).dim())),
+    "squeeze": lambda d: d.call("squeeze.dims", x := d.any("fib", 1), d.dims(d.at(x))),
+    "flatten": lambda d: d.call("flatten.using_ints", x := d.any("fib", 1), at := d.random.randrange(d.at(x).dim()), d.random.randrange(at, d.at(x).dim())),
     "pixel_shuffle": lambda d: d.call("pixel_shuffle.default", d.any("f", 3, 4, lambda t: t.shape[-3] % 4 == 0), 2),
     **by_name("transpose.int movedim.int diagonal.default rot90.default tril.default triu.default", two_dims),
     **by_name("expand repeat tile", expand),
@@ -465,7 +469,7 @@ def draw(seed: int, number: int) -> Graph:
             plan = [*before, *plan, *after]
         for name in plan:
             if drawn.nodes and drawn.chance(0.8):
-                drawn.focus = len(drawn.values) - chooser.randint(1, drawn.nodes[-1].count)
+                drawn.focus = chooser.choice(drawn.nodes[-1].results)
             _add(drawn, OPERATORS[name])
         if drawn.nodes:
             graph = drawn.graph()
@@ -474,10 +478,9 @@ def draw(seed: int, number: int) -> Graph:
 
 def _opened(graph: Graph, chooser: random.Random) -> Graph:
     """The graph with all dimensions of one size open, if eager takes another size there."""
-    sizes = sorted({size for i in graph.inputs for size in i.shape if size > 1})
+    sizes = sorted({size for i in graph.inputs.values() for size in i.shape if size > 1})
     size = chooser.choice(sizes or [0])
-    inputs = (dataclasses.replace(i, open=tuple(a for a, s in enumerate(i.shape) if s == size)) for i in graph.inputs)  # fmt: skip
-    opened = dataclasses.replace(graph, inputs=tuple(inputs))
+    opened = graph.with_inputs(lambda i: dataclasses.replace(i, open=tuple(a for a, s in enumerate(i.shape) if s == size)))  # fmt: skip
     with contextlib.suppress(*EAGER_ERRORS), torch.no_grad():
         other = opened.resized()
         other(*other.tensors())
@@ -499,7 +502,7 @@ def _order(seed: int, count: int) -> list[int]:
     return order
 
 
-def _add(drawn: Draw, operator: Callable[[Draw], None]) -> None:
+def _add(drawn: Draw, operator: Operator) -> None:
     """Add a call of an operator, if arguments for it are found."""
     focus, inputs = drawn.focus, len(drawn.inputs)
     for _ in range(ATTEMPTS // 4):
@@ -507,7 +510,8 @@ def _add(drawn: Draw, operator: Callable[[Draw], None]) -> None:
             operator(drawn)
             return
         drawn.focus = focus
-        del drawn.inputs[inputs:], drawn._made[inputs:]
+        for name in [*drawn.inputs][inputs:]:
+            del drawn.inputs[name], drawn.values[name]
 
 
 if __name__ == "__main__":

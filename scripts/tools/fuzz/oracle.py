@@ -6,7 +6,7 @@ has no right result if a decision depends on that (a tie, a comparison of equal 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,8 @@ from scripts.measure.verify.verify import Expected, verify
 from scripts.tools.fuzz.generator import Graph, Node
 from scripts.tools.operators.calls.calling import tensors_in
 
-PERTURBED = 3
-"""Runs with rounding errors put in."""
+SIDES = (-1.0, 1.0, 0.0)
+"""Runs with rounding errors put in: what is divided is less, more, or the same, so that no tie is decided by chance."""
 ULPS = 2.0
 """The largest error that is put into a result, in units of its dtype's last place."""
 ALLOWED = 10.0
@@ -102,23 +102,24 @@ class Reference:
 
 def reference(graph: Graph) -> Reference:
     """Run a graph in eager. Raises Undefined, and what eager raises."""
-    given = graph.tensors()
+    inputs = graph.tensors()
     with torch.no_grad():
-        values = graph.run(given, _checked)
-        results = [values[number] for number in graph.results]
+        values = graph.run(inputs, _checked)
+        results = [values[name] for name in graph.results]
         if not any(tensor.numel() for tensor in results):
             raise Undefined("empty")
-        wide = [tensor.double() if tensor.is_floating_point() else tensor for tensor in given]
-        exact = [graph.run(wide, _widened)[number] for number in graph.results]
+        wide = list(map(_double_tensor, inputs))
+        wide_values = graph.run(wide, _widened)
+        exact = [wide_values[name] for name in graph.results]
         chosen = torch.Generator().manual_seed(0)
         others = []
-        for _ in range(PERTURBED):
-            noisy = graph.run(wide, _Perturbed(graph, values, chosen))
-            others.append([noisy[number] for number in graph.results])
+        for side in SIDES:
+            noisy = graph.run(wide, _Perturbed(values, chosen, side))
+            others.append([noisy[name] for name in graph.results])
     spread = [_spread(*runs) for runs in zip(results, exact, *others, strict=True)]
     types = tuple(convert.tensor_type(f"output {i}", tensor) for i, tensor in enumerate(results))
-    names = {str(tensor.dtype).removeprefix("torch.") for tensor in values}
-    dtype = next((short for name, short in _NARROW.items() if name in names), "f32")
+    dtypes = {tensor.dtype for tensor in values.values()}
+    dtype = next((short for kind, short in _NARROW.items() if kind in dtypes), "f32")
     expected = Expected(
         types=types,
         golden=[convert.to_numpy(tensor) for tensor in results],
@@ -126,12 +127,12 @@ def reference(graph: Graph) -> Reference:
         deterministic=True,
         dtype=dtype,
     )
-    inputs = tuple(convert.tensor_type(f"input {i}", tensor) for i, tensor in enumerate(given))
+    kinds = tuple(convert.tensor_type(f"input {i}", tensor) for i, tensor in enumerate(inputs))
     resized = reference(graph.resized()) if graph.dimensions else None
-    return Reference(inputs, [convert.to_numpy(tensor) for tensor in given], expected, spread, resized)  # fmt: skip
+    return Reference(kinds, [convert.to_numpy(tensor) for tensor in inputs], expected, spread, resized)  # fmt: skip
 
 
-_NARROW = {"bfloat16": "bf16", "float16": "f16"}
+_NARROW = {torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
 def _spread(own: torch.Tensor, exact: torch.Tensor, *others: torch.Tensor) -> np.ndarray | None:
@@ -213,25 +214,19 @@ def _double_tensor(tensor: torch.Tensor) -> torch.Tensor:
 class _Perturbed:
     """Calls operators in float64, and puts the rounding errors of their own dtype into the results. `values`: of the run in its own dtypes."""
 
-    def __init__(self, graph: Graph, values: Sequence[torch.Tensor], chosen: torch.Generator) -> None:  # fmt: skip
-        self._own = iter(values[len(graph.inputs) :])
-        self._chosen = chosen
+    def __init__(self, values: Mapping[str, torch.Tensor], chosen: torch.Generator, side: float) -> None:  # fmt: skip
+        self._own, self._chosen, self._side = values, chosen, side
 
     def __call__(self, node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
         base = node.op.split(".")[1]
         if base in _DIVIDES and args[0].is_floating_point():
-            args = (self._noise(args[0], args[0].abs(), torch.float32), *args[1:])
-        return [self._noisy(result, next(self._own), base) for result in tensors_in(_widened(node, args, kwargs))]  # fmt: skip
+            args = (args[0] * (1 + self._side * ULPS * torch.finfo(torch.float32).eps), *args[1:])
+        results = zip(node.results, tensors_in(_widened(node, args, kwargs)), strict=True)
+        return [self._noisy(result, self._own[name], base) for name, result in results]
 
     def _noisy(self, result: torch.Tensor, own: torch.Tensor, base: str) -> torch.Tensor:
-        narrows = base == "_to_copy" and own.dtype in (torch.float16, torch.bfloat16)
-        if (
-            not own.is_floating_point()
-            or not result.numel()
-            or (base in _EXACT.split() and not narrows)
-        ):
-            return result
-        if base == "_to_copy" and not narrows:
+        is_exact = base in _EXACT.split() or (base == "_to_copy" and own.dtype not in _NARROW)
+        if not own.is_floating_point() or not result.numel() or is_exact:
             return result
         size = result.abs()
         if base in _SUMS.split():

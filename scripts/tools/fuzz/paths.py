@@ -13,6 +13,7 @@ import functools
 import importlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ from scripts.tools.fuzz.forks import (
     ForkedPath,
 )
 from scripts.tools.fuzz.fuzz_graphs import FuzzRequest, serve
-from scripts.tools.fuzz.generator import Graph, Input, Node, Of
+from scripts.tools.fuzz.generator import Graph, Input, Node, Value
 from scripts.tools.fuzz.oracle import Reference
 
 PROGRAM = "program.mlir"
@@ -110,7 +111,8 @@ class LoweringPath(ForkedPath):
         # What a fork would import and make again. MLIR's contexts have threads, so none is made here.
         for name in ("iree.compiler.ir", "iree.runtime", "scripts.frontends.lowering.locations"):
             importlib.import_module(name)
-        captured(Graph((Input((1,), "float32", "normal", 0),), (Node("aten.neg.default", (Of(0),), {}, 1),), (1,)), {})  # fmt: skip
+        negated = Node("aten.neg.default", (Value("x0"),), {}, ("v0",))
+        captured(Graph({"x0": Input((1,), "float32", "normal", 0)}, (negated,), negated.results), {})  # fmt: skip
 
     def script(self) -> tuple[str, str]:
         if self.exporter == "torch_xla":
@@ -125,8 +127,8 @@ class LoweringPath(ForkedPath):
             return
 
         atomic.write_text(folder / PROGRAM, self.program(graph, reference))
-        flags = " ".join(self.flags)
-        lines = ["#!/bin/sh", "set -ex", f"iree-compile {flags} {PROGRAM} -o module.vmfb"]
+        command = shlex.join(["iree-compile", *self.flags, PROGRAM, "-o", "module.vmfb"])
+        lines = ["#!/bin/sh", "set -ex", command]
         reference = reference.resized or reference
         if ended.stage == RUN:
             call = [
@@ -271,7 +273,9 @@ def captured(graph: Graph, decompositions: Mapping[Any, Any]) -> torch.fx.GraphM
     if any(node.op.startswith("flow.") for node in graph.nodes):
         raise InPlace
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        inputs = [torch.empty(i.shape, dtype=getattr(torch, i.dtype)) for i in graph.inputs]
+        inputs = [
+            torch.empty(i.shape, dtype=getattr(torch, i.dtype)) for i in graph.inputs.values()
+        ]
     with mode:
         module = make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*inputs)
     if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in module.graph.nodes):  # fmt: skip

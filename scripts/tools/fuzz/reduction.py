@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Node, Of, renumbered
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Node, Value
 
 Fails = Callable[[Sequence[Graph]], Sequence[bool]]
 """Whether graphs fail in the way that is looked for."""
@@ -48,12 +48,10 @@ def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
 
 def size(graph: Graph) -> tuple[int, ...]:
     """By which graphs are compared: nodes, results, open dimensions, elements of inputs, and how special their values are."""
-    elements = sum(math.prod(argument.shape) for argument in graph.inputs)
-    ranks = sum(len(argument.shape) for argument in graph.inputs)
-    values = sum(
-        _SIMPLE.index(argument.values) for argument in graph.inputs if argument.values in _SIMPLE
-    )
-    return len(graph.nodes), len(graph.results), len(graph.dimensions), elements + ranks, values
+    inputs = graph.inputs.values()
+    elements = sum(math.prod(argument.shape) + len(argument.shape) for argument in inputs)
+    values = sum(_SIMPLE.index(i.values) for i in inputs if i.values in _SIMPLE)
+    return len(graph.nodes), len(graph.results), len(graph.dimensions), elements, values
 
 
 _SIMPLE = ("normal", "whole", "positive", "large", "special")
@@ -69,8 +67,8 @@ def _new(graphs: Iterable[Graph], than: Graph) -> Iterator[Graph]:
 def _first_failing(graphs: Sequence[Graph], fails: Fails) -> Graph | None:
     different = list({repr(smaller): smaller for smaller in graphs}.values())[:MOST]
     for at in range(0, len(different), TOGETHER):
-        some = different[at : at + TOGETHER]
-        for graph, failing in zip(some, fails(some), strict=True):
+        step = different[at : at + TOGETHER]
+        for graph, failing in zip(step, fails(step), strict=True):
             if failing:
                 return graph
     return None
@@ -78,16 +76,14 @@ def _first_failing(graphs: Sequence[Graph], fails: Fails) -> Graph | None:
 
 def _single_results(graph: Graph) -> Iterator[Graph]:
     """Each value as the only result, and the graph without one of its results."""
-    for numbers in graph.numbers():
-        for number in numbers:
-            yield dataclasses.replace(graph, results=(number,))
-    for number in graph.results if len(graph.results) > 1 else ():
-        yield dataclasses.replace(graph, results=tuple(n for n in graph.results if n != number))
+    for name in (name for node in graph.nodes for name in node.results):
+        yield dataclasses.replace(graph, results=(name,))
+    for name in graph.results if len(graph.results) > 1 else ():
+        yield dataclasses.replace(graph, results=tuple(n for n in graph.results if n != name))
 
 
 def _without_open_size(graph: Graph) -> Iterator[Graph]:
-    inputs = (dataclasses.replace(argument, open=()) for argument in graph.inputs)
-    yield dataclasses.replace(graph, inputs=tuple(inputs))
+    yield graph.with_inputs(lambda argument: dataclasses.replace(argument, open=()))
 
 
 def _cut(graph: Graph) -> Iterator[Graph]:
@@ -97,9 +93,11 @@ def _cut(graph: Graph) -> Iterator[Graph]:
             values = graph.run(graph.tensors())
     except EAGER_ERRORS:
         return
-    for place, numbers in enumerate(graph.numbers()):
-        if not set(numbers) & set(graph.results):
-            yield _replaced(graph, place, [_input_like(values[n], n) for n in numbers])
+    for node in graph.nodes:
+        if not set(node.results) & set(graph.results):
+            inputs = {name: _input_like(values[name], at) for at, name in enumerate(node.results)}
+            nodes = tuple(other for other in graph.nodes if other is not node)
+            yield Graph(graph.inputs | inputs, nodes, graph.results)
 
 
 def _input_like(tensor: torch.Tensor, seed: int) -> Input:
@@ -109,50 +107,42 @@ def _input_like(tensor: torch.Tensor, seed: int) -> Input:
     return Input(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), rule, seed)
 
 
-def _replaced(graph: Graph, place: int, inputs: Sequence[Input]) -> Graph:
-    """The graph without a node, whose results are further inputs."""
-    gone, count = graph.numbers()[place], len(graph.inputs)
-    total = count + sum(node.count for node in graph.nodes)
-    known = {old: old for old in range(count)}
-    known |= {old: count + number for number, old in enumerate(gone)}
-    for old in range(count, total):
-        known.setdefault(old, len(known))
-    nodes = [renumbered(node, known) for at, node in enumerate(graph.nodes) if at != place]
-    results = tuple(known[number] for number in graph.results)
-    return Graph((*graph.inputs, *inputs), tuple(nodes), results)
-
-
 def _bypassed(graph: Graph) -> Iterator[Graph]:
     """A value that a node takes in place of its only result."""
-    numbers = graph.numbers()
-    total = len(graph.inputs) + sum(node.count for node in graph.nodes)
-    for place, node in enumerate(graph.nodes):
-        if node.count == 1:
-            (gone,) = numbers[place]
-            for used in dict.fromkeys(node.used):
-                others = {n: used if n == gone else n for n in range(total)}
-                nodes = tuple(renumbered(later, others) if at > place else later for at, later in enumerate(graph.nodes))  # fmt: skip
-                results = tuple(others[number] for number in graph.results)
-                if min(results) >= len(graph.inputs):
-                    yield dataclasses.replace(graph, nodes=nodes, results=results)
+    for node in graph.nodes:
+        for used in dict.fromkeys(node.used) if len(node.results) == 1 else ():
+            bypassed = _renamed(graph, node, used)
+            if not set(bypassed.results) & set(graph.inputs):
+                yield bypassed
+
+
+def _renamed(graph: Graph, gone: Node, used: str) -> Graph:
+    """The graph without a node, whose only result is another value."""
+    others = {gone.results[0]: used}
+    nodes = []
+    for node in (node for node in graph.nodes if node is not gone):
+        args, kwargs = node.replaced(Value, lambda leaf: Value(others.get(leaf.name, leaf.name)))
+        nodes.append(dataclasses.replace(node, args=args, kwargs=kwargs))
+    results = tuple(others.get(name, name) for name in graph.results)
+    return Graph(graph.inputs, tuple(nodes), results)
 
 
 def _smaller(graph: Graph) -> Iterator[Graph]:
     """One size smaller, wherever it is in shapes and arguments; or in a single dimension of an input."""
     for most in (1, 2, 3, 5):
-        yield _resized(graph, functools.partial(_at_most, most))
-    sizes = {n for argument in graph.inputs for n in argument.shape}
+        yield resized(graph, functools.partial(_at_most, most))
+    sizes = {n for argument in graph.inputs.values() for n in argument.shape}
     sizes |= {n for node in graph.nodes for n in _numbers(node) if n > 1}
     for old in sorted(sizes, reverse=True):
         for new in dict.fromkeys((1, 2, 3, 4, old // 2, old - 1)):
             if 0 < new < old:
-                yield _resized(graph, functools.partial(_instead, old, new))
-    for at, argument in enumerate(graph.inputs):
+                yield resized(graph, functools.partial(_instead, old, new))
+    for name, argument in graph.inputs.items():
         for dim, old in enumerate(argument.shape):
             for new in dict.fromkeys((1, 2, old // 2)):
                 if 0 < new < old:
                     shape = (*argument.shape[:dim], new, *argument.shape[dim + 1 :])
-                    yield _with_input(graph, at, dataclasses.replace(argument, shape=shape))
+                    yield _with_input(graph, name, shape=shape)
 
 
 def _at_most(most: int, size: int) -> int:
@@ -169,42 +159,37 @@ def _numbers(node: Node) -> Iterator[int]:
             yield leaf
 
 
-def _resized(graph: Graph, size_of: Callable[[int], int]) -> Graph:
-    def resized(leaf: Any) -> Any:
-        is_size = isinstance(leaf, int) and not isinstance(leaf, bool | Of)
-        return size_of(leaf) if is_size else leaf
+def resized(graph: Graph, size_of: Callable[[int], int]) -> Graph:
+    """The graph with other sizes, wherever they are in shapes and arguments."""
 
-    inputs = []
-    for argument in graph.inputs:
+    def of_input(argument: Input) -> Input:
         rule, _, most = argument.values.partition(":")
         rule = f"{rule}:{size_of(int(most))}" if most else rule
-        inputs.append(
-            dataclasses.replace(argument, shape=tuple(map(size_of, argument.shape)), values=rule)
-        )
+        shape = tuple(map(size_of, argument.shape))
+        return dataclasses.replace(argument, shape=shape, values=rule)
+
     nodes = []
     for node in graph.nodes:
-        args, kwargs = pytree.tree_map(resized, (node.args, node.kwargs))
-        nodes.append(Node(node.op, args, kwargs, node.count))
-    return Graph(tuple(inputs), tuple(nodes), graph.results)
+        args, kwargs = node.replaced(int, lambda leaf: leaf if isinstance(leaf, bool) else size_of(leaf))  # fmt: skip
+        nodes.append(dataclasses.replace(node, args=args, kwargs=kwargs))
+    return dataclasses.replace(graph.with_inputs(of_input), nodes=tuple(nodes))
 
 
-def _with_input(graph: Graph, at: int, argument: Input) -> Graph:
-    return dataclasses.replace(
-        graph, inputs=(*graph.inputs[:at], argument, *graph.inputs[at + 1 :])
-    )
+def _with_input(graph: Graph, name: str, **changes: Any) -> Graph:
+    changed = dataclasses.replace(graph.inputs[name], **changes)
+    return dataclasses.replace(graph, inputs=graph.inputs | {name: changed})
 
 
 def _without_dimensions(graph: Graph) -> Iterator[Graph]:
     """An input without one of its dimensions of size 1."""
-    for at, argument in enumerate(graph.inputs):
+    for name, argument in graph.inputs.items():
         for dim, old in enumerate(argument.shape):
             if old == 1:
                 shape = argument.shape[:dim] + argument.shape[dim + 1 :]
-                yield _with_input(graph, at, dataclasses.replace(argument, shape=shape, open=()))
+                yield _with_input(graph, name, shape=shape, open=())
 
 
 def _simpler_values(graph: Graph) -> Iterator[Graph]:
-    for at, argument in enumerate(graph.inputs):
-        if argument.values in _SIMPLE:
-            for rule in _SIMPLE[: _SIMPLE.index(argument.values)]:
-                yield _with_input(graph, at, dataclasses.replace(argument, values=rule))
+    for name, argument in graph.inputs.items():
+        for rule in _SIMPLE[: _SIMPLE.index(argument.values)] if argument.values in _SIMPLE else ():
+            yield _with_input(graph, name, values=rule)

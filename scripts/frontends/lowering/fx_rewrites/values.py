@@ -11,6 +11,7 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
 from torch.export import ExportedProgram
@@ -374,6 +375,83 @@ def roll_within_size(node: fx.Node) -> fx.Node | None:
     if not within:
         return call(aten.clone.default, tensor)
     return call(node.target, tensor, within, [dim for shift, dim in moves if shift])
+
+
+@each(aten.upsample_nearest2d.default)
+def upsample_nearest_by_index(node: fx.Node) -> fx.Node | None:
+    """Images of another size are taken at the positions that PyTorch computes in float32.
+
+    torch-mlir 20261001 divides the sizes as integers: images become smaller as their first pixels, and larger by whole factors alone.
+    """
+    call, result = Builder(node), argument(node, "self")
+    sizes = list(zip(value(result).shape[2:], value(node).shape[2:], strict=True))
+    if all(after % before == 0 for before, after in sizes):
+        return None
+    factors = argument(node, "scales_h"), argument(node, "scales_w")
+    for dim, ((before, after), factor) in enumerate(zip(sizes, factors, strict=True), 2):
+        step = np.float32(1 / factor) if factor else np.float32(before) / np.float32(after)
+        positions = call(aten.mul.Scalar, call.cast(call.arange(0, after, 1), torch.float32), float(step))  # fmt: skip
+        index = call.cast(call(aten.floor.default, positions), torch.int64)
+        index = call(aten.clamp.default, index, 0, before - 1)
+        result = call(aten.index_select.default, result, dim, index)
+    return result
+
+
+@each(aten.pow.Tensor_Tensor, aten.pow.Scalar, with_open=True)
+def pow_of_size(node: fx.Node) -> fx.Node | None:
+    """A power is that of the size of the base, with the sign of a negative base where the exponent is odd.
+
+    torch-mlir 20261001 computes exp(y * log(x)), which is NaN for each base below 0, and for 0 to the power of 0.
+    """
+    call, dtype = Builder(node), value(node).dtype
+    base, exponent = node.args
+    if not isinstance(base, fx.Node):
+        if not isinstance(base, int | float) or base >= 0:
+            return None
+        base = call.full([], base, dtype)
+    if not dtype.is_floating_point:
+        return None
+    base, exponent = call.cast(base, dtype), call.cast(exponent, dtype)
+    size = call(aten.abs.default, base)
+    power = call(aten.pow.Tensor_Tensor, size, exponent)
+    is_one = call(aten.logical_or.default, call(aten.eq.Scalar, exponent, 0.0), call(aten.eq.Scalar, size, 1.0))  # fmt: skip
+    power = call(aten.where.self, is_one, call.full([], 1.0, dtype), power)
+    is_whole, is_half_whole = (call(aten.eq.Tensor, n, call(aten.floor.default, n)) for n in (exponent, call(aten.mul.Scalar, exponent, 0.5)))  # fmt: skip
+    is_odd = call(aten.logical_and.default, is_whole, call(aten.logical_not.default, is_half_whole))
+    signed = call(aten.where.self, is_odd, call(aten.neg.default, power), power)
+    is_number = call(aten.logical_or.default, is_whole, call(aten.eq.Scalar, size, math.inf))
+    signed = call(aten.where.self, is_number, signed, call.full([], math.nan, dtype))
+    return call(aten.where.self, call(aten.lt.Scalar, base, 0.0), signed, power)
+
+
+@each(aten.pow.Tensor_Scalar, with_open=True)
+def negative_pow_as_reciprocal(node: fx.Node) -> fx.Node | None:
+    """A power with a negative exponent is the reciprocal of that with a positive one. torch-mlir 20261001 makes -inf of 0."""
+    base, exponent = node.args
+    if not value(node).is_floating_point() or not isinstance(exponent, int | float) or exponent >= 0:  # fmt: skip
+        return None
+    call = Builder(node)
+    base = call.cast(base, value(node).dtype)
+    return call(aten.reciprocal.default, call(node.target, base, -exponent))
+
+
+@each(aten.atan2.default, with_open=True)
+def atan2_by_signs(node: fx.Node) -> fx.Node:
+    """The angle of two zeros is that of x = 1 with the sign of x, and that of two infinities that of two ones: torch-mlir 20261001 divides them, which is NaN."""
+    call = Builder(node)
+    y, x = (call.cast(each, value(node).dtype) for each in node.args)
+    is_zero, is_infinite = (
+        call(aten.logical_and.default, *(call(aten.eq.Scalar, call(aten.abs.default, n), limit) for n in (y, x)))
+        for limit in (0.0, math.inf)
+    )  # fmt: skip
+    signs = []
+    for number in (y, x):
+        is_negative = call(aten.lt.Scalar, call(aten.reciprocal.default, number), 0.0)
+        is_negative = call(aten.logical_or.default, is_negative, call(aten.lt.Scalar, number, 0.0))  # fmt: skip
+        signs.append(call.where(is_negative, call.full([], -1.0, value(node).dtype), 1.0))
+    y = call(aten.where.self, is_infinite, signs[0], y)
+    is_odd = call(aten.logical_or.default, is_zero, is_infinite)
+    return call(node.target, y, call(aten.where.self, is_odd, signs[1], x))
 
 
 @each(aten.log10.default, with_open=True)
