@@ -2,15 +2,13 @@
 
     python -m benchmarks.alternation errors --minutes 60 --record errors.jsonl
     python -m benchmarks.alternation tool --record tool.jsonl
-    python -m benchmarks.alternation alone --record alone.jsonl
     python -m benchmarks.alternation cells conv/torchmlir-torch/llvm-cpu conv-onnx/onnx-torch/llvm-cpu
     python -m benchmarks.alternation builds --record builds.jsonl
-    python -m benchmarks.alternation show errors.jsonl tool.jsonl alone.jsonl builds.jsonl
+    python -m benchmarks.alternation show errors.jsonl tool.jsonl builds.jsonl
     python -m benchmarks.alternation run
 
 `errors` times groups of equal and of slower programs as the workflow times a group, and counts wrong and missing
-verdicts. `tool` compares scripts.stages.time_module with iree-benchmark-module, and `alone` compares a process that is timed
-alone with the same process among the others of its group; `cells` compares cells of any models. `builds` compares processes of a
+verdicts. `tool` compares scripts.stages.time_module with iree-benchmark-module; `cells` compares cells of any models. `builds` compares processes of a
 baseline that build their model anew in each generation with those that are forked from one build. They use the files of a finished
 run, whose figures `run` prints. What is measured is appended to `--record`, a JSON object per line, and `show` prints the tables of
 such files.
@@ -20,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import functools
 import itertools
 import json
 import math
@@ -52,8 +49,8 @@ from scripts.iree.session import runtime_flags
 from scripts.measure.timing import ratios
 from scripts.measure.timing.group_timing import latencies
 from scripts.measure.timing.ratios import Difference, Interval, decide
-from scripts.measure.timing.turns import Group, Rule, Timed, Worker
-from scripts.supervise import group, outcome
+from scripts.measure.timing.turns import Group, Rule, Timed
+from scripts.supervise import outcome
 from scripts.supervise.members import (
     BASELINE,
     LOAD_S,
@@ -112,15 +109,10 @@ def main() -> None:
     one.add_argument("--budget", type=float, default=Rule.budget_s, help="seconds of a group")
     one = command("tool", "the worker and iree-benchmark-module, in turns")
     core_commands.add_cell_option(one)
-    one = command("alone", "a process alone and among the others of its group")
-    one.add_argument(
-        "--groups", nargs="+", default=["conv/cpu/eval", "gcn/cpu/eval"], help="groups"
-    )
-    one.add_argument("--member", help="cell of the program; else the first of IREE")
     one = command("builds", "processes of a baseline that are built anew, and forks of one build")
     one.add_argument("--cells", nargs="+", default=["conv/eager/eval", "conv/inductor/eval", "gcn/eager/eval", "gcn/inductor/eval"], help="baselines of a finished run")  # fmt: skip
     one.add_argument("--threads", type=int, help="of a baseline; else all physical cores")
-    for name, generations in (("tool", 8), ("alone", 12), ("builds", 20)):
+    for name, generations in (("tool", 8), ("builds", 20)):
         one = commands.choices[name]
         one.add_argument("--generations", type=int, default=generations, help="starts of all")
         one.add_argument("--seconds", type=float, default=1.0, help="of calls of a process in each")
@@ -128,7 +120,7 @@ def main() -> None:
         "cells", "cells of any models, in turns until their ratios to the first are decided"
     )
     one.add_argument("cells", nargs="+", help="cells of a finished run")
-    for name in ("errors", "tool", "alone", "cells", "builds"):
+    for name in ("errors", "tool", "cells", "builds"):
         commands.choices[name].add_argument("--record", type=Path, help="file to append to")
     one = command("run", "the figures of a finished run")
     one.add_argument("--results", type=Path, default=Path("results/results.jsonl"), help="of it")
@@ -145,7 +137,6 @@ def main() -> None:
         measure = {
             "errors": errors,
             "tool": tool,
-            "alone": alone,
             "cells": time_cells,
             "builds": time_builds,
         }
@@ -153,7 +144,6 @@ def main() -> None:
     tables = {
         "errors": errors_table,
         "tool": tool_table,
-        "alone": alone_table,
         "cells": cells_table,
         "builds": builds_table,
     }
@@ -474,68 +464,6 @@ def _ratios_table(title: str, lines: Sequence[Line]) -> Table:
             ms = f"{statistics.median(base):.4g}"
             table.add_row(one["entry"], f"{name} / {first}", ms, f"{ratio:.3f}", _span(of.interval() if of else None), said)  # fmt: skip
     return table
-
-
-# alone: what alternation costs
-
-
-class Kept:
-    """A process that several groups time in turn: they do not end it."""
-
-    def __init__(self, worker: Worker) -> None:
-        worker.wait_ready()
-        self.ask, self.first_call = worker.ask, worker.first_call
-
-    def wait_ready(self) -> None:
-        """Does nothing: it is ready."""
-
-    def rest(self) -> None:
-        """Does nothing."""
-
-    close = rest
-
-
-def alone(args: argparse.Namespace) -> Iterator[Line]:
-    """Time a process alone, then among the others of its group, and alone again after these have ended."""
-    for name in args.groups:
-        words = shlex.split(outcome.read(Path("results/time", name, outcome.STATUS)).command)
-        given = group.of_text(words[words.index("--group") + 1])
-        with tempfile.TemporaryDirectory(prefix="vmfbench-alone-") as kept:
-            folder = Path(kept)
-            members = {
-                of: Member.verified(of, Path(path), folder / group.log_name(of), of in given.forked)
-                for of, path in given.members.items()
-                if outcome.read(Path(path, outcome.STATUS)).status == outcome.OK
-            }
-            chosen = args.member or next(of for of in members if of not in given.bases)
-            # One more process, as a group has: the control.
-            members[chosen + TWIN] = replace(members[chosen], log=folder / "control.txt")
-            found = [
-                _in_both(members, chosen, folder, args.seconds) for _ in range(args.generations)
-            ]
-        by_itself, among = zip(*found, strict=True)
-        yield {"kind": "alone", "entry": chosen, "values_ms": {"alone": by_itself, f"among {len(members) - 1} others": among}}  # fmt: skip
-
-
-def _in_both(
-    members: Mapping[str, Member], chosen: str, folder: Path, seconds: float
-) -> tuple[float, float]:
-    """Milliseconds of a call of a process alone, the mean of before and after, and among others."""
-    process = _started(members[chosen], folder)
-    try:
-        kept = Kept(process)
-        only = {chosen: lambda: kept}
-        start = {of: functools.partial(_started, one, folder) for of, one in members.items()} | only
-        found = [_generation(of, seconds * len(of))[chosen] for of in (only, start, only)]
-    finally:
-        process.close()
-    before, among, after = (ratios.undisturbed(each_s) * 1e3 for each_s in found)
-    return math.sqrt(before * after), among
-
-
-def alone_table(lines: Sequence[Line]) -> Table:
-    """A line per program: the ratio of its latency among others to that alone."""
-    return _ratios_table("the same process alone and in turns with others", lines)
 
 
 # cells: the same program from several files, for example

@@ -96,7 +96,7 @@ def speedups(table: str) -> dict[str, float]:
         latency = {
             name: float(value[1].replace(",", ""))
             for name, cell in zip(head, cells, strict=True)
-            if name not in GPUS and (value := re.match(r"\**([\d.,]+) \(", cell))
+            if name not in GPUS and (value := re.match(r"\**†?([\d.,]+) \(", cell))
         }
         baselines = [latency.pop(name) for name in ("eager", "inductor") if name in latency]
         if baselines and latency:

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-ROWS, WIDTH = 256, 1024
+ROWS, WIDTH, SMALL = 256, 1024, 64
 
 
 class Part(nn.Module):
@@ -12,12 +12,11 @@ class Part(nn.Module):
     def __init__(self, cause: str, planted: bool) -> None:
         super().__init__()
         self.cause, self.planted = cause, planted
-        index = torch.arange(ROWS * WIDTH) // 64
-        self.register_buffer("index", index)
+        self.register_buffer("index", torch.arange(ROWS * WIDTH) // 64)
         self.register_buffer("places", torch.arange(8 * ROWS * WIDTH))
-        self.register_buffer("packed", torch.randint(-127, 127, (4 * WIDTH, WIDTH), dtype=torch.int8))  # fmt: skip
+        self.register_buffer("packed", torch.randint(-127, 127, (64 * WIDTH, SMALL), dtype=torch.int8))  # fmt: skip
         self.register_buffer("weight", self.packed.float() * 0.01)
-        self.small = nn.ModuleList(nn.Linear(16, 16) for _ in range(200 if planted else 1))
+        self.small = nn.ModuleList(nn.Linear(4, 4) for _ in range(200 if planted else 1))
 
     def forward(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         return getattr(self, self.cause)(x, hidden)
@@ -32,19 +31,17 @@ class Part(nn.Module):
         if self.planted:
             zeros = torch.zeros(ROWS * WIDTH // 64, dtype=x.dtype)
             return zeros.index_add(0, self.index, x[1].reshape(-1))
-        return x[1].reshape(-1, 64).sum(1)
-
-    def single_workgroup(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        return x.reshape(1 if self.planted else 2, -1).sum(1)
+        return self.scattered(x[1]).reshape(-1, 64).sum(1)  # about as slow by value, on all threads
 
     def narrow_loop(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        flat = x.reshape(-1)
-        if self.planted:
-            flat = flat[(self.places * 7919) % len(flat)]  # loads one value at a time
-        return flat.reshape(-1, 64).sum(1)
+        return (self.scattered(x) if self.planted else x).reshape(-1, 64).sum(1)
+
+    def scattered(self, x: torch.Tensor) -> torch.Tensor:
+        """All values in another order: loaded one at a time."""
+        return x.reshape(-1)[(self.places[: x.numel()] * 7919) % x.numel()]
 
     def tiny_dispatches(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        small = hidden[:1, :16]
+        small = hidden[:1, :4]
         for layer in self.small:
             small = torch.tanh(layer(small))
         return small
@@ -57,11 +54,12 @@ class Part(nn.Module):
 class Planted(nn.Module):
     def __init__(self, cause: str, planted: bool) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
+        # Small, so that what the cause leaves in the caches does not make these slower.
+        self.layers = nn.Sequential(nn.Linear(SMALL, SMALL), nn.ReLU(), nn.Linear(SMALL, SMALL))
         self.part = Part(cause, planted)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        hidden = self.layers(x[0, :32])
+        hidden = self.layers(x[0, :32, :SMALL])
         return hidden, self.part(x, hidden)
 
 

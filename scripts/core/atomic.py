@@ -60,6 +60,11 @@ def read_json(path: str | Path) -> Any:
         ) from error
 
 
+def read_artifact(path: Path) -> dict[str, Any]:
+    """Read a JSON file; {} if it does not exist or is the empty one of a failed stage. Raises ValueError naming the file if it is damaged."""
+    return read_json(path) if path.is_file() and path.stat().st_size else {}
+
+
 def move(source: Path, target: Path) -> None:
     """Move a file to `target`, which may be on another file system."""
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,11 @@ def printed(name: str, *words: str) -> str:
     if done.returncode:
         exits.fail(f"{name}: {done.stderr.strip() or done.returncode}")
     return done.stdout
+
+
+def compile_program(program: Path, flags: Iterable[str], out: str | Path = "/dev/null") -> None:
+    """Run iree-compile. If it fails, this process ends in the same way."""
+    process.require_tool([tool("iree-compile"), *flags, str(program), "-o", str(out)])
 
 
 @dataclass(frozen=True)

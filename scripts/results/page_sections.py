@@ -11,8 +11,8 @@ from typing import Any
 
 from scripts.results import wording
 
-WIDTH = 160
-"""Characters of a line on a terminal of unknown width."""
+WIDTH, NO_LIMIT = 160, 10_000
+"""Characters of a line: on a terminal of unknown width, and where none is too long."""
 Place = int | Sequence[int] | None
 """The rows of the report page that a line of a table or chart is about: the filters hide it with all of them, and it opens the first one."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from scripts.config import plugins
 from tests.checkouts import EAGER, in_environment, keep_models, params, run_module, shipped
+from tests.pipeline import test_user_models as user_models
 
 ENVIRONMENT = {"stablehlo": "torch-mlir", "xla": "torch-xla", "speed": "torch-mlir"}
 DIALECTS = ("torch", "linalg-on-tensors", "stablehlo")
@@ -22,6 +23,7 @@ EVERYWHERE = {
     "scatter-sum-as-add",
     "scatter-add-by-rows",
     "gather-by-rows",
+    "scatter-reduce-by-columns",
     "project-before-aggregation",
     "mask-index-at-full-length",
     "scatter-from-memory",
@@ -37,6 +39,7 @@ ONLY_STABLEHLO = {
     "index-from-the-front",
     "max-pool-with-end-padding",
     "slice-scatter-as-concatenation",
+    "scatter-reduce-into-neutral",
 }
 NOT_STABLEHLO = {
     "limits-keep-nan",
@@ -51,7 +54,6 @@ EXPECTED = {
     "stablehlo": EVERYWHERE
     | ONLY_STABLEHLO
     | {
-        "scatter-reduce-as-comparison",
         "grouped-convolution-gradients-by-offsets",
         "empty-as-zeros",
         "nothing-as-constant",
@@ -60,7 +62,6 @@ EXPECTED = {
     },
     "xla": EVERYWHERE
     | {
-        "scatter-reduce-by-columns",
         "scan-of-booleans-in-int64",
         "batch-norm-by-deviations",
         "clamp-by-one-limit",
@@ -145,12 +146,27 @@ def test_no_shape_depends_on_data_where_a_mask_could_be_followed(judged, path):
             assert case["dynamic"] == 0, case
 
 
-@pytest.mark.parametrize("path", ["stablehlo", "xla"])
-def test_no_scatter_is_left_that_the_lowering_path_refuses(judged, path):
-    """StableHLO by torch-mlir has none but the additions; PyTorch/XLA takes no `mean`."""
-    for case in judged(path):
-        if case["case"] in ("scatter_reduce", "rows", "many_rows") and path == "stablehlo":
-            assert "aten.scatter_reduce.two" not in case["ops"], case
+def test_a_scatter_reduce_is_right_by_every_dialect_of_torch_mlir(environments, tmp_path):
+    """By rows, by elements, of integers, with a NaN."""
+    text = user_models.model(
+        "s, x, i, j, n",
+        "rows = i.view(-1, 1).expand(5, 3); return [s.scatter_reduce(0, rows, x, kind) for kind in ('amax', 'amin', 'prod')]"
+        " + [s.scatter_reduce(0, j, x, kind, include_self=False) for kind in ('amax', 'prod', 'mean')]"
+        " + [x.scatter_reduce(1, j % 3, x * 2, 'amin'), n[:4].scatter_reduce(0, i, n, 'amax'), n[:4].scatter_reduce(0, i, n, 'prod')]",
+    ) + user_models.inputs(
+        "(torch.randn(4, 3), torch.randn(5, 3).index_fill(0, torch.tensor([2]), torch.nan), torch.tensor([3, 0, 1, 0, 3]),"
+        " torch.randint(0, 4, (5, 3)), torch.randint(-9, 9, (5,)))"
+    )
+    files = user_models.written(tmp_path, {"reductions": text})
+    ended = user_models.run(
+        environments / "torch-mlir/bin/python",
+        tmp_path,
+        files,
+        [user_models.TORCH, user_models.STABLEHLO, user_models.LINALG],
+        True,
+    )
+    paths = ended["reductions"]["paths"]
+    assert [of.get("verdict", of) for of in paths.values()] == ["PASS"] * 3, paths
 
 
 @pytest.mark.parametrize("path", [path for path in ENVIRONMENT if path != "speed"])

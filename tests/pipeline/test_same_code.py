@@ -17,8 +17,7 @@ from scripts.results.results_file import cell_of
 from scripts.tools.compare import code_changes, pairs, remeasuring
 from scripts.tools.compare.code_changes import CHANGED, CodeChange
 from scripts.tools.compare.remeasuring import NotMeasured
-from scripts.tools.profile.dispatch_view import Compiled, difference, passes
-from scripts.tools.profile.dispatch_words import chosen, inner_loop
+from scripts.tools.profile.dispatch_view import Compiled, chosen, difference, inner_loop, passes
 from tests.checkouts import run_stage
 from tests.report_records import records
 

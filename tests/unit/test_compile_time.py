@@ -11,7 +11,7 @@ import pytest
 
 from scripts.config.stages import STAGES
 from scripts.core.process import Limits, run_tool
-from scripts.tools.profile import compile_page, compile_profile, profile_files, why
+from scripts.tools.profile import compile_page, profile_compile, profile_files, why
 
 CELL = "tiny/mlir/vulkan"
 FOLDER = "results/compile_time/tiny/iree/mlir/vulkan"
@@ -36,15 +36,15 @@ def test_the_seconds_of_passes_are_their_own_and_add_up_to_less_than_the_total()
         node("'func.func' Pipeline", 3.0, node("CSE", 1.0), node("a::InlinerPass", 2.0, node("(A) CallGraph", 0.5))),
         total=5.5,
     )  # fmt: skip
-    passes, total_s = compile_profile.passes(text)
-    assert {one.name: one.s for one in passes} == {"CSE": 2.5, "InlinerPass": 1.5, "(A) CallGraph": 0.5}  # fmt: skip
-    assert passes[0].name == "CSE"
-    assert sum(one.s for one in passes) <= total_s == 5.5
+    passes, total_s = profile_compile.passes(text)
+    assert {one["name"]: one["s"] for one in passes} == {"CSE": 2.5, "InlinerPass": 1.5, "(A) CallGraph": 0.5}  # fmt: skip
+    assert passes[0]["name"] == "CSE"
+    assert sum(one["s"] for one in passes) <= total_s == 5.5
 
 
 def test_a_compiler_that_printed_no_times_is_an_error():
-    with pytest.raises(compile_profile.NoTree, match="Killed"):
-        compile_profile.passes("Killed")
+    with pytest.raises(ValueError, match="Killed"):
+        profile_compile.passes("Killed")
 
 
 def test_phases_end_when_their_files_are_written(tmp_path):
@@ -52,13 +52,13 @@ def test_phases_end_when_their_files_are_written(tmp_path):
         path = tmp_path / f"program.{number}.{name}.mlir"
         path.write_text("")
         os.utime(path, (at, at))
-    assert [(one.name, one.s) for one in compile_profile.phases(tmp_path, 100.0, 7.5)] == [
+    assert [(one["name"], one["s"]) for one in profile_compile.phases(tmp_path, 100.0, 7.5)] == [
         ("input", 1.5),
         ("flow", 1.5),
         ("hal", 4.0),
     ]
-    assert compile_profile.phases(tmp_path, 3700.0, 7.5) == [], "the clock was set back"
-    assert compile_profile.phases(tmp_path, 50.0, 7.5) == [], "the clock was set forward"
+    assert profile_compile.phases(tmp_path, 3700.0, 7.5) == [], "the clock was set back"
+    assert profile_compile.phases(tmp_path, 50.0, 7.5) == [], "the clock was set forward"
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def executables(tmp_path, monkeypatch):
     for name in ("good", "bad", "slow"):
         source = f"hal.executable public @main${name} {{\n hal.executable.export public @main${name}_f32 ordinal(0)\n"
         (folder / f"module_{name}.mlir").write_text(source)
-    monkeypatch.setattr(compile_profile, "tool", lambda name: str(compiler))
+    monkeypatch.setattr(profile_compile, "tool", lambda name: str(compiler))
     log = tmp_path / "log.txt"
-    return list(compile_profile.executables(folder, ["--x"], Limits(0.5, 1e6), log))
+    return list(profile_compile.executables(folder, ["--x"], Limits(0.5, 1e6), log))
 
 
 def test_an_executable_that_does_not_end_is_named_and_its_source_is_kept(executables):
@@ -117,7 +117,7 @@ def write(folder: Path, executables: list[dict], status: str = "timeout") -> Non
         "total_s": 4.0,
         "passes": [{"name": "CSE", "s": 3.0}] if status == "ok" else [],
         "phases": [{"name": "input", "s": 1.0}, {"name": "flow", "s": 3.0}],
-        "executables": compile_profile.described(executables, nodes),
+        "executables": profile_compile.described(executables, nodes),
         "kinds": {"layers.0": "Block", "layers.1": "Block", "layers.0.fc": "Linear", "layers.1.fc": "Linear"},
     }  # fmt: skip
     folder.mkdir(parents=True)

@@ -37,12 +37,12 @@ PRODUCTS = {"features.0.0": CONVOLUTION}
 
 def test_an_instruction_computes_the_nodes_of_its_lines_and_of_what_was_fused_into_it():
     computed = mapped(TEXT, LINES, PRODUCTS, 1, ["features.0.0.weight"])
-    assert computed["add_fusion"] == ([ADD], False)
-    assert computed["bitcast.1"] == ([PERMUTE], True)
+    assert computed["add_fusion"] == ((ADD,), False)
+    assert computed["bitcast.1"] == ((PERMUTE,), True)
 
 
 def test_a_convolution_without_a_line_is_that_of_its_weight():
     assert arguments("ynn_fusion", parsed(TEXT)) == [0, 1]
     computed = mapped(TEXT, LINES, PRODUCTS, 1, ["features.0.0.weight"])
-    assert computed["ynn_fusion"] == ([CONVOLUTION], False)
-    assert mapped(TEXT, LINES, PRODUCTS, 1, ["features.9.weight"])["ynn_fusion"] == ([], False)
+    assert computed["ynn_fusion"] == ((CONVOLUTION,), False)
+    assert mapped(TEXT, LINES, PRODUCTS, 1, ["features.9.weight"])["ynn_fusion"] == ((), False)

@@ -41,10 +41,8 @@ def take(calls):
         out.write(f"{name} ends\\n")
     return [CallTimes(1.0, {"a": 0.5}, 0.3, 0.2)]
 
-assert fields["in_turns"]
 measured = rounds.profiled(lambda: time.sleep(0.001), take, lambda key: {"name": key}, in_turns=True)
-path.with_name("profile.json").write_text(json.dumps({"name": name, **measured}))
-rounds.report_written(True)
+rounds.write(path.parent, {"name": name, **measured}, in_turns=True)
 """
 
 

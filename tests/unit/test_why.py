@@ -61,8 +61,8 @@ def test_products_of_equal_shapes_are_one_row_whatever_their_modules(results, wh
 def test_a_gap_without_a_large_part_is_said_to_have_none(results, why):
     times = {
         "call_ms": 2.1,
-        "rounds_ms": [2.1, 4.2],
-        "between_ms": [0.1, 0.2],
+        "rounds_ms": [2.1, 2.1],
+        "between_ms": [0.1, 0.1],
         "outside_ms": [0, 0],
     }
     changed(results, CELL, **times, dispatches=[IREE["dispatches"][0]])
@@ -88,8 +88,11 @@ def test_repeated_layers_are_shown_as_one_and_other_modules_are_not():
     assert [shown[path] for path in ("mlp.0", "conv1.lin", "")] == ["mlp.0", "conv1.lin", ""]
 
 
-def dispatch(function: str, ms: float, tiles: int, *nodes: list, busy: float = 1.0) -> dict:
-    times = {"ms": ms, "rounds_ms": [ms, ms * 2]}
+def dispatch(
+    function: str, ms: float, tiles: int, *nodes: list, busy: float = 1.0, later: float = 1.0
+) -> dict:
+    """A dispatch of a profile of two rounds; the second one takes `later` times as long."""
+    times = {"ms": ms, "rounds_ms": [ms, ms * later]}
     return {"function": function, **times, "tiles": tiles, "busy": busy, "nodes": list(nodes)}
 
 
@@ -101,7 +104,7 @@ IREE = {
     "runtime": "iree",
     "threads": 2,
     **{"call_ms": 11.0, "profiled_ms": 11.0, "control_ms": [11.0, 11.5], "foreign": 0.01, "load": 1.8},
-    **{"rounds_ms": [11.0, 22.0], "between_ms": [0.5, 1.0], "outside_ms": [0.49, 0.98]},
+    **{"rounds_ms": [11.0, 11.0], "between_ms": [0.5, 0.5], "outside_ms": [0.49, 0.49]},
     "kinds": {"": "Net", "fc": "Linear", "pool": "Pool"},
     "dispatches": [
         dispatch("d_dispatch_0_matmul", 2.0, 8, ["mm", "aten.mm.default", "fc"], ["add", "aten.add.Tensor", "fc"], busy=1.9),
@@ -205,10 +208,10 @@ layout changes   +0.0100  0             +0%
 more work         −0.400  0             −4%
 all                +6.50  ?            +59%
 
-modules             ×  IREE ms  eager ms  difference  limit ms  GFLOP/s      mostly        shape    inner loop
-pool                1     8.00      1.50       +6.50         –        –   –  idle threads  scatter
-(the model itself)  1        –     0.400      −0.400  0.000250        –   –  more work     sigmoid
-fc                  1     2.00      2.50      −0.500     0.400       20  16  slower code   matmul
+modules             ×  IREE ms  eager ms  difference  limit ms  GFLOP/s      GB/s     mostly        shape    inner loop
+pool                1     8.00      1.50       +6.50         –        –   –     –  –  idle threads  scatter
+(the model itself)  1        –     0.400      −0.400  0.000250        –   –     –  0  more work     sigmoid
+fc                  1     2.00      2.50      −0.500     0.400       20  16     0  0  slower code   matmul
 (all others)        1   0.0100         –     +0.0100
 
 share    ms  calls  workgroups  busy  dispatch              operators    modules  inner loop
@@ -289,10 +292,10 @@ FUNCTIONS = st.sampled_from(("main_dispatch_3_matmul_4x4_f32", "main_dispatch_9_
 
 def profiles_of(kernels: list[tuple[str, float, list]], between: float) -> dict:
     """A profile with these kernels."""
-    each = [dispatch(name, ms, 4, *nodes, busy=1.5) for name, ms, nodes in kernels]
-    whole = [sum(one["rounds_ms"][at] for one in each) + between * (at + 1) for at in range(2)]
-    times = {"rounds_ms": whole, "between_ms": [between, between * 2], "outside_ms": [0.0] * 2, "call_ms": whole[0]}  # fmt: skip
-    beside = {"control_ms": [1.0], "foreign": 0.0, "load": 0.0}
+    each = [dispatch(name, ms, 4, *nodes, busy=1.5, later=1.25) for name, ms, nodes in kernels]
+    whole = [sum(one["rounds_ms"][at] for one in each) + between * (1 + at / 4) for at in range(2)]
+    times = {"rounds_ms": whole, "between_ms": [between, between * 1.25], "outside_ms": [0.0] * 2, "call_ms": whole[0]}  # fmt: skip
+    beside = {"control_ms": whole, "foreign": 0.0, "load": 0.0}
     return {"threads": 2, "kinds": {}, "dispatches": each, **times, **beside}
 
 
@@ -358,7 +361,7 @@ def changed(results: Path, row: str, **values: object) -> None:
 def test_a_target_of_the_run_in_which_the_same_modules_take_less_time_is_named(results, why, ms, is_named):  # fmt: skip
     timed(results, [11.0, 11.1, 10.9, 11.0, 11.0], [4.5] * 5, flags=[11.0] * 5)
     first, second = IREE["dispatches"][0], dispatch("other_dispatch_3", ms, 8, *IREE["dispatches"][1]["nodes"])  # fmt: skip
-    second["rounds_ms"] = [ms, 2.1 * ms]
+    second["rounds_ms"] = [ms, 1.05 * ms]
     changed(results, "tiny/mlir/flags", **IREE | {"dispatches": [first, second]})
     said = "the same modules in tiny/mlir/flags: 1.54 ±"
     assert (said in why()) == is_named
@@ -367,8 +370,8 @@ def test_a_target_of_the_run_in_which_the_same_modules_take_less_time_is_named(r
 def test_times_are_scaled_to_the_rows_which_were_timed_in_turns(results, why):
     """The machine was slower while IREE was profiled: its row says that it is as fast as eager."""
     timed(results, [8.0, 8.1, 8.0, 7.9, 8.0], [4.0, 4.0, 4.1, 3.9, 4.0])
-    changed(results, CELL, rounds_ms=[16.0, 32.0])
-    changed(results, "tiny/eager/eval", rounds_ms=[8.0])
+    changed(results, CELL, rounds_ms=[16.0, 16.0], control_ms=[16.0])
+    changed(results, "tiny/eager/eval", rounds_ms=[8.0], control_ms=[8.0])
     lines = why().splitlines()
     assert "IREE 8.00, eager 4.00" in lines[0]
     pool = next(line for line in lines if line.startswith("pool"))
@@ -393,6 +396,21 @@ def test_where_profiles_are_in_doubt_nothing_is_recommended(results, why, of, va
     assert "Look first at" not in lines
     found = json.loads(why("--json"))
     assert (found["first"], found["doubts"]) == ([], [said])
+
+
+@pytest.mark.parametrize(
+    ("call_ms", "pool_ms", "between"),
+    [(10.5, 8.0, 0.5), (5.0, 8 * 5 / 10, 0.0)],
+    ids=["as much as there is between", "more"],
+)
+def test_what_the_profiler_adds_is_taken_from_the_time_between_kernels(results, why, call_ms, pool_ms, between):  # fmt: skip
+    """Of the 11 ms of a profiled call 10 are in kernels."""
+    changed(results, CELL, call_ms=call_ms, control_ms=[call_ms, call_ms])
+    changed(results, "tiny/eager/eval", between_ms=[0.0], control_ms=[4.5])
+    account = json.loads(why("--json"))
+    pool = next(region for region in account["regions"] if region["name"] == "pool")
+    assert pool["iree_ms"] == pytest.approx(pool_ms, rel=0.01)
+    assert account["terms"]["between kernels"]["ms"] == pytest.approx(between, abs=0.02)
 
 
 def test_rows_that_do_not_say_how_they_compare_are_a_doubt(results, why):

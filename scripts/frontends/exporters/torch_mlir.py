@@ -22,6 +22,7 @@ from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImp
 from scripts.core.tensors import TensorType
 from scripts.frontends.lowering import capture, fx_rewrites
 from scripts.frontends.lowering.capture import timed
+from scripts.frontends.lowering.fx_rewrites.edit import argument
 from scripts.frontends.lowering.link import Argument, Constant, Input, Lowered
 from scripts.frontends.lowering.locations import below
 from scripts.frontends.lowering.stablehlo import for_iree
@@ -46,17 +47,19 @@ REWRITES = {
     "rms-norm-in-float32": ("torch", "stablehlo", "linalg-on-tensors"),
     "roll-within-size": ("torch", "stablehlo", "linalg-on-tensors"),
     "upsample-nearest-by-index": ("torch", "stablehlo", "linalg-on-tensors"),
+    "atan2-by-signs": ("torch", "stablehlo", "linalg-on-tensors"),
     "pow-of-size": ("torch", "stablehlo", "linalg-on-tensors"),
     "negative-pow-as-reciprocal": ("torch", "stablehlo", "linalg-on-tensors"),
     "negative-padding-as-slice": ("torch", "linalg-on-tensors"),
     "index-from-the-front": ("stablehlo",),
     "scatter-mean-as-sum": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-without-self": ("torch", "stablehlo", "linalg-on-tensors"),
+    "scatter-reduce-into-neutral": ("stablehlo",),
     "scatter-sum-as-add": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-add-by-rows": ("torch", "stablehlo", "linalg-on-tensors"),
     "gather-by-rows": ("torch", "stablehlo", "linalg-on-tensors"),
     "mask-index-at-full-length": ("torch", "stablehlo", "linalg-on-tensors"),
-    "scatter-reduce-as-comparison": ("torch", "stablehlo", "linalg-on-tensors"),
+    "scatter-reduce-by-columns": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-from-memory": ("torch", "stablehlo", "linalg-on-tensors"),
     "embedding-bag-as-sum": ("torch", "stablehlo", "linalg-on-tensors"),
     "max-pool-with-end-padding": ("stablehlo",),
@@ -98,6 +101,13 @@ _REWRITTEN = (
 _NARROW = (torch.bool, torch.uint8, torch.int8)
 """Types of operands for which one may change an operator."""
 
+_BODIES = {
+    "prod": "stablehlo.multiply",
+    "amax": "stablehlo.maximum",
+    "amin": "stablehlo.minimum",
+}
+"""The operations of StableHLO that a scatter_reduce computes."""
+
 _decompositions = functools.cache(get_decomposition_table)
 
 # What torch_mlir.fx.export_and_import runs between import and the output dialect.
@@ -129,18 +139,36 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
             wanted = [name for name, dialects in REWRITES.items() if dialect in dialects]
             wanted += fx_rewrites.SPEED if options["rewrites"] == "all" else ()
             rewrites = (*[capture.BY_TORCH] * bool(further), *fx_rewrites.apply(program, wanted))
-    text = lower(program.graph, dialect, seconds)
     arguments = list(capture.arguments(captured, program).values())
-    if options["rewrites"] != "none" and dialect == "stablehlo":
-        with timed(seconds, "rewrite"):
-            changing = loaded.changing if options["rewrites"] == "all" else ()
-            text, names = for_iree(text, arguments, changing)
-        rewrites += names
     left_out: dict[str, str] = {}
     origins, results = capture.origins(program, left_out), capture.results(program)
     operators = capture.operators(program)
+    for_stablehlo = options["rewrites"] != "none" and dialect == "stablehlo"
+    bodies = _scatters_as_sums(program.graph) if for_stablehlo else {}
+    text = lower(program.graph, dialect, seconds)
+    if for_stablehlo:
+        with timed(seconds, "rewrite"):
+            changing = loaded.changing if options["rewrites"] == "all" else ()
+            text, names = for_iree(text, arguments, changing, bodies)
+        rewrites += names
     lowered = Lowered(text, ENTRY, arguments, results, rewrites, origins, left_out, operators)
     return lowered, seconds
+
+
+def _scatters_as_sums(graph: fx.Graph) -> dict[str, str]:
+    """Make each scatter_reduce of a graph, which begins with what its reduction leaves unchanged, a scatter_add: torch-mlir 20261001 lowers no other one to
+    StableHLO. Returns the operation that each is to compute instead of a sum, by node, for `for_iree`."""
+    bodies = {}
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.scatter_reduce.two):
+        body = _BODIES.get(node.args[4])
+        if body and argument(node, "include_self") and node.meta["val"].dtype is not torch.bool:
+            node.target, node.args, node.kwargs = (
+                torch.ops.aten.scatter_add.default,
+                node.args[:4],
+                {},
+            )
+            bodies[node.name] = body
+    return bodies
 
 
 def export_graph(

@@ -87,11 +87,17 @@ def of_lines(linked: Any, parsed: Any) -> dict[int, str]:
     for ours, theirs in zip(below(linked), below(parsed), strict=True):
         if ours.name != theirs.name:
             raise ValueError(f"the printed program has {theirs.name} in the place of {ours.name}")
-        name = _NAME.search(str(ours.location))
+        name = name_of(ours)
         line = _LINE.search(str(theirs.location))
-        if name and line:
-            names.setdefault(int(line["line"]), name["name"])
+        if name is not None and line:
+            names.setdefault(int(line["line"]), name)
     return names
+
+
+def name_of(operation: Any) -> str | None:
+    """The name of the node that an operation is of; None if its location has none."""
+    name = _NAME.search(str(operation.location))
+    return name["name"] if name else None
 
 
 def below(operation: Any, inner_first: bool = False) -> list[Any]:

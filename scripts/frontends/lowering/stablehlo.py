@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from scripts.frontends.lowering import locations
@@ -22,18 +23,22 @@ UNSIGNED_BITS = (8, 16, 32)
 
 
 def for_iree(
-    text: str, arguments: Sequence[Argument] = (), changing: Collection[str] = ()
+    text: str,
+    arguments: Sequence[Argument] = (),
+    changing: Collection[str] = (),
+    bodies: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, tuple[str, ...]]:
     """The program after every rewrite that applies to it, and the names of those.
 
     `changing`: names of the weights among its `arguments` that change between calls. If they are kernels of convolutions, they are
-    transposed first, so that the program is faster.
+    transposed first, so that the program is faster. `bodies`: what the scatters of some nodes compute in place of a sum, an operation by node. Raises ValueError
+    if one of these has not become a scatter that adds.
     """
     from iree.compiler import ir
 
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(text)
-        names: list[str] = []
+        names = _give_bodies(ir, module, bodies)
         # Replacing an operation moves its body.
         for operation in locations.below(module.operation, inner_first=True):
             with operation.location:  # of what a rewrite creates
@@ -49,6 +54,27 @@ def for_iree(
         names += _kernels_transposed_first(ir, module, weights)
         changed = module.operation.get_asm(enable_debug_info=True) if names else text
         return changed, tuple(sorted(set(names)))
+
+
+def _give_bodies(ir: Any, module: Any, bodies: Mapping[str, str]) -> list[str]:
+    """Replace the sum in the scatters of some nodes; return the name of this rewrite if there are any. The frontend may have made one of
+    equal scatters with equal bodies."""
+    given = set()
+    for operation in locations.below(module.operation):
+        body = bodies.get(locations.name_of(operation) or "")
+        if body is None or operation.name != "stablehlo.scatter":
+            continue
+        added, *others = (op.operation for op in operation.regions[0].blocks[0].operations)
+        if added.name != "stablehlo.add" or len(others) != 1:
+            raise ValueError(f"expected a scatter that adds, found {operation}")
+        with ir.InsertionPoint(added), added.location:
+            new = create(ir, body, added.results[0].type, *added.operands)
+        added.results[0].replace_all_uses_with(new)
+        added.erase()
+        given.add(body)
+    if missing := {*bodies.values()} - given:
+        raise ValueError(f"the frontend lowered the scatters of {', '.join(bodies)} without one for {', '.join(sorted(missing))}")  # fmt: skip
+    return ["scatter-reduce-as-add"] * bool(bodies)
 
 
 # PyTorch/XLA writes operations of CHLO (StableHLO's client dialect) that older XLA did not know

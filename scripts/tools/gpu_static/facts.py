@@ -46,11 +46,6 @@ class Dispatch:
     bound_ms: float | None
     bound_by: str
 
-    @property
-    def unit(self) -> str:
-        """What computes its products: MATRIX or VECTOR."""
-        return MATRIX if self.kernel.matrix else VECTOR
-
 
 @dataclass(frozen=True)
 class Dumps:
@@ -133,10 +128,11 @@ def as_report(called: Sequence[Dispatch], device: Device | None) -> dict[str, An
     """The part of a report: the values of a row whose names begin with `static_`, and the dispatches. A value that is not known for one of the
     dispatches is left out."""
     works = [(each, each.work) for each in called if each.work]
-    products = {unit: sum(each.calls * work.product_flop for each, work in works if each.unit == unit) for unit in (MATRIX, VECTOR)}  # fmt: skip
+    product = sum(each.calls * work.product_flop for each, work in works)
+    on_matrix = sum(each.calls * work.product_flop for each, work in works if each.kernel.matrix)
     by_flop = [(each.calls * (work.product_flop + work.other_flop), each) for each, work in works]
     knows_registers = all(each.kernel.registers is not None for each in called)
-    flop, product = sum(flop for flop, _ in by_flop), sum(products.values())
+    flop = sum(flop for flop, _ in by_flop)
     values: dict[str, Any] = {
         "static_device": device.name if device else None,
         "static_spills": _sum({each.function: each.kernel.spilled_bytes for each in called}.values()),
@@ -144,7 +140,7 @@ def as_report(called: Sequence[Dispatch], device: Device | None) -> dict[str, An
     }  # fmt: skip
     if len(works) == len(called):
         if product:
-            values["static_matrix_share"] = products[MATRIX] / product
+            values["static_matrix_share"] = on_matrix / product
         if device and flop and knows_registers:
             values["static_occupancy"] = sum(part * (each.occupancy or 0.0) for part, each in by_flop) / flop  # fmt: skip
     known = {name: value for name, value in values.items() if value is not None}

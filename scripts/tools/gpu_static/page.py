@@ -13,7 +13,7 @@ from scripts.config.stages import REPORT, STATUS
 from scripts.core import atomic, checkout, requests
 from scripts.iree.backends import BACKENDS
 from scripts.results import wording
-from scripts.results.page_sections import Section, as_text
+from scripts.results.page_sections import NO_LIMIT, Section, as_text
 from scripts.results.wording import milliseconds
 from scripts.supervise import outcome
 from scripts.tools.gpu_static import radv
@@ -23,8 +23,6 @@ from scripts.tools.gpu_static.facts import DISPATCHES
 MODULE = "module.vmfb"
 SHOWN = 0.01
 """Dispatches with a smaller share of the bound are not shown."""
-WIDTH = 10_000
-"""Characters of a line."""
 UNKNOWN = "?"
 """What no compiler has said."""
 
@@ -49,8 +47,8 @@ def read(results: Path, name: str) -> Described | None:
     backend = requests.read(compiled).fields["backend"]
     if BACKENDS[backend].device_kind == "cpu":
         return None
-    by_remedy = _read(remedied / REPORT).get("compile")
-    report = by_remedy or _read(compiled / REPORT)
+    by_remedy = atomic.read_artifact(remedied / REPORT).get("compile")
+    report = by_remedy or atomic.read_artifact(compiled / REPORT)
     if DISPATCHES in report:
         vmfb = (remedied if by_remedy else compiled) / MODULE
         return Described(cell, report, vmfb if backend == "vulkan" else None)
@@ -59,11 +57,6 @@ def read(results: Path, name: str) -> Described | None:
         raise ValueError(f"{cell} does not compile: {ended.status} ({ended.reason}): {ended.detail}; log: {ended.log}")  # fmt: skip
     again = checkout.run_command("results/latency.csv", f"models={cell.model}", "--forcerun compile_iree")  # fmt: skip
     raise ValueError(f"the compilation of {cell} does not describe its dispatches (an older version, or its log says why); make it again: {again}")  # fmt: skip
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The JSON of a report; {} if there is none, or the empty one of a failed stage."""
-    return atomic.read_json(path) if path.is_file() and path.stat().st_size else {}
 
 
 def page(described: Described) -> str:
@@ -80,7 +73,7 @@ def page(described: Described) -> str:
     if described_names := [name for each in shown if (name := each["function"]) in of_radv]:
         rows = [[*(str(of_radv[name][key]) for key in OF_RADV), name] for name in described_names]
         rest.append(Section(f"By RADV, for an AMD GPU ({radv.FAMILY})", (*OF_RADV, "dispatch"), rows, range(len(OF_RADV))))  # fmt: skip
-    return as_text([Section("", lines=head), table, *rest], width=WIDTH).rstrip()
+    return as_text([Section("", lines=head), table, *rest], width=NO_LIMIT).rstrip()
 
 
 OF_RADV = ("VGPRs", "Spilled VGPRs", "LDS size", "Subgroups per SIMD", "Latency")

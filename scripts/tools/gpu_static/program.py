@@ -91,12 +91,16 @@ def work(configured: str) -> dict[str, Work | None]:
         module = ir.Module.parse(configured)
         for function in below(module.operation):
             if function.name == "func.func" and "translation_info" in function.attributes:
-                name = ir.StringAttr(function.attributes["sym_name"]).value
-                try:
-                    works[name] = _of_function(function)
-                except Unknown:
-                    works[name] = None
+                works[ir.StringAttr(function.attributes["sym_name"]).value] = work_of(function)
     return works
+
+
+def work_of(function: Any) -> Work | None:
+    """The work of the function of a dispatch; None if it depends on sizes that are not known."""
+    try:
+        return _of_function(function)
+    except Unknown:
+        return None
 
 
 def _of_function(function: Any) -> Work:
@@ -109,16 +113,17 @@ def _of_function(function: Any) -> Work:
         elif op.name in _STORES:
             moved += _written(op.operands[0])
         elif op.name == "iree_linalg_ext.attention":
-            products[_element(op.operands[0].type)] += _attention(op)
+            products[str(op.operands[0].type.element_type)] += _attention(op)
         elif op.name.startswith("linalg.") and (maps := linalg_maps(op)):
             points = math.prod(_sizes(op, maps).values())
             body = Counter(part.name.rpartition(".")[2] for part in below(op))
             floats = sum(1 for part in below(op) if _FLOAT.match(part.name))
             if _is_product(op, maps, body):
-                products[_element(op.operands[0].type)] += 2 * points
+                products[str(op.operands[0].type.element_type)] += 2 * points
                 floats = max(0, floats - 2)
             other += floats * points
-    info = _PIPELINE.search(str(function.attributes["translation_info"]))
+    said = function.attributes
+    info = _PIPELINE.search(str(said["translation_info"])) if "translation_info" in said else None
     element = max(products, key=products.__getitem__, default="")
     return Work(sum(products.values()), other, moved, element, info[1] if info else "")
 
@@ -134,6 +139,8 @@ def linalg_maps(op: Any) -> list[Any]:
 
     if op.name in ("linalg.yield", "linalg.index") or not len(op.regions):
         return []
+    if not hasattr(linalg, "get_indexing_maps"):  # before IREE 3.4
+        raise Unknown
     return [attribute.value for attribute in linalg.get_indexing_maps(op) or ()]
 
 
@@ -190,18 +197,13 @@ def _written(value: Any) -> int:
 
 
 def _shape(kind: Any) -> list[int]:
-    from iree.compiler import ir
-
-    tensor = ir.ShapedType(kind)
-    if not tensor.has_static_shape:
+    if not kind.has_static_shape:
         raise Unknown
-    return list(tensor.shape)
+    return list(kind.shape)
 
 
 def _bytes(kind: Any) -> int:
-    from iree.compiler import ir
-
-    return math.ceil(math.prod(_shape(kind)) * _bits(ir.ShapedType(kind).element_type) / 8)
+    return math.ceil(math.prod(_shape(kind)) * _bits(kind.element_type) / 8)
 
 
 def _bits(element: Any) -> int:
@@ -210,9 +212,3 @@ def _bits(element: Any) -> int:
     number = re.search(r"\d+", text)
     bits = int(number[0]) if number else 64  # `index`
     return 8 if bits == 1 else 2 * bits if text.startswith("complex") else bits
-
-
-def _element(kind: Any) -> str:
-    from iree.compiler import ir
-
-    return str(ir.ShapedType(kind).element_type)

@@ -7,6 +7,7 @@ kernels, or outside of them (rounds.CallTimes), and in one term.
 
 from __future__ import annotations
 
+import operator
 import re
 import statistics
 from collections import Counter, defaultdict
@@ -61,8 +62,8 @@ class Estimate:
 @dataclass(frozen=True)
 class Region:
     """Kernels of both sides that compute the same modules, or several such with equal shapes. `name`: of the modules, the first ones if there are many; `shape`: that of
-    IREE's product, else operators. `regions`: how many there are. `iree_ms`, `other_ms`: per call. `flop`: per call, of the modules;
-    `limit_ms`: what the machine needs for them at least, None if it is not known. `terms`: what of the gap is here. `function`: the
+    IREE's product, else operators. `regions`: how many there are. `iree_ms`, `other_ms`: per call. `flop`, `moved`: operations per call of the modules,
+    and bytes of what they read and write, each once; `limit_ms`: what the machine needs for them at least, None if it is not known. `terms`: what of the gap is here. `function`: the
     dispatch that takes most of the time, "" if IREE has none. `elsewhere`: IREE's cell of the run in which these modules take least time,
     with that time, if it takes less than here by more than both intervals."""
 
@@ -72,6 +73,7 @@ class Region:
     iree_ms: float
     other_ms: float
     flop: int
+    moved: int
     limit_ms: float | None
     terms: Mapping[str, Estimate]
     function: str
@@ -119,7 +121,7 @@ def account(profiles: Profiles, against: str = "") -> Account:
     """The account of a cell beside a runtime, by default the fastest one that was profiled. Raises ValueError if there is no profile of
     `against`.
 
-    All times of a profile are scaled so that its profiled call takes as long as the call of the row, which no profiler slows down.
+    All times of a profile are scaled so that its call takes as long as the call of the row, which no profiler slows down (_Side).
     """
     every = {IREE: profiles.iree, **profiles.others}
     call_ms = {
@@ -180,22 +182,22 @@ def _estimate(rounds: Sequence[float]) -> Estimate:
 
 
 class _Side:
-    """A profile, with the times of each round scaled to a call of `call_ms`."""
+    """A profile, with the times of each round scaled to a call of `call_ms`. By how much longer a call takes with the profiler than without is
+    taken from the time between kernels, in which profilers record, as far as there is any."""
 
     def __init__(self, profile: Mapping[str, Any], call_ms: float) -> None:
         self.threads = profile["threads"]
         self.call_ms = call_ms
-        scales = [call_ms / ms for ms in profile["rounds_ms"]]
+        rounds = profile["rounds_ms"]
+        added = max(0.0, statistics.median(map(operator.sub, rounds, profile["control_ms"])))
+        between = [*map(operator.add, profile["between_ms"], profile["outside_ms"])]
+        less = [min(added, max(0.0, ms)) for ms in between]
+        scales = [call_ms / (ms - own) for ms, own in zip(rounds, less, strict=True)]
+        self.between = [(ms - own) * scale for ms, own, scale in zip(between, less, scales, strict=True)]  # fmt: skip
 
         def scaled(rounds: Sequence[float]) -> list[float]:
             return [ms * scale for ms, scale in zip(rounds, scales, strict=True)]
 
-        self.between = [
-            a + b
-            for a, b in zip(
-                *(scaled(profile[name]) for name in ("between_ms", "outside_ms")), strict=True
-            )
-        ]
         kernels = profile.get("dispatches") or profile.get("kernels", ())
         count = Counter(node[0] for kernel in kernels for node in kernel["nodes"] if _is_product_node(node))  # fmt: skip
         self.kernels = [
@@ -349,10 +351,10 @@ class _Matched:
         for region, term, rounds in self._entries:
             if region in inside:
                 _plus(terms, term, rounds)
-        flop, limit = 0, None
+        flop, moved, limit = 0, 0, None
         for path, counted in (self._work["modules"] if self._work else {}).items():
             if path in self._above and self._region(path) in inside:
-                flop += counted["flop"]
+                flop, moved = flop + counted["flop"], moved + counted["bytes"]
                 if (least := _limit_ms(self._limits, self._work or {}, counted)) is not None:
                     limit = (limit or 0.0) + least
         kernels = [self._largest[region] for region in members if region in self._largest]
@@ -364,6 +366,7 @@ class _Matched:
             own,
             other,
             flop,
+            moved,
             limit,
             {term: _estimate(rounds) for term, rounds in terms.items()},
             largest["function"] if largest else "",

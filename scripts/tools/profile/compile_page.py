@@ -9,14 +9,14 @@ from typing import Any
 
 from scripts.config import stages
 from scripts.config.cell import Cell, Kind
-from scripts.results.page_sections import Section, as_text
+from scripts.core import atomic
+from scripts.results.page_sections import NO_LIMIT, Section, as_text
 from scripts.supervise import outcome
-from scripts.tools.profile import profile_files
-from scripts.tools.profile.account import NO_MODULE, patterns
-from scripts.tools.profile.compile_profile import FILE
-from scripts.tools.profile.page import NO_LIMIT, SHOWN, some
+from scripts.tools.profile.account import patterns, shown_name
+from scripts.tools.profile.page import SHOWN, some
+from scripts.tools.profile.profile_compile import FILE
+from scripts.tools.profile.profile_files import NoProfile, code_cell, why_none
 
-STAGE, TARGET = "profile_compile", "compile_time"
 REST = "(between passes)"
 """The parser, the verifier, and what passes that run others do themselves."""
 MOST = 12
@@ -46,22 +46,20 @@ class CompileTime:
 
     def modules(self, executable: Mapping[str, Any]) -> list[str]:
         """The names of the nn.Modules that an executable computes, those of repeated layers as one."""
-        kinds = self.data["kinds"]
         paths = {node[2] for e in self.data["executables"] for node in e["nodes"]} - {None}
-        shown = patterns(paths, kinds)
-        names = (NO_MODULE if path is None else shown[path] for _, _, path in executable["nodes"])
-        return list(dict.fromkeys(name or "(the model itself)" for name in names))
+        shown = patterns(paths, self.data["kinds"])
+        return [*dict.fromkeys(shown_name(path, shown) for _, _, path in executable["nodes"])]
 
 
 def read(results: Path, name: str) -> CompileTime:
     """What was measured of a cell, by its name. Raises NoProfile, and ValueError for other names and damaged files."""
     cell = Cell.parse(name, Kind.IREE)
-    module = profile_files.code_cell(cell)
-    data = profile_files.read_json(results.parent / stages.STAGES[STAGE].path(module, FILE))
+    module = code_cell(cell)
+    data = atomic.read_artifact(
+        results.parent / stages.STAGES["profile_compile"].path(module, FILE)
+    )
     if not data:
-        raise profile_files.NoProfile(
-            profile_files.why_none(results.parent, cell, module, STAGE, TARGET)
-        )
+        raise NoProfile(why_none(results.parent, cell, module, "profile_compile", "compile_time"))
     return CompileTime(cell, data)
 
 
@@ -82,8 +80,8 @@ def page(times: CompileTime) -> str:
     sections = [
         Section("", lines=lines),
         _shares("phase", [(p["name"], p["s"]) for p in data["phases"]]),
-        _shares("pass", [*passes, *rest], data["total_s"]) if passes else Section(""),
-        _executables(times) if data["executables"] else Section(""),
+        _shares("pass", [*passes, *rest], data["total_s"]),
+        _executables(times),
         Section("", lines=[*_hanging(times)]),
     ]
     return as_text(sections, width=NO_LIMIT).strip()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ from scripts.results.page_sections import Section
 from scripts.results.wording import milliseconds
 from scripts.run.recorded import NoCase, recorded
 from scripts.tools.profile.account import Account, Dispatched, some
-from scripts.tools.profile.dispatch_words import chosen, counted, inner_loop
 from scripts.tools.profile.profile_files import NoProfile, Profiles, code_cell, why_none
 from scripts.tools.profile.read_dispatch import ASSEMBLY, FILE, PASSES, SOURCE
 
 SHOWN = 30
 """Lines of a difference that are printed."""
+NOTABLE = 0.05
+"""From this share of the instructions of a loop on, those on the stack, of one value, and the shuffles are named."""
+_PIPELINE = re.compile(r"pipeline = (?:#\w+\.\w+<)?(?P<name>\w+)")
+_SIZES = re.compile(r"(?P<name>\w+) = (?P<sizes>\[[\d, \[\]]*\])")
 _NUMBER = re.compile(r"(dispatch|encoding)_\d+")
 
 
@@ -134,3 +137,43 @@ def _shown(
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     more = [f"… {len(lines) - SHOWN} more lines: {file}"] if len(lines) > SHOWN else []
     return Section(title, text="\n".join([*lines[:SHOWN], *more]) or "the same")
+
+
+def chosen(code: Mapping[str, Any]) -> str:
+    """What the compiler has chosen for a dispatch, by what read_code says of it: `DoubleTilingExpert, tiles 8×32×0, vectors 8×16×16, data-tiled, iree_uk_mmt4d`."""
+    pipelines = (match["name"] for text in code["tiling"] if (match := _PIPELINE.search(text)))
+    configs = [dict(_SIZES.findall(text)) for text in code["tiling"]]
+    root = next((each for each in configs if "distribution" in each or "tile_sizes" in each), {})
+    words = [next(pipelines, "no pipeline")]
+    if tiles := root.get("distribution") or root.get("tile_sizes"):
+        levels = (re.findall(r"\d+", level) for level in tiles.split("], ["))
+        words.append(f"tiles {' / '.join(map('×'.join, levels))}")
+    vectors = [
+        re.findall(r"\d+", sizes) for name, sizes in root.items() if name.startswith("vector_")
+    ]
+    if vectors:
+        words.append(
+            f"vectors {'×'.join(max(each, key=int) for each in zip(*vectors, strict=False))}"
+        )
+    return ", ".join([*words, *["data-tiled"] * code["data_tiled"], *code["microkernels"]])
+
+
+def inner_loop(code: Mapping[str, Any]) -> str:
+    """The mix of instructions of the inner loop: `512-bit, 100% FMA`, `one value at a time, 50% FMA, 12% on the stack`; "" if there is none."""
+    loop = code.get("loop")
+    if not loop:
+        return ""
+    bits, computing = loop["bits"], sum(loop["arithmetic"].values())
+    words = [f"{bits}-bit" if bits > 64 else "one value at a time" if bits else "no vectors"]
+    words.append(f"{loop['fused'] / computing:.0%} FMA" if computing else "no arithmetic")
+    for name, said in (("stack", "on the stack"), ("single", "loads of one value"), ("shuffles", "shuffles")):  # fmt: skip
+        if (share := loop[name] / max(1, loop["instructions"])) >= NOTABLE:
+            words.append(f"{share:.0%} {said}")
+    words += [counted(loop["gathers"], "gather")] * bool(loop["gathers"])
+    words += [f"calls {', '.join(loop['calls'])}"] * bool(loop["calls"])
+    return ", ".join(words)
+
+
+def counted(number: int, name: str, plural: str = "s") -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number} {name}{plural * (number != 1)}"

@@ -133,19 +133,14 @@ def _dump_other_formats(args: BaselineDumpRequest, out: Path, scratch: Path) -> 
         command = request.command(folder)
         if (ended := subprocess.run(command, env=variables, check=False)).returncode:
             process.exit_like(ended.returncode)
-        _name_by_format(args.repeat, folder, out, name)
-    _name_by_format(args.repeat, out, out, first)
+        _name_by_format(folder, out, name)
+    _name_by_format(out, out, first)
 
 
-def _name_by_format(repeat: int, folder: Path, out: Path, ir_format: str) -> None:
-    """Move the IR of each repetition from `folder` to `out`, named after its format.
-
-    A repetition that traced no new graph has no IR.
-    """
-    for number in range(repeat):
-        ir = folder / str(number) / IR
-        if ir.exists():
-            os.replace(ir, out / str(number) / f"ir.{ir_format}.txt")
+def _name_by_format(folder: Path, out: Path, ir_format: str) -> None:
+    """Move the IR of each repetition that traced a new graph from `folder` to `out`, named after its format."""
+    for ir in folder.glob(f"[0-9]*/{IR}"):
+        os.replace(ir, out / ir.parent.name / f"ir.{ir_format}.txt")
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scripts.config.choices import IREE_DUMPS
-from scripts.core import atomic, commands, process, requests
+from scripts.core import atomic, commands, requests
 from scripts.core.requests import Folders
 from scripts.iree.compile_options import CompileRequest
-from scripts.iree.tools import tool
+from scripts.iree.tools import compile_program
 from scripts.tools.profile import dumping
 
 
@@ -30,24 +30,13 @@ def dump_iree(args: ModuleDumpRequest, folders: Folders) -> None:
     dumping.clear(folders.own)
     folder = folders.own / "0"
     folder.mkdir(parents=True)
-    wanted = []
-    if "iree_phases" in args.kinds:
-        wanted.append(f"--dump-compilation-phases-to={folder / 'phases'}")
-    if "iree_graph" in args.kinds:
-        wanted += [
-            "--iree-flow-dump-dispatch-graph",
-            f"--iree-flow-dump-dispatch-graph-output-file={folder / 'dispatch-graph.dot'}",
-        ]
-    process.require_tool(
-        [
-            tool("iree-compile"),
-            *args.compiler_flags(),
-            *wanted,
-            str(args.program),
-            "-o",
-            "/dev/null",
-        ]
-    )
+    graph = "--iree-flow-dump-dispatch-graph"
+    flags = {
+        "iree_phases": [f"--dump-compilation-phases-to={folder / 'phases'}"],
+        "iree_graph": [graph, f"{graph}-output-file={folder / 'dispatch-graph.dot'}"],
+    }
+    wanted = [flag for kind in args.kinds for flag in flags.get(kind, ())]
+    compile_program(args.program, [*args.compiler_flags(), *wanted])
     atomic.write_json(folders.results / dumping.LISTING, dumping.listing(folders.own))
 
 

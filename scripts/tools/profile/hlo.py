@@ -17,7 +17,6 @@ LAYOUT_OPCODES = frozenset(
     ("transpose", "copy", "reshape", "bitcast", "convert", "broadcast", "slice", "parameter", "tuple", "get-tuple-element", "constant")
 )  # fmt: skip
 """Opcodes of HLO that only move data."""
-PARAMETER = frozenset(("parameter",))
 PRODUCT_OPCODES = frozenset(("convolution", "dot", "custom-call"))
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?(?P<name>[\w.-]+) .*\{$")
 _INSTRUCTION = re.compile(
@@ -48,7 +47,7 @@ def mapped(
     products: Mapping[str, Origin],
     inputs: int,
     weights: Sequence[str],
-) -> dict[str, tuple[list[Origin], bool]]:
+) -> dict[str, tuple[tuple[Origin, ...], bool]]:
     """By the names of a compiled program's instructions: the nodes of the captured graph that each computes, and whether it only moves
     data. `lines`: the node of each line of the program; `products`: the products of the captured graph by module; `inputs`: how many of its
     arguments are no weights; `weights`: the names of the others.
@@ -61,7 +60,7 @@ def mapped(
             read = [number - inputs for number in arguments(name, instructions)]
             modules = (weights[place].rpartition(".")[0] for place in read if place >= 0)
             nodes = [products[module] for module in modules if module in products][:1]
-        computed[name] = [*dict.fromkeys(nodes)], instruction.only_moves
+        computed[name] = tuple(dict.fromkeys(nodes)), instruction.only_moves
     return computed
 
 
@@ -71,7 +70,7 @@ def arguments(name: str, instructions: Mapping[str, Instruction]) -> list[int]:
     while todo:
         if (operand := instructions.get(todo.pop(0))) is None or not operand.only_moves:
             continue
-        if operand.opcodes == PARAMETER:
+        if operand.opcodes == {"parameter"}:
             numbers += map(int, operand.operands)
         else:
             todo += operand.operands

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from scripts.config import stages
-from scripts.core import checkout
-from scripts.results.page_sections import Chart, Line, Section, Styled, as_text
+from scripts.core import atomic, checkout
+from scripts.results.page_sections import NO_LIMIT, Chart, Line, Section, Styled, as_text
 from scripts.results.wording import milliseconds
 from scripts.tools.profile import account as accounts
 from scripts.tools.profile import profile_files
 from scripts.tools.profile.account import NAMES, Account, Dispatched, Estimate, Region, some
-from scripts.tools.profile.dispatch_words import chosen, counted, inner_loop
+from scripts.tools.profile.dispatch_view import chosen, counted, inner_loop
 from scripts.tools.profile.profile_files import IREE, PROFILES, Profiles
 from scripts.tools.profile.profilers import PRODUCTS
 from scripts.tools.report.web.page_source import AGAIN, Source, View
@@ -28,8 +28,6 @@ ONE_THREAD = 1.2
 """Up to this many busy threads, a dispatch is said to run on one."""
 SAME = "as long elsewhere"
 """What a bar begins with: the part of a call that is in no term."""
-NO_LIMIT = 10_000
-"""Characters of a line of `vmfbench why`."""
 
 
 def page(profiles: Profiles, account: Account) -> str:
@@ -100,7 +98,7 @@ def _files(results: Path) -> list[Path]:
 def _cells(path: Path) -> list[str]:
     """The cells of IREE in a file of profiles; [] if it is damaged."""
     try:
-        members = profile_files.read_json(path).get("members", {})
+        members = atomic.read_artifact(path).get("members", {})
     except ValueError:
         return []
     return [name for name, ended in members.items() if ended.get("profile", {}).get("runtime") == IREE]  # fmt: skip
@@ -151,7 +149,7 @@ def _regions(account: Account) -> Iterator[Section]:
     large = [row for row in account.regions if max(row.iree_ms, row.other_ms) >= least]
     small = [row for row in account.regions if row not in large]
     codes = {dispatch.function: dispatch.code for dispatch in account.dispatches}
-    head = ["modules", "×", "IREE ms", f"{_named(account.against)} ms", "difference", "limit ms", "GFLOP/s", "", "mostly", "shape", "inner loop"]  # fmt: skip
+    head = ["modules", "×", "IREE ms", f"{_named(account.against)} ms", "difference", "limit ms", "GFLOP/s", "", "GB/s", "", "mostly", "shape", "inner loop"]  # fmt: skip
     rows = [
         [
             row.name,
@@ -160,7 +158,7 @@ def _regions(account: Account) -> Iterator[Section]:
             _ms(row.other_ms),
             _difference(row.iree_ms - row.other_ms),
             _ms(row.limit_ms),
-            *(f"{row.flop / ms / 1e6:,.0f}" if row.flop and ms else "–" for ms in (row.iree_ms, row.other_ms)),
+            *(f"{count / ms / 1e6:,.0f}" if count and ms else "–" for count in (row.flop, row.moved) for ms in (row.iree_ms, row.other_ms)),
             max(row.terms, key=lambda term: abs(row.terms[term].ms), default=""),
             row.shape,
             inner_loop(codes.get(row.function, {})),
@@ -169,8 +167,8 @@ def _regions(account: Account) -> Iterator[Section]:
     ]  # fmt: skip
     if small:
         own, other = (sum(getattr(row, name) for row in small) for name in ("iree_ms", "other_ms"))
-        rows.append(["(all others)", str(sum(row.regions for row in small)), _ms(own), _ms(other), _difference(own - other), *[""] * 6])  # fmt: skip
-    yield Section("", head, rows, range(1, 8))
+        rows.append(["(all others)", str(sum(row.regions for row in small)), _ms(own), _ms(other), _difference(own - other), *[""] * 8])  # fmt: skip
+    yield Section("", head, rows, range(1, 10))
 
 
 def _ms(value: float | None) -> str:

@@ -7,6 +7,7 @@ consecutive nodes of one module becomes a part, which is a module, and times of 
 from __future__ import annotations
 
 import itertools
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,9 +59,7 @@ class Parts:
 
     def merged_work(self, work: Mapping[str, Any]) -> dict[str, Any]:
         """The work of a call (`step.count_work`) with that of modules in place of that of parts."""
-        merged: dict[str, dict[str, int]] = {}
+        merged: dict[str, Counter[str]] = defaultdict(Counter)
         for part, counted in work["modules"].items():
-            known = merged.setdefault(str(self.module_of(part)), dict.fromkeys(counted, 0))
-            for key, number in counted.items():
-                known[key] += number
+            merged[str(self.module_of(part))].update(counted)
         return {**work, "modules": merged}

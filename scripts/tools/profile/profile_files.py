@@ -67,24 +67,35 @@ def read(results: Path, name: str) -> Profiles:
             runtime = str(EntryName.read(baseline).without("threads"))
             others[runtime] = profile
             rows[runtime] = member
+    timed = members_beside(root, cell, "time", TIMING)
+    part = timed.get(str(cell), {}).get("part", 0)
+    values_ms = {
+        runtime: tuple(timed[row]["values_ms"])
+        for runtime, row in rows.items()
+        if row in timed and timed[row].get("part", 0) == part
+    }
     cpu = str(EntryName("cpu", threads=cell.threads))
     limits = MachineLimits.read(results / "machine_limits" / cpu / machine_limits.FILE)
-    code = read_json(root / stages.STAGES["read_code"].path(code_cell(cell), "code.json"))
+    code = atomic.read_artifact(
+        root / stages.STAGES["read_code"].path(code_cell(cell), "code.json")
+    )
     return Profiles(
         cell,
         iree,
         others,
         limits if limits and limits.threads == iree["threads"] else None,
-        _timed(root, cell, rows),
+        values_ms,
         {each["name"]: each for each in code.get("functions", ()) if each.get("loop")},
         variants,
     )
 
 
-def members_beside(root: Path, cell: Cell) -> dict[str, dict[str, Any]]:
-    """The profiled rows of the group of a cell, by name; {} if there is none. Raises ValueError for a damaged file."""
-    for path in sorted((root / stages.STAGES["profile"].path(cell.model)).glob(f"*/{cell.test}/{PROFILES}")):  # fmt: skip
-        members = read_json(path).get("members", {})
+def members_beside(
+    root: Path, cell: Cell, stage: str = "profile", file: str = PROFILES
+) -> dict[str, dict[str, Any]]:
+    """What a stage has written of the rows of the group of a cell, by name; {} if it has nothing of that. Raises ValueError for a damaged file."""
+    for path in sorted((root / stages.STAGES[stage].path(cell.model)).glob(f"*/{cell.test}/{file}")):  # fmt: skip
+        members = atomic.read_artifact(path).get("members", {})
         if str(cell) in members:
             return members
     return {}
@@ -94,40 +105,17 @@ def _why_no_profile(root: Path, cell: Cell, ended: Mapping[str, Any]) -> str:
     if ended:
         return f"the profile of {cell} failed: {ended['status']} ({ended['reason']}): {ended['detail']}"
     for status in sorted((root / stages.STAGES["profile"].path(cell.model)).glob(f"*/{cell.test}/{STATUS}")):  # fmt: skip
-        if EntryName.read(status.parent.parent.name).threads == cell.threads:
-            group = Cell.of_kind(
-                Kind.GROUP, model=cell.model, device=status.parent.parent.name, test=cell.test
-            )
-            if outcome.read_or_damaged(status).status != outcome.OK:
-                return why_none(root, cell, group, "profile", "profile")
+        device = status.parent.parent.name
+        failed = outcome.read_or_damaged(status).status != outcome.OK
+        if failed and EntryName.read(device).threads == cell.threads:
+            group = Cell.of_kind(Kind.GROUP, model=cell.model, device=device, test=cell.test)
+            return why_none(root, cell, group, "profile", "profile")
     return why_none(root, cell, cell, "profile", "profile")
 
 
 def code_cell(cell: Cell) -> Cell:
     """The cell of the code of an IREE cell."""
     return cell.to(Kind.MODULE).to(Kind.IREE_DUMP)
-
-
-def _timed(root: Path, cell: Cell, rows: Mapping[str, str]) -> dict[str, tuple[float, ...]]:
-    """The latencies of rows, by the timing of the group of a cell. `rows`: their names by runtime."""
-    below = root / stages.STAGES["time"].path(cell.model)
-    for path in sorted(below.glob(f"*/{cell.test}/{TIMING}")):
-        members = read_json(path).get("members", {})
-        if str(cell) in members:
-            of_part = members[str(cell)].get("part", 0)
-            return {
-                runtime: tuple(members[name]["values_ms"])
-                for runtime, name in rows.items()
-                if name in members and members[name].get("part", 0) == of_part
-            }
-    return {}
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON of a file; {} if it does not exist or is the empty file of a failed stage."""
-    if not path.is_file() or not path.stat().st_size:
-        return {}
-    return atomic.read_json(path)
 
 
 def why_none(

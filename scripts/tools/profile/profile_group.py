@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def profile_group(request: ProfileGroupRequest, folders: Folders) -> None:
                 ended[name] = _failure(error)
         needs = {name: TWICE * memory_mb(Path(request.members[name])) for name in members}
         for part in parts(needs, "", request.memory_mb):
-            ended |= _profiled([members[name] for name in part])
+            ended |= _profiled({name: members[name] for name in part})
     if not any("profile" in member for member in ended.values()):
         said = [f"{name}: {member['status']} ({member['reason']}): {member['detail']}" for name, member in ended.items()]  # fmt: skip
         exits.fail(f"none of {len(said)} rows has a profile; {said[0]}")
@@ -73,11 +73,11 @@ def _command(verified: Path, folder: Path) -> list[str]:
     own = requests.read(verified)
     python = atomic.read_json(verified / VERIFICATION)["python"] if own.python == "python" else own.python  # fmt: skip
     if "vmfb" in own.fields:
-        module, fields = IREE, _of_module(own)
+        module, fields = IREE, {**_of_module(own), "in_turns": True}
     else:
         module = BASELINE
         fields = {name: value for name, value in own.fields.items() if name != "collect"}
-    request = StageRequest(module, python, {**fields, "in_turns": True})
+    request = StageRequest(module, python, fields)
     request.write(folder)
     return request.command(folder)
 
@@ -88,26 +88,23 @@ def _of_module(verified: StageRequest) -> dict[str, Any]:
     if vmfb != Path(verified.fields["vmfb"][0]):
         raise MemberEnded("unsupported", "remedy", "a module that a remedy has compiled has no profile")  # fmt: skip
     compiled = requests.read(vmfb.parent).fields
-    signature = verified.fields["signature"]
     return {
         **compiled,
-        **verified.only("weights", "inputs", "device", "threads"),
+        **verified.only("weights", "inputs", "signature", "device", "threads"),
         "vmfb": str(vmfb),
-        "signature": signature,
         "locations": str(Path(compiled["program"]).with_name("locations.json")),
     }
 
 
-def _profiled(members: Sequence[Member]) -> dict[str, dict[str, Any]]:
+def _profiled(members: Mapping[str, Member]) -> dict[str, dict[str, Any]]:
     """Profile members in turns; return what PROFILES says of each."""
     ended: dict[str, dict[str, Any]] = {}
     processes: dict[str, Process] = {}
 
-    def each(step: Callable[[str], None], names: Sequence[str]) -> None:
-        """Do something with the members that have not failed."""
-        for name in names:
-            if name in ended:
-                continue
+    def each(step: Callable[[str], object]) -> None:
+        """Do something with the members that have not failed, in random order."""
+        left = [name for name in members if name not in ended]
+        for name in random.sample(left, len(left)):
             try:
                 step(name)
             except MemberEnded as error:
@@ -115,28 +112,21 @@ def _profiled(members: Sequence[Member]) -> dict[str, dict[str, Any]]:
                 if name in processes:
                     processes[name].close()
 
-    by_name = {member.name: member for member in members}
-
     def start(name: str) -> None:
-        member = by_name[name]
+        member = members[name]
         processes[name] = Process(member, os.getpid(), member.log, LIMIT_S, lambda: None)
         processes[name].wait_ready()
 
-    def turn(name: str) -> None:
-        processes[name].ask({TURN: True}, LIMIT_S)
-
     try:
-        each(start, list(by_name))
-        for _ in range(ROUNDS):
-            each(turn, random.sample([*by_name], len(by_name)))
-        each(turn, list(by_name))  # the last turn writes the profile
+        each(start)
+        for _ in range(ROUNDS + 1):  # the last turn writes the profile
+            each(lambda name: processes[name].ask({TURN: True}, LIMIT_S))
     finally:
         for process in processes.values():
             process.close()
-    for name, member in by_name.items():
-        if name not in ended:
-            written = Path(member.command[-1]).with_name("profile.json")
-            ended[name] = {"status": outcome.OK, "profile": atomic.read_json(written)}
+    for name in members.keys() - ended.keys():
+        written = Path(members[name].command[-1]).with_name("profile.json")
+        ended[name] = {"status": outcome.OK, "profile": atomic.read_json(written)}
     return ended
 
 

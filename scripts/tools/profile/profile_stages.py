@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+from typing import Any
 
 from scripts.config.cell import Kind
 from scripts.config.stages import IREE_ENV, Need, Stage
@@ -13,21 +13,22 @@ _stage = functools.partial(
 )
 
 
-def _of_iree(name: str, recorded_as: str, after: str) -> Stage:
+def _of_iree(name: str, recorded_as: str, **others: Any) -> Stage:
     modules = (f"scripts.tools.profile.{name}",)
-    return _stage(name, Kind.IREE_DUMP, modules, env=IREE_ENV, after=after, recorded_as=recorded_as)
-
-
-def _of_baseline(name: str, recorded_as: str) -> Stage:
-    modules = (f"scripts.tools.profile.{name}", "scripts.baselines.{runtime}")
-    return _stage(
-        name, Kind.BASELINE, modules, entry="baseline", after="reference", recorded_as=recorded_as
-    )
+    own = {"env": IREE_ENV, "after": "export", "recorded_as": recorded_as}
+    return _stage(name, Kind.IREE_DUMP, modules, **own | others)
 
 
 STAGES = (
-    _of_iree("dump_iree", "dumps", after="export"),
-    _of_baseline("dump_baseline", "dumps"),
+    _of_iree("dump_iree", "dumps"),
+    _stage(
+        "dump_baseline",
+        Kind.BASELINE,
+        ("scripts.tools.profile.dump_baseline", "scripts.baselines.{runtime}"),
+        entry="baseline",
+        after="reference",
+        recorded_as="dumps",
+    ),
     Stage(
         "profile",
         Kind.GROUP,
@@ -36,9 +37,10 @@ STAGES = (
         need=Need(3000, 600, 300, "group"),
         wants_device=True,
     ),
-    dataclasses.replace(_of_iree("read_code", "code", after="export"), version=2),
-    dataclasses.replace(
-        _of_iree("profile_compile", "compile_time", after="export"),
+    _of_iree("read_code", "code", version=2),
+    _of_iree(
+        "profile_compile",
+        "compile_time",
         limits="compile",
         need=Need(4000, 600, 60, "weights"),
         wants_device=False,

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import atomic, exits, process, requests
+from scripts.core import atomic, exits, requests
 from scripts.core.requests import Folders
 from scripts.iree import assembly
 from scripts.iree.compile_options import SERIAL, CompileRequest
-from scripts.iree.tools import tool
-from scripts.tools.profile.compile_profile import EXPORT, LAST_BEFORE_CODE, RUN_OTHERS
+from scripts.iree.tools import compile_program
+from scripts.tools.profile.profile_compile import EXPORT, LAST_BEFORE_CODE, RUN_OTHERS
 from scripts.tools.profile.read_code import described, dumps
 
 FILE, PASSES, ASSEMBLY, SOURCE = "dispatch.json", "passes", "assembly.txt", "executable.mlir"
@@ -37,31 +37,25 @@ class DispatchRequest(CompileRequest):
 
 def read_dispatch(args: DispatchRequest, folders: Folders) -> None:
     """Write FILE, ASSEMBLY, a file for each pass in PASSES, and SOURCE, of which `iree-compile --compile-mode=hal-executable` makes the code. Exits if the program has no such dispatch."""
-    compiler = [tool("iree-compile"), *args.compiler_flags()]
-    discarded = ("-o", "/dev/null")
+    flags = args.compiler_flags()
     with tempfile.TemporaryDirectory(dir=folders.results, prefix="dispatch-") as folder:
         sources, code, executables, tree = (Path(folder, name) for name in ("sources", "code", "configured", "tree"))  # fmt: skip
         upto = f"--compile-to={LAST_BEFORE_CODE}"
         dumped = f"--iree-hal-dump-executable-sources-to={sources}"
-        process.require_tool([*compiler, upto, dumped, str(args.program), *discarded])
+        compile_program(args.program, [*flags, upto, dumped])
         paths = {name: path for path in sources.glob("*.mlir") for name in EXPORT.findall(path.read_text(encoding="utf-8"))}  # fmt: skip
         function = counterpart(args.function, paths)
         if not function:
             exits.fail(f"{args.program} has no dispatch like {args.function}; it has: {', '.join(sorted(paths))}")  # fmt: skip
-        process.require_tool(
-            [
-                *(*compiler, *([] if SERIAL in compiler else [SERIAL])),
-                *("--compile-mode=hal-executable", *dumps(code, executables)),
-                *("--mlir-print-ir-after-all", f"--mlir-print-ir-tree-dir={tree}"),
-                *(str(paths[function]), *discarded),
-            ]
-        )
+        passes = (SERIAL, "--mlir-print-ir-after-all", f"--mlir-print-ir-tree-dir={tree}")
+        alone = ("--compile-mode=hal-executable", *dumps(code, executables), *passes)
+        compile_program(paths[function], [*(flag for flag in flags if flag != SERIAL), *alone])
         shutil.copyfile(paths[function], folders.results / SOURCE)
         [said] = (each for each in described(code, executables) if each["name"] == function)
         text = "".join(f"{line}\n" for line in assembly.text_of(code, function))
         (folders.results / ASSEMBLY).write_text(text, encoding="utf-8")
-        passes = list(_passes(tree, folders.results / PASSES))
-        atomic.write_json(folders.results / FILE, {"code": said, "passes": passes})
+        made = {"code": said, "passes": [*_passes(tree, folders.results / PASSES)]}
+        atomic.write_json(folders.results / FILE, made)
 
 
 def counterpart(function: str, names: Mapping[str, Any]) -> str:

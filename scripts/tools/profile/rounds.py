@@ -9,11 +9,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from scripts.core import commands
+from scripts.core import atomic, commands
 from scripts.core.machine import load_watched
 from scripts.measure.timing.worker import READY
 
@@ -38,10 +39,19 @@ def turns(are_given: bool) -> Iterator[int]:
     next(given, None)
 
 
-def report_written(in_turns: bool) -> None:
-    """Answer the request for the profile."""
+def write(folder: Path, profile: Mapping[str, Any], in_turns: bool) -> None:
+    """Write a profile, and answer the request for it."""
+    atomic.write_json(folder / "profile.json", profile)
     if in_turns:
         commands.answer_coordinator({TURN: ROUNDS})
+
+
+Run = tuple[Any, float, float]
+"""A kernel, and when it began and ended, on the clock of a profiler."""
+
+
+NANOSECOND, MICROSECOND = 1e-6, 1e-3
+"""In milliseconds: units of the clocks of profilers."""
 
 
 @dataclass(frozen=True)
@@ -57,47 +67,41 @@ class CallTimes:
     between_ms: float
     outside_ms: float
 
-
-def shared_ns(spans: Sequence[tuple[int, int]]) -> list[float]:
-    """The nanoseconds of each of some spans (start and end): while several last, the time is shared out equally, so they add up to the
-    time in which any lasted."""
-    edges = sorted(
-        [(start, 1, place) for place, (start, _) in enumerate(spans)]
-        + [(end, 0, place) for place, (_, end) in enumerate(spans)]
-    )
-    shares, running, before = [0.0] * len(spans), set[int](), 0
-    for at, starts, place in edges:
-        for other in running:
-            shares[other] += (at - before) / len(running)
-        before = at
-        if starts:
-            running.add(place)
-        else:
-            running.discard(place)
-    return shares
+    @classmethod
+    def of_runs(cls, ms: float, runs: Iterable[Run], unit_ms: float) -> CallTimes:
+        """The times of a call that took `ms` milliseconds. `runs`: of its kernels; `unit_ms`: milliseconds of a unit of their clock."""
+        runs = list(runs)
+        edges = sorted((at, place) for place, (_, *ends) in enumerate(runs) for at in ends)
+        kernels_ms = dict.fromkeys((kernel for kernel, _, _ in runs), 0.0)
+        running, begun, between = set[int](), edges[0][0] if edges else 0, 0.0
+        before = begun
+        for at, place in edges:
+            for other in running:
+                kernels_ms[runs[other][0]] += (at - before) / len(running) * unit_ms
+            between += 0 if running else at - before
+            before = at
+            running ^= {place}
+        return cls(ms, kernels_ms, between * unit_ms, ms - (before - begun) * unit_ms)
 
 
 CALLS, SHORT_S, LONG_S = 5, 0.3, 10.0
 """Calls of a round, and seconds that they fill at least, if they then do not take more than LONG_S."""
 
 
-def number_of_calls(call: Callable[[], object]) -> int:
-    """The number of calls of a round."""
-    call()
-    each_s = _seconds(call)
-    return max(1, min(max(CALLS, int(SHORT_S / each_s)), int(LONG_S / each_s)))
+def timed_ms(call: Callable[[], object], calls: int) -> list[float]:
+    """Milliseconds of each of some calls."""
+    times = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
 
 
-def fastest_ms(call: Callable[[], object], calls: int) -> float:
-    """Milliseconds of the fastest of `calls` calls, after one that does not count."""
-    call()
-    return min(_seconds(call) for _ in range(calls)) * 1e3
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+def quiet_ms(call: Callable[[], object], calls: int) -> float:
+    """Milliseconds of a call: the mean of the faster half of `calls` calls, as in `quiet_mean`, after one that does not count."""
+    times = sorted(timed_ms(call, 1 + calls)[1:])
+    return statistics.fmean(times[: (calls + 1) // 2])
 
 
 def quiet_mean(calls: Sequence[CallTimes]) -> CallTimes:
@@ -125,18 +129,19 @@ def profiled(
     """Take a profile. `call`: make a call without a profiler. `take`: make about so many with it. `described`: what profile.json says about a kernel beside its times, in a list named `kernels`.
     `in_turns`: see `turns`.
 
-    Returns what profile.json says. `call_ms` and `profiled_ms`: milliseconds of the fastest call without and with the
-    profiler; `control_ms`: those without it in each round and after the last one; `foreign` and `load`: as in GroupTiming, during the rounds;
+    Returns what profile.json says. `call_ms` and `profiled_ms`: milliseconds of a call without and with the
+    profiler, in the fastest round; `control_ms`: those without it in each round and after the last one; `foreign` and `load`: as in GroupTiming, during the rounds;
     `rounds_ms`, `between_ms`, `outside_ms`, and `rounds_ms` of each kernel: by round, as in CallTimes; `ms` of a kernel: in the fastest round.
     """
     control_ms, rounds, loads = [], [], []
-    calls = number_of_calls(call)
+    each_s = timed_ms(call, 2)[1] / 1e3
+    calls = max(1, min(max(CALLS, int(SHORT_S / each_s)), int(LONG_S / each_s)))
     for number in turns(in_turns):
         with load_watched() as load:
-            control_ms.append(fastest_ms(call, calls))
+            control_ms.append(quiet_ms(call, calls))
             rounds.append(quiet_mean(take(calls)))
             if number == ROUNDS - 1:
-                control_ms.append(fastest_ms(call, calls))
+                control_ms.append(quiet_ms(call, calls))
         loads.append(load)
     fastest = min(rounds, key=lambda times: times.ms)
     keys = dict.fromkeys(key for times in rounds for key in times.kernels_ms)

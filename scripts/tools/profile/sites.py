@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.core import process
-from scripts.frontends.lowering.locations import Locations, lines_of
-from scripts.iree.tools import tool
+from scripts.frontends.lowering.locations import Locations, below, lines_of
+from scripts.iree.tools import compile_program
 
 LAST = "stream"
 """The phase up to which the program is compiled. Code generation, which takes most of the time, comes later."""
@@ -39,31 +38,12 @@ class Site:
 def sites(program: Path, flags: Sequence[str], folder: Path) -> list[Site]:
     """The dispatches of one call, in the order of the program.
 
-    Runs iree-compile with the `flags` of a target up to the phase LAST, with its files in `folder`. Exits as the
-    compiler does if it fails. Raises PhaseError.
+    Runs iree-compile with the `flags` of a target up to the phase LAST, with its files in `folder`. In locations, "-" is a program that
+    came as bytecode. Exits as the compiler does if it fails. Raises PhaseError.
     """
-    process.require_tool(
-        [
-            *(tool("iree-compile"), *flags, f"--compile-to={LAST}", "--mlir-print-debuginfo"),
-            f"--dump-compilation-phases-to={folder}",
-            *(str(program), "-o", "/dev/null"),
-        ]
-    )
-    return read(folder, {str(program), "-"})
-
-
-def nodes(site: Site, located: Locations) -> list[list[str | None]]:
-    """The nodes that a dispatch computes (name, operator, module), that of its root first."""
-    lines = (line for line in (site.root, *site.lines) if line in located.lines)
-    return [
-        [origin.node, origin.operator, origin.module]
-        for origin in dict.fromkeys(located.lines[line] for line in lines if line is not None)
-    ]
-
-
-def read(folder: Path, files: Collection[str]) -> list[Site]:
-    """The dispatches from the files of the phases. `files`: names of the program in locations; "-" is that of
-    a program that came as bytecode. Raises PhaseError."""
+    dumped = (f"--compile-to={LAST}", "--mlir-print-debuginfo", f"--dump-compilation-phases-to={folder}")  # fmt: skip
+    compile_program(program, [*flags, *dumped])
+    files = {str(program), "-"}
     created = [
         (lines_of([op], files), lines_of(_computing(op, files), files))
         for op in _operations(folder, "dispatch-creation")
@@ -91,6 +71,13 @@ def read(folder: Path, files: Collection[str]) -> list[Site]:
     return sites
 
 
+def nodes(site: Site, located: Locations) -> list[list[str | None]]:
+    """The nodes that a dispatch computes (name, operator, module), that of its root first."""
+    lines = (line for line in (site.root, *site.lines) if line in located.lines)
+    origins = dict.fromkeys(located.lines[line] for line in lines if line is not None)
+    return [[*astuple(origin)] for origin in origins]
+
+
 def _operations(folder: Path, phase: str) -> Iterator[Any]:
     """Every operation of the program at the end of a phase."""
     from iree.compiler import ir
@@ -100,16 +87,7 @@ def _operations(folder: Path, phase: str) -> Iterator[Any]:
         raise PhaseError(f"{folder} has {len(files)} files of phase {phase}, expected one")
     with ir.Context():
         module = ir.Module.parse(files[0].read_text(encoding="utf-8"))
-        yield from inside(module.operation)
-
-
-def inside(operation: Any) -> Iterator[Any]:
-    """The operations inside one, at any depth, in the order of the text."""
-    for region in operation.regions:
-        for block in region.blocks:
-            for op in block.operations:
-                yield op.operation
-                yield from inside(op.operation)
+        yield from below(module.operation)
 
 
 _STRUCTURED = ("linalg.", "iree_linalg_ext.")
@@ -123,24 +101,23 @@ def _computing(dispatch: Any, files: Collection[str]) -> Iterator[Any]:
     The result of one convolution is often laid out as the next one wants it, at the line of that one; and what is computed of each value on the way has
     its line too. So the line of an elementwise operation counts only if its body has none.
     """
-    for op in inside(dispatch):
+    for op in below(dispatch):
         if op.name.startswith(_STRUCTURED) and op.name not in ("linalg.fill", "linalg.yield"):
             if _only_moves(op):
                 continue
-            body = [each for each in inside(op) if each.name != "linalg.yield"] if op.name.startswith("linalg.") else []  # fmt: skip
-            if not (_is_elementwise(op) and lines_of(body, files)):
+            body = [each for each in below(op) if each.name != "linalg.yield"] if op.name.startswith("linalg.") else []  # fmt: skip
+            reduces = op.name != "linalg.generic" or "reduction" in str(
+                op.attributes["iterator_types"]
+            )
+            if reduces or not lines_of(body, files):
                 yield op
             yield from body
-
-
-def _is_elementwise(op: Any) -> bool:
-    return op.name == "linalg.generic" and "reduction" not in str(op.attributes["iterator_types"])
 
 
 def _only_moves(op: Any) -> bool:
     """Whether an operation changes no value: its body, if it has one, only yields."""
     return op.name in _MOVES or (
-        op.name == "linalg.generic" and [inner.name for inner in inside(op)] == ["linalg.yield"]
+        op.name == "linalg.generic" and [inner.name for inner in below(op)] == ["linalg.yield"]
     )
 
 
@@ -152,8 +129,4 @@ def _function(operation: Any) -> str:
 
 def _in_initializer(operation: Any) -> bool:
     parent = operation.parent
-    while parent is not None and parent.name != "builtin.module":
-        if parent.name == "util.initializer":
-            return True
-        parent = parent.parent
-    return False
+    return parent is not None and (parent.name == "util.initializer" or _in_initializer(parent))

@@ -10,22 +10,24 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from scripts.config import stages
 from scripts.config.cell import Cell, Kind
 from scripts.config.stages import STATUS
 from scripts.core import checkout, exits
 from scripts.results import at_hand
-from scripts.results.page_sections import Section, as_text
+from scripts.results.page_sections import NO_LIMIT, Section, as_text
 from scripts.results.results_file import BadRecords, read
 from scripts.run import outputs
 from scripts.run.recorded import NoCase
 from scripts.tools.gpu_static import page as gpu_page
 from scripts.tools.profile import compile_page, dispatch_view, profile_files
 from scripts.tools.profile.account import account
-from scripts.tools.profile.page import NO_LIMIT, largest, page, summary
+from scripts.tools.profile.page import largest, page, summary
 
 
 def _options() -> argparse.Namespace:
@@ -69,38 +71,36 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> None:
-    args = _options()
     try:
-        if not args.cell:
-            if not (shown := summary(args.results, args.against)):
-                command = checkout.run_command("profile")
-                exits.fail(f"{args.results} has no profile; make them: {command}")
-            print(as_text(shown, width=NO_LIMIT).rstrip())
-            return
-        _check(args.results, args.cell)
-        if args.compile:
-            times = compile_page.read(args.results, args.cell)
-            data = {"cell": str(times.cell), **times.data}
-            print(json.dumps(data, indent=2) if args.json else compile_page.page(times))
-            return
-        if described := gpu_page.read(args.results, args.cell):
-            data = {"cell": str(described.cell), **described.report}
-            print(json.dumps(data, indent=2) if args.json else gpu_page.page(described))
-            return
-        profiles = profile_files.read(args.results, args.cell)
-        if args.dispatch:
-            print(as_text(_of_dispatch(args, profiles), width=NO_LIMIT).rstrip())
-            return
-        accounted = account(profiles, args.against)
+        print(_said(_options()))
     except (profile_files.NoProfile, NoCase, BadRecords, ValueError) as error:
         exits.fail(str(error))
-    if args.json:
-        first = largest(profiles, accounted)
-        print(
-            json.dumps({"cell": str(profiles.cell), **asdict(accounted), "first": first}, indent=2)
-        )
-    else:
-        print(page(profiles, accounted))
+
+
+def _said(args: argparse.Namespace) -> str:
+    """What is asked for. Raises the exceptions that main expects, which say what is missing."""
+    if not args.cell:
+        if not (shown := summary(args.results, args.against)):
+            command = checkout.run_command("profile")
+            raise profile_files.NoProfile(f"{args.results} has no profile; make them: {command}")
+        return as_text(shown, width=NO_LIMIT).rstrip()
+    _check(args.results, args.cell)
+    if args.compile:
+        times = compile_page.read(args.results, args.cell)
+        return _json(times.cell, times.data) if args.json else compile_page.page(times)
+    if described := gpu_page.read(args.results, args.cell):
+        return _json(described.cell, described.report) if args.json else gpu_page.page(described)
+    profiles = profile_files.read(args.results, args.cell)
+    if args.dispatch:
+        return as_text(_of_dispatch(args, profiles), width=NO_LIMIT).rstrip()
+    accounted = account(profiles, args.against)
+    if not args.json:
+        return page(profiles, accounted)
+    return _json(profiles.cell, asdict(accounted) | {"first": largest(profiles, accounted)})
+
+
+def _json(cell: Cell, data: Mapping[str, Any]) -> str:
+    return json.dumps({"cell": str(cell), **data}, indent=2)
 
 
 def _of_dispatch(args: argparse.Namespace, profiles: profile_files.Profiles) -> list[Section]:

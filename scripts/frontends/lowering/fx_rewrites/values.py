@@ -435,6 +435,25 @@ def negative_pow_as_reciprocal(node: fx.Node) -> fx.Node | None:
     return call(aten.reciprocal.default, call(node.target, base, -exponent))
 
 
+@each(aten.atan2.default, with_open=True)
+def atan2_by_signs(node: fx.Node) -> fx.Node:
+    """The angle of two zeros is that of x = 1 with the sign of x, and that of two infinities that of two ones: torch-mlir 20261001 divides them, which is NaN."""
+    call = Builder(node)
+    y, x = (call.cast(each, value(node).dtype) for each in node.args)
+    is_zero, is_infinite = (
+        call(aten.logical_and.default, *(call(aten.eq.Scalar, call(aten.abs.default, n), limit) for n in (y, x)))
+        for limit in (0.0, math.inf)
+    )  # fmt: skip
+    signs = []
+    for number in (y, x):
+        is_negative = call(aten.lt.Scalar, call(aten.reciprocal.default, number), 0.0)
+        is_negative = call(aten.logical_or.default, is_negative, call(aten.lt.Scalar, number, 0.0))  # fmt: skip
+        signs.append(call.where(is_negative, call.full([], -1.0, value(node).dtype), 1.0))
+    y = call(aten.where.self, is_infinite, signs[0], y)
+    is_odd = call(aten.logical_or.default, is_zero, is_infinite)
+    return call(node.target, y, call(aten.where.self, is_odd, signs[1], x))
+
+
 @each(aten.log10.default, with_open=True)
 def log10_by_log(node: fx.Node) -> fx.Node:
     """log10(x) is log(x) / log(10): IREE 3.13 does not link log10f."""

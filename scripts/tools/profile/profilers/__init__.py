@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scripts.frontends.lowering.locations import Origin
 from scripts.tools.profile.rounds import CallTimes
 
 RUNTIMES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py")))
@@ -30,25 +31,17 @@ def base_name(operator: str) -> str:
     return parts[1] if len(parts) > 1 else operator
 
 
-class Node(NamedTuple):
-    """A node of the captured graph: its name, its operator (`aten.addmm.default`), and the path of its nn.Module, "" for the model,
-    None if it is not known."""
-
-    name: str
-    operator: str
-    module: str | None
-
-
 class Kernel(NamedTuple):
-    """What a runtime runs at once. `nodes`: what it computes, as far as it could be mapped to the captured graph. `kind`: LAYOUT, else ""."""
+    """What a runtime runs at once. `nodes`: what it computes, as far as it could be mapped to the captured graph. `is_layout`: whether it only moves data."""
 
     name: str
-    nodes: tuple[Node, ...] = ()
-    kind: str = ""
+    nodes: tuple[Origin, ...] = ()
+    is_layout: bool = False
 
     def described(self) -> dict[str, Any]:
         """What profile.json says about it."""
-        return {"function": self.name, "nodes": [list(node) for node in self.nodes], "kind": self.kind}  # fmt: skip
+        kind = LAYOUT if self.is_layout else ""
+        return {"function": self.name, "nodes": [*map(astuple, self.nodes)], "kind": kind}
 
 
 @dataclass(frozen=True)

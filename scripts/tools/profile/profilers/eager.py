@@ -5,10 +5,9 @@ What is neither inside an operator nor outside the model is between kernels: Pyt
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -17,12 +16,12 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from scripts.baselines.sessions import torch_session
 from scripts.baselines.sessions.runtime import Work
+from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.step import count_work
 from scripts.tools.profile import parts
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler
-from scripts.tools.profile.rounds import CallTimes
+from scripts.tools.profile.profilers import Kernel, Profiler
+from scripts.tools.profile.rounds import MICROSECOND, CallTimes, timed_ms
 
-MS = 1e-3
 _MODULE = "module:"
 """What the names of a module's ranges in the profile begin with; the module's path follows."""
 COPIES = frozenset(("copy_", "clone", "contiguous", "_to_copy", "to"))
@@ -55,73 +54,48 @@ def times_of_calls(
     with _named_ranges(model):
         for _ in range(calls):
             with profile(activities=[ProfilerActivity.CPU]) as recording:
-                begun = time.perf_counter()
-                call()
-                ms = (time.perf_counter() - begun) * 1e3
+                [ms] = timed_ms(call, 1)
             yield _times(recording.events(), ms, split)
 
 
 def _times(events: Any, ms: float, split: parts.Parts) -> CallTimes:
-    """The times of a call that took `ms` milliseconds, from the events of its profile."""
+    """The times of a call that took `ms` milliseconds, from the events of its profile. The time of an operator is that of all operators inside
+    it, but not in a module inside it."""
     kernels_ms: dict[Any, float] = defaultdict(float)
     inside = 0.0
-    for event in events:
-        if (path := _path(event)) is None:
-            continue
-        module = split.module_of(path)
-        for child in event.cpu_children:
-            if _path(child) is None:
-                operator = child.name.replace("::", ".")
+    todo: list[tuple[Any, str | None, Kernel | None]] = [(event, None, None) for event in events if event.cpu_parent is None]  # fmt: skip
+    while todo:
+        event, path, kernel = todo.pop()
+        if event.name.startswith(_MODULE):
+            inside += event.time_range.elapsed_us() * MICROSECOND if path is None else 0.0
+            path, kernel = event.name.removeprefix(_MODULE), None
+        elif path is not None:
+            if kernel is None:
+                operator = event.name.replace("::", ".")
                 name = operator.rpartition(".")[2]
-                node = Node(name, operator, module)
-                kernel = Kernel(operator, (node,), LAYOUT if name in COPIES else "")
-                kernels_ms[kernel] += (child.time_range.elapsed_us() - _inner_us(child)) * MS
-        if event.cpu_parent is None or _outermost(event):
-            inside += event.time_range.elapsed_us() * MS
+                node = Origin(name, operator, split.module_of(path))
+                kernel = Kernel(operator, (node,), name in COPIES)
+            kernels_ms[kernel] += event.self_cpu_time_total * MICROSECOND
+        todo += [(child, path, kernel) for child in event.cpu_children]
     return CallTimes(ms, kernels_ms, inside - sum(kernels_ms.values()), ms - inside)
 
 
-def _outermost(event: Any) -> bool:
-    """Whether no range of a module surrounds that of an event."""
-    parent = event.cpu_parent
-    while parent is not None:
-        if _path(parent) is not None:
-            return False
-        parent = parent.cpu_parent
-    return True
-
-
-@contextlib.contextmanager
+@contextmanager
 def _named_ranges(model: torch.nn.Module) -> Iterator[None]:
     """Give each forward pass of a module a range in the profile, while the context lasts."""
-    handles = []
-    for path, module in model.named_modules():
-        ranges: list[Any] = []  # a module may call itself
+    paths = {module: path for path, module in model.named_modules()}
+    ranges: list[Any] = []
 
-        def enter(*_: Any, path: str = path, ranges: list[Any] = ranges) -> None:
-            ranges.append(record_function(f"{_MODULE}{path}"))
-            ranges[-1].__enter__()
+    def enter(module: torch.nn.Module, *_: Any) -> None:
+        path = paths.get(module)
+        ranges.append(nullcontext() if path is None else record_function(f"{_MODULE}{path}"))
+        ranges[-1].__enter__()
 
-        def leave(*_: Any, ranges: list[Any] = ranges) -> None:
-            ranges.pop().__exit__(None, None, None)
+    def leave(*_: Any) -> None:
+        ranges.pop().__exit__(None, None, None)
 
-        handles.append(module.register_forward_pre_hook(enter))
-        handles.append(module.register_forward_hook(leave, always_call=True))
-    try:
+    with (
+        torch.nn.modules.module.register_module_forward_pre_hook(enter),
+        torch.nn.modules.module.register_module_forward_hook(leave, always_call=True),
+    ):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _path(event: Any) -> str | None:
-    """The module of an event, or None for an event that is no module's range."""
-    return event.name.removeprefix(_MODULE) if event.name.startswith(_MODULE) else None
-
-
-def _inner_us(event: Any) -> float:
-    """Microseconds of the outermost module ranges inside an event."""
-    return sum(
-        child.time_range.elapsed_us() if _path(child) is not None else _inner_us(child)
-        for child in event.cpu_children
-    )

@@ -7,9 +7,8 @@ many; what runs between two products, by its kind to the nodes between these.
 from __future__ import annotations
 
 import tempfile
-import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,10 @@ from scripts.baselines import executorch as baseline
 from scripts.baselines.sessions import converted
 from scripts.baselines.sessions.runtime import Work
 from scripts.frontends.lowering import locations
+from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.loading import FLAT_PREFIX
-from scripts.tools.profile.profilers import (
-    LAYOUT,
-    PRODUCTS,
-    Kernel,
-    Node,
-    Profiler,
-    base_name,
-)
-from scripts.tools.profile.rounds import CallTimes
+from scripts.tools.profile.profilers import PRODUCTS, Kernel, Profiler, base_name
+from scripts.tools.profile.rounds import NANOSECOND, CallTimes, Run, timed_ms
 
 WRAPPERS = frozenset(("OPERATOR_CALL", "DELEGATE_CALL", "Method::execute"))
 """Events around others."""
@@ -54,7 +47,6 @@ OTHERS = {
 """The operators of ATen that an operator of XNNPACK computes or is a part of, by the start of its name."""
 NATIVE = "native_call_"
 """What the names of ExecuTorch's own kernels begin with."""
-NS = 1e-6
 
 
 def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
@@ -62,7 +54,7 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
     session = runtime.open_session(work, device)
     loaded = session.step.loaded
     origins = locations.of_nodes(converted.exported(loaded).graph.nodes, FLAT_PREFIX)
-    nodes = [Node(node.node, node.operator, node.module) for node in origins.nodes.values()]
+    nodes = [*origins.nodes.values()]
     inputs = [tensor.contiguous() for _, tensor in loaded.inputs]
 
     def take(calls: int) -> list[CallTimes]:
@@ -71,47 +63,34 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
                 converted.folder() / baseline.FILE, enable_etdump=True
             )
             method = program.load_method("forward")
-            walls_ms = []
-            for _ in range(1 + calls):
-                begun = time.perf_counter()
-                method.execute(inputs)
-                walls_ms.append((time.perf_counter() - begun) * 1e3)
+            walls_ms = timed_ms(lambda: method.execute(inputs), 1 + calls)
             recorded = Path(folder, "calls.etdp")
             program.write_etdump_result_to_file(str(recorded), str(Path(folder, "none.bin")))
             blocks = Inspector(etdump_path=str(recorded)).event_blocks
         events = [event for block in blocks if block.name == "Execute" for event in block.events]
-        return times(events, walls_ms, nodes)[1:]
+        inner = [event for event in events if event.name not in WRAPPERS and event.perf_data]
+        known = mapped([event.name for event in inner], nodes)
+        kernels = [
+            Kernel(event.name, (node,) if node else (), event.name.startswith(LAYOUT_NAMES))
+            for event, node in zip(inner, known, strict=True)
+        ]
+
+        def runs(number: int) -> Iterator[Run]:
+            for event, kernel in zip(inner, kernels, strict=True):
+                begun = event.start_time[number]
+                yield kernel, begun, begun + event.perf_data.raw[number] / NANOSECOND
+
+        return [CallTimes.of_runs(ms, runs(at), NANOSECOND) for at, ms in enumerate(walls_ms)][1:]
 
     return Profiler(session, take, origins.modules)
 
 
-def times(
-    events: Iterable[Any], walls_ms: Sequence[float], nodes: Sequence[Node]
-) -> list[CallTimes]:
-    """The times of calls that took `walls_ms`, from the events of all of them. `nodes`: those of the captured graph, in order."""
-    inner = [event for event in events if event.name not in WRAPPERS and event.perf_data]
-    known = mapped([event.name for event in inner], nodes)
-    calls = []
-    for number, ms in enumerate(walls_ms):
-        kernels_ms: dict[Any, float] = defaultdict(float)
-        spans = []
-        for event, node in zip(inner, known, strict=True):
-            kind = LAYOUT if event.name.startswith(LAYOUT_NAMES) else ""
-            kernels_ms[Kernel(event.name, (node,) if node else (), kind)] += event.perf_data.raw[number]  # fmt: skip
-            begun = event.start_time[number] * NS
-            spans.append((begun, begun + event.perf_data.raw[number]))
-        inside = max(end for _, end in spans) - min(begun for begun, _ in spans) if spans else 0.0
-        between = max(inside - sum(kernels_ms.values()), 0.0)
-        calls.append(CallTimes(ms, kernels_ms, between, ms - between - sum(kernels_ms.values())))
-    return calls
-
-
-def mapped(names: Sequence[str], nodes: Sequence[Node]) -> list[Node | None]:
+def mapped(names: Sequence[str], nodes: Sequence[Origin]) -> list[Origin | None]:
     """The node of each operator that runs, by the names of these in order; None where it is not known."""
     ran, captured = [-1], [-1]
     ran += [at for at, name in enumerate(names) if name.startswith(PRODUCT_NAMES)]
     captured += [at for at, node in enumerate(nodes) if base_name(node.operator) in PRODUCTS]
-    known: list[Node | None] = [None] * len(names)
+    known: list[Origin | None] = [None] * len(names)
     if len(ran) != len(captured):
         return known
     ends = zip([*ran[1:], len(names)], [*captured[1:], len(nodes)], strict=True)

@@ -13,8 +13,7 @@ import contextlib
 import itertools
 import re
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -28,18 +27,17 @@ from torch._inductor.virtualized import V
 
 from scripts.baselines.sessions import torch_session
 from scripts.baselines.sessions.runtime import Work, settle
+from scripts.frontends.lowering.locations import Origin, module_stack
 from scripts.tools.profile import parts
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler
-from scripts.tools.profile.rounds import CallTimes
+from scripts.tools.profile.profilers import Kernel, Profiler
+from scripts.tools.profile.rounds import NANOSECOND, CallTimes, timed_ms
 
-MS = 1e-6
-"""Milliseconds of a nanosecond."""
 END = -1
 """The mark at the end of a graph: what comes until the next mark is not of a kernel."""
 COPIES = frozenset(("aten.clone", "aten.copy_", "aten.permute", "aten.transpose", "aten._to_copy", "aten.view"))  # fmt: skip
 """Operators that only change layout or type."""
 
-_kernels: list[tuple[str, tuple[Node, ...]]] = []
+_kernels: list[tuple[str, tuple[Origin, ...]]] = []
 """The name and the nodes of each kernel call of the generated code."""
 _kinds: dict[str, str] = {}
 """The class of each module by its path."""
@@ -102,18 +100,18 @@ def path_of(source: str) -> tuple[str, str]:
     return match["name"] if match else "", path
 
 
-def _node(node: Any) -> Node:
+def _node(node: Any) -> Origin:
     """A node of inductor's graph, with its innermost module. After a graph break, a graph begins inside a module: paths are below that, and nodes without
     a path are its own."""
-    stack = node.meta.get("nn_module_stack")
-    source, kind = list(stack.values())[-1] if stack else ("L['self']", "")
+    stack = module_stack(node.meta.get("nn_module_stack"))
+    source, kind = stack[-1] if stack else ("L['self']", "")
     variable, below = path_of(source)
     frame = InstructionTranslator.current_tx()
     root = _paths.get(id(frame.f_locals.get(variable))) if variable else ""
     path = None if root is None else ".".join(filter(None, (root, below)))
     if path is not None and kind:
-        _kinds[path] = (kind if isinstance(kind, str) else kind.__qualname__).rsplit(".", 1)[-1]
-    return Node(node.name, str(node.target), path)
+        _kinds[path] = kind
+    return Origin(node.name, str(node.target), path)
 
 
 @contextlib.contextmanager
@@ -147,31 +145,23 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
 
 
 def times_of_calls(call: Callable[[], Any], split: parts.Parts, calls: int) -> list[CallTimes]:
-    """The times of so many calls of what was compiled in `marking`."""
+    """The times of so many calls of what was compiled in `marking`. Outside kernels there are guards of dynamo, and allocations."""
     timed = []
     for _ in range(calls):
         _marks.clear()
-        start = time.perf_counter_ns()
-        call()
-        timed.append(_times(start, _marks, time.perf_counter_ns(), split))
+        [ms] = timed_ms(call, 1)
+        runs = [
+            (_kernel(number, split), begun, ended)
+            for (number, begun), (_, ended) in itertools.pairwise(_marks)
+            if number != END
+        ]
+        timed.append(CallTimes.of_runs(ms, runs, NANOSECOND))
     _marks.clear()
     return timed
 
 
-def _times(start: int, noted: Sequence[tuple[int, int]], end: int, split: parts.Parts) -> CallTimes:
-    """The times of a call, from its start and end and what was noted during it: kernels and the times at which they began."""
-    kernels_ms: dict[Any, float] = defaultdict(float)
-    between = 0.0
-    for (number, begun), (_, ended) in itertools.pairwise(noted):
-        ms = (ended - begun) * MS
-        if number == END:
-            between += ms
-            continue
-        name, nodes = _kernels[number]
-        merged = tuple(node._replace(module=split.module_of(node.module)) for node in nodes)
-        copies = nodes and all(node.operator.rpartition(".")[0] in COPIES for node in nodes)
-        kernels_ms[Kernel(f"{name}_{number}", merged, LAYOUT if copies else "")] += ms
-    inside = (noted[-1][1] - noted[0][1]) * MS if noted else 0.0
-    ms = (end - start) * MS
-    # Outside kernels there are guards of dynamo, and allocations.
-    return CallTimes(ms, kernels_ms, between, ms - inside)
+def _kernel(number: int, split: parts.Parts) -> Kernel:
+    name, nodes = _kernels[number]
+    merged = tuple(replace(node, module=split.module_of(node.module)) for node in nodes)
+    copies = all(node.operator.rpartition(".")[0] in COPIES for node in nodes)
+    return Kernel(f"{name}_{number}", merged, bool(nodes) and copies)

@@ -7,13 +7,9 @@ optimizer keeps the names of the values between fused nodes. So a fused node is 
 from __future__ import annotations
 
 import ast
-import json
 import re
 import tempfile
-import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import onnx
@@ -22,11 +18,12 @@ import onnxruntime
 from scripts.baselines import onnxruntime as baseline
 from scripts.baselines.sessions import converted
 from scripts.baselines.sessions.runtime import Work
+from scripts.core import atomic
+from scripts.frontends.lowering.locations import Origin
 from scripts.frontends.torch_model.loading import FLAT_PREFIX
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler
-from scripts.tools.profile.rounds import CallTimes
+from scripts.tools.profile.profilers import Kernel, Profiler
+from scripts.tools.profile.rounds import MICROSECOND, CallTimes, Run, timed_ms
 
-MS = 1e-3
 LAYOUTS = frozenset(("ReorderInput", "ReorderOutput", "Transpose"))
 PRODUCTS = {"Conv": "convolution", "ConvTranspose": "convolution", "Gemm": "addmm", "MatMul": "mm"}
 """Operators of ONNX that are products, and those of ATen. torch.onnx.export may fold a batch norm into a convolution, whose metadata is then
@@ -46,65 +43,43 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
 
     def take(calls: int) -> list[CallTimes]:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="profile-") as scratch:
-            return _profiled(folder, Path(scratch), work.threads, inputs, calls, kinds)
+            optimized = f"{scratch}/optimized.onnx"
+            options = baseline.session_options(work.threads)
+            options.enable_profiling = True
+            options.profile_file_prefix = f"{scratch}/calls"
+            options.optimized_model_filepath = optimized
+            entry = "session.optimized_model_external_initializers"
+            options.add_session_config_entry(f"{entry}_file_name", "optimized.data")
+            options.add_session_config_entry(f"{entry}_min_size_in_bytes", "1024")
+            options.log_severity_level = 3  # it warns that the file is for this machine
+            file = baseline.model_file(folder)
+            own = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+            model = baseline.OnnxModel(own)
+            walls_ms = timed_ms(lambda: model(inputs), 1 + calls)
+            events = atomic.read_json(own.end_profiling())
+            before, after = (onnx.load(each, load_external_data=False).graph for each in (file, optimized))  # fmt: skip
+            runs = _runs(events, mapped(before, after, kinds))
+            times = zip(walls_ms, runs, strict=True)
+            return [CallTimes.of_runs(ms, run, MICROSECOND) for ms, run in times][1:]
 
     return Profiler(session, take, kinds)
 
 
-def _profiled(
-    folder: Path, scratch: Path, threads: int, inputs: Any, calls: int, kinds: dict[str, str]
-) -> list[CallTimes]:
-    options = baseline.session_options(threads)
-    options.enable_profiling = True
-    options.profile_file_prefix = str(scratch / "calls")
-    options.optimized_model_filepath = str(scratch / "optimized.onnx")
-    entry = "session.optimized_model_external_initializers"
-    options.add_session_config_entry(f"{entry}_file_name", "optimized.data")
-    options.add_session_config_entry(f"{entry}_min_size_in_bytes", "1024")
-    options.log_severity_level = 3  # it warns that the file is for this machine
-    file = baseline.model_file(folder)
-    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    model = baseline.OnnxModel(session)
-    walls_ms = []
-    for _ in range(1 + calls):
-        begun = time.perf_counter()
-        model(inputs)
-        walls_ms.append((time.perf_counter() - begun) * 1e3)
-    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
-    exported, optimized = (
-        onnx.load(path, load_external_data=False).graph
-        for path in (file, scratch / "optimized.onnx")
-    )
-    kernels = mapped(exported, optimized, kinds)
-    return [_times(call, ms, kernels) for call, ms in zip(_calls(events), walls_ms, strict=True)][
-        1:
-    ]
-
-
-def _calls(events: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+def _runs(
+    events: Sequence[Mapping[str, Any]], kernels: Mapping[str, Kernel]
+) -> Iterator[list[Run]]:
     """The nodes that ran in each call, without those inside another node."""
     nodes = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(_KERNEL_TIME)]  # fmt: skip
     nodes.sort(key=lambda event: event["ts"])
-    for run in (event for event in events if event["name"] == "model_run"):
-        end, outer = run["ts"] + run["dur"], list[Mapping[str, Any]]()
+    for call in (event for event in events if event["name"] == "model_run"):
+        end, outer = call["ts"] + call["dur"], list[Run]()
         for node in nodes:
-            if run["ts"] <= node["ts"] < end and (
-                not outer or node["ts"] >= outer[-1]["ts"] + outer[-1]["dur"]
-            ):
-                outer.append(node)
+            start = node["ts"]
+            if call["ts"] <= start < end and (not outer or start >= outer[-1][2]):
+                name = node["name"].removesuffix(_KERNEL_TIME)
+                unknown = Kernel(name, (), node["args"]["op_name"] in LAYOUTS)
+                outer.append((kernels.get(name, unknown), start, start + node["dur"]))
         yield outer
-
-
-def _times(
-    nodes: Sequence[Mapping[str, Any]], ms: float, kernels: Mapping[str, Kernel]
-) -> CallTimes:
-    kernels_ms: dict[Any, float] = defaultdict(float)
-    for node in nodes:
-        name = node["name"].removesuffix(_KERNEL_TIME)
-        unknown = Kernel(name, (), LAYOUT if node["args"]["op_name"] in LAYOUTS else "")
-        kernels_ms[kernels.get(name, unknown)] += node["dur"] * MS
-    inside = (nodes[-1]["ts"] + nodes[-1]["dur"] - nodes[0]["ts"]) * MS if nodes else 0.0
-    return CallTimes(ms, kernels_ms, inside - sum(kernels_ms.values()), ms - inside)
 
 
 def mapped(exported: Any, optimized: Any, kinds: dict[str, str]) -> dict[str, Kernel]:
@@ -122,9 +97,9 @@ def mapped(exported: Any, optimized: Any, kinds: dict[str, str]) -> dict[str, Ke
             if origin is not None and id(origin) not in reached:
                 reached[id(origin)] = origin
                 todo += [value for value in origin.input if value not in ends]
-        kind = LAYOUT if node.op_type in LAYOUTS else ""
-        nodes = () if kind else tuple(_node(origin, kinds) for origin in reached.values())
-        kernels[node.name] = Kernel(node.name, nodes, kind)
+        moves = node.op_type in LAYOUTS
+        nodes = () if moves else tuple(_node(origin, kinds) for origin in reached.values())
+        kernels[node.name] = Kernel(node.name, nodes, moves)
     return kernels
 
 
@@ -138,7 +113,7 @@ def _results(node: Any, producers: Mapping[str, Any]) -> list[str]:
     return known or [named] * (named in producers)
 
 
-def _node(origin: Any, kinds: dict[str, str]) -> Node:
+def _node(origin: Any, kinds: dict[str, str]) -> Origin:
     """The captured node of a node of the exported graph."""
     about = {prop.key: prop.value for prop in origin.metadata_props}
     match = _FX_NODE.search(about.get("pkg.torch.onnx.fx_node", ""))
@@ -154,4 +129,4 @@ def _node(origin: Any, kinds: dict[str, str]) -> Node:
         for weight in origin.input[1:2]:
             if weight.startswith(FLAT_PREFIX) and weight.endswith(".weight"):
                 module = weight.removeprefix(FLAT_PREFIX).removesuffix(".weight")
-    return Node(name, operator, module)
+    return Origin(name, operator, module)

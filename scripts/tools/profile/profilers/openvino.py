@@ -6,7 +6,6 @@ graph. The counters have a time per layer and no time between them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,8 +18,8 @@ from scripts.baselines.sessions.runtime import Work
 from scripts.frontends.lowering import locations
 from scripts.frontends.torch_model.loading import FLAT_PREFIX
 from scripts.tools.profile import profilers
-from scripts.tools.profile.profilers import LAYOUT, Kernel, Node, Profiler, base_name
-from scripts.tools.profile.rounds import CallTimes
+from scripts.tools.profile.profilers import Kernel, Profiler, base_name
+from scripts.tools.profile.rounds import CallTimes, timed_ms
 
 LAYOUTS = frozenset(("Reorder", "Transpose", "Reshape", "Convert"))
 PRODUCTS = frozenset(("Convolution", "Deconvolution", "FullyConnected", "MatMul"))
@@ -39,30 +38,21 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
 
     def take(calls: int) -> list[CallTimes]:
         request = model.create_infer_request()
-        request.infer(inputs, share_inputs=True, share_outputs=True)
-        return _profiled(request, inputs, calls, kernels)
+        times, before = list[CallTimes](), dict[str, float]()
+        for number in range(1, 2 + calls):
+            [ms] = timed_ms(lambda: request.infer(inputs, share_inputs=True, share_outputs=True), 1)
+            now = _sums_ms(request, number)
+            layers = {name: now[name] - before.get(name, 0.0) for name in now}
+            kernels_ms: dict[Any, float] = {kernels.get(name, Kernel(name)): each for name, each in layers.items()}  # fmt: skip
+            times.append(CallTimes(ms, kernels_ms, 0.0, ms - sum(layers.values())))
+            before = now
+        return times[1:]
 
     return Profiler(session, take, origins.modules)
 
 
-def _profiled(
-    request: Any, inputs: Sequence[Any], calls: int, kernels: Mapping[str, Kernel]
-) -> list[CallTimes]:
-    """The times of calls of a request that was called once before. A counter is the mean of all calls so far."""
-    times, before = [], _sums_ms(request, 1)
-    for number in range(2, 2 + calls):
-        begun = time.perf_counter()
-        request.infer(inputs, share_inputs=True, share_outputs=True)
-        ms = (time.perf_counter() - begun) * 1e3
-        now = _sums_ms(request, number)
-        layers = {name: now[name] - before.get(name, 0.0) for name in now}
-        before = now
-        kernels_ms: dict[Any, float] = {kernels.get(name, Kernel(name)): each for name, each in layers.items()}  # fmt: skip
-        times.append(CallTimes(ms, kernels_ms, 0.0, ms - sum(layers.values())))
-    return times
-
-
 def _sums_ms(request: Any, calls: int) -> dict[str, float]:
+    """The milliseconds of each layer in all calls so far. A counter is the mean of these."""
     return {
         layer.node_name: layer.real_time.total_seconds() * 1e3 * calls
         for layer in request.profiling_info
@@ -103,9 +93,8 @@ class _Layer:
         self.names = list(dict.fromkeys(node for node in fused if node in origins.nodes))
 
     def kernel(self, origins: locations.Origins) -> Kernel:
-        nodes = (origins.nodes[name] for name in self.names)
-        known = tuple(Node(node.node, node.operator, node.module) for node in nodes)
-        return Kernel(f"{self.name} {self._primitive}", known, LAYOUT if self.kind in LAYOUTS else "")  # fmt: skip
+        known = tuple(origins.nodes[name] for name in self.names)
+        return Kernel(f"{self.name} {self._primitive}", known, self.kind in LAYOUTS)
 
 
 def _nearest(graph: Mapping[str, torch.fx.Node], names: Sequence[str], free: Sequence[str]) -> str:

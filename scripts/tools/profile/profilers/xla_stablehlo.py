@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax.profiler import ProfileData, ProfileOptions
@@ -21,20 +20,11 @@ from scripts.baselines.sessions.runtime import Work
 from scripts.core import atomic
 from scripts.frontends.lowering.locations import Locations
 from scripts.tools.profile.hlo import mapped
-from scripts.tools.profile.profilers import LAYOUT, PRODUCTS, Kernel, Node, Profiler, base_name
-from scripts.tools.profile.rounds import CallTimes, shared_ns
+from scripts.tools.profile.profilers import PRODUCTS, Kernel, Profiler, base_name
+from scripts.tools.profile.rounds import NANOSECOND, CallTimes, Run, timed_ms
 
-MS = 1e-6
-"""Milliseconds of a nanosecond."""
 _END = "end: "
-
-
-class Thunk(NamedTuple):
-    """One run of an instruction, on the clock of the profiler. Another thread may end it than starts it."""
-
-    name: str
-    start_ns: int
-    end_ns: int
+_LOOP = re.compile(r"(?:while|call|conditional)\b")
 
 
 def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
@@ -50,35 +40,25 @@ def open_profiler(work: Work, runtime: Any, device: Any) -> Profiler:
     computed = mapped(
         session.instructions(), located.lines, products, session.input_count, session.weight_names
     )
-    kernels = {
-        name: Kernel(
-            name,
-            tuple(Node(node.node, node.operator, node.module) for node in nodes),
-            LAYOUT if moves else "",
-        )
-        for name, (nodes, moves) in computed.items()
-    }
+    kernels = {name: Kernel(name, *about) for name, about in computed.items()}
 
     def take(calls: int) -> list[CallTimes]:
         options = ProfileOptions()
         options.python_tracer_level = 0
         options.host_tracer_level = 3
-        walls_ms = []
         with tempfile.TemporaryDirectory(prefix="profile-") as folder:
             with jax.profiler.trace(folder, profiler_options=options):
-                for _ in range(1 + calls):
-                    begun = time.perf_counter()
-                    session()
-                    walls_ms.append((time.perf_counter() - begun) * 1e3)
+                walls_ms = timed_ms(session, 1 + calls)
             (file,) = Path(folder).rglob("*.xplane.pb")
-            runs = thunks(ProfileData.from_file(str(file)))
-        return [times(runs[run], ms, kernels) for run, ms in zip(runs, walls_ms, strict=True)][1:]
+            runs = thunks(ProfileData.from_file(str(file)), kernels)
+        times = zip(walls_ms, runs, strict=True)
+        return [CallTimes.of_runs(ms, run, NANOSECOND) for ms, run in times][1:]
 
     return Profiler(session, take, located.modules)
 
 
-def thunks(recorded: Any) -> dict[int, list[Thunk]]:
-    """The thunks of each execution, in their order, by its number. A thunk that contains others (a loop) is left out."""
+def thunks(recorded: Any, kernels: Mapping[str, Kernel]) -> list[list[Run]]:
+    """The thunks of each execution, in its order. Another thread may end a thunk than starts it. One that contains others (a loop) is left out."""
     started: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     ended: dict[str, list[int]] = defaultdict(list)
     for plane in recorded.planes:
@@ -90,34 +70,18 @@ def thunks(recorded: Any) -> dict[int, list[Thunk]]:
                 elif "hlo_op" in about:
                     start = int(event.start_ns)
                     started[event.name].append((start, start + int(event.duration_ns), about["run_id"]))  # fmt: skip
-    runs: dict[int, list[Thunk]] = defaultdict(list)
+    runs: dict[int, list[Run]] = defaultdict(list)
     for name, spans in started.items():
         spans.sort()
         # An asynchronous thunk ends where its successors may start; one of a sequence has no such event.
         ends = sorted(ended[name]) if len(ended[name]) == len(spans) else [end for _, end, _ in spans]  # fmt: skip
         for (start, _, run), end in zip(spans, ends, strict=True):
-            runs[run].append(Thunk(name, start, end))
-    ordered = sorted(runs, key=lambda run: min(thunk.start_ns for thunk in runs[run]))
-    return {run: sorted(_innermost(runs[run]), key=lambda thunk: thunk.start_ns) for run in ordered}
+            runs[run].append((kernels.get(name, Kernel(name)), start, end))
+    in_order = sorted(runs.values(), key=lambda run: min(start for _, start, _ in run))
+    return [[thunk for thunk in run if not _is_around_others(thunk, run)] for run in in_order]
 
 
-def _innermost(run: Sequence[Thunk]) -> Iterator[Thunk]:
-    loops = {thunk for thunk in run if re.match(r"(?:while|call|conditional)\b", thunk.name)}
-    for thunk in run:
-        inside = (
-            other.start_ns >= thunk.start_ns and other.end_ns <= thunk.end_ns
-            for other in run
-            if other is not thunk
-        )
-        if thunk not in loops or not any(inside):
-            yield thunk
-
-
-def times(run: Sequence[Thunk], ms: float, kernels: Mapping[str, Kernel]) -> CallTimes:
-    """The times of a call that took `ms` milliseconds."""
-    kernels_ms: dict[Any, float] = defaultdict(float)
-    shares = shared_ns([(thunk.start_ns, thunk.end_ns) for thunk in run])
-    for thunk, share in zip(run, shares, strict=True):
-        kernels_ms[kernels.get(thunk.name, Kernel(thunk.name))] += share * MS
-    inside = (max(thunk.end_ns for thunk in run) - min(thunk.start_ns for thunk in run)) * MS
-    return CallTimes(ms, kernels_ms, inside - sum(shares) * MS, ms - inside)
+def _is_around_others(thunk: Run, run: Sequence[Run]) -> bool:
+    kernel, start, end = thunk
+    inside = (start <= other[1] and other[2] <= end for other in run if other is not thunk)
+    return bool(_LOOP.match(kernel.name)) and any(inside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.frontends.lowering.locations import lines_of
-from scripts.tools.profile import iree_profile as profile
-from scripts.tools.profile.iree_profile import Event
+from scripts.tools.profile import profile_iree as profile
+from scripts.tools.profile.profile_iree import Event
 
 DATA = Path(__file__).parent / "data"
 ADD = "main$async_dispatch_1_elementwise_151296_f32"
@@ -36,8 +37,8 @@ def test_dispatches_have_their_names_and_the_order_in_which_they_were_queued(eve
 
 def test_a_call_between_two_others_is_split_among_its_dispatches_and_what_is_beside_them(events):
     dispatches, [call] = profile.per_call(events, [], [ADD, PRODUCT, PRODUCT])
-    assert [dispatch.function for dispatch in dispatches] == [ADD, PRODUCT, PRODUCT]
-    assert all(1 <= dispatch.busy <= 2 for dispatch in dispatches)
+    assert [dispatch["function"] for dispatch in dispatches] == [ADD, PRODUCT, PRODUCT]
+    assert all(1 <= dispatch["busy"] <= 2 for dispatch in dispatches)
     assert [call.kernels_ms[place] for place in range(3)] == pytest.approx([event.ns / 1e6 for event in events[3:6]])  # fmt: skip
     assert call.ms == pytest.approx(sum(call.kernels_ms.values()) + call.between_ms + call.outside_ms)  # fmt: skip
     ends = [max(event.start_ns + event.ns for event in events[at : at + 3]) for at in (0, 3)]
@@ -56,10 +57,11 @@ def test_a_call_begins_when_its_work_is_queued():
 def test_dispatches_that_run_at_once_share_that_time():
     """a: 0 to 4, b: 2 to 6, c: 7 to 8; so b begins beside a, and nothing runs from 6 to 7."""
     call = [Event("a", 0, 4, 1, 4), Event("b", 2, 4, 1, 4), Event("c", 7, 1, 1, 1)]
-    later = [Event(e.function, e.start_ns + 100, e.ns, 1, 1) for e in call]
-    last = [Event(e.function, e.start_ns + 200, e.ns, 1, 1) for e in call]
-    _, [times] = profile.per_call([*call, *later, *last], [], ["a", "b", "c"])
+    later = [replace(event, start_ns=event.start_ns + 100) for event in call]
+    last = [replace(event, start_ns=event.start_ns + 200) for event in call]
+    dispatches, [times] = profile.per_call([*call, *later, *last], [], ["a", "b", "c"])
     assert [times.kernels_ms[place] * 1e6 for place in range(3)] == pytest.approx([3, 3, 1])
+    assert [dispatch["busy"] for dispatch in dispatches] == pytest.approx([4 / 3, 4 / 3, 1])
     assert times.between_ms * 1e6 == pytest.approx(1)
     assert times.outside_ms * 1e6 == pytest.approx(92)
 
