@@ -126,7 +126,9 @@ def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
             graph, reference = cases[number]
             if ended.status == OK:
                 size = max(array.size for array in (*reference.arrays, *reference.expected.golden))
-                largest = max(largest or (size, number, graph), (size, number, graph), key=itemgetter(0))
+                largest = max(
+                    largest or (size, number, graph), (size, number, graph), key=itemgetter(0)
+                )
             elif ended.status != UNDEFINED:
                 failures.append({"number": number, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
         seconds["draw"] += judged - begun
