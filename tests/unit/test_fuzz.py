@@ -126,3 +126,15 @@ def test_a_baseline_takes_the_same_graphs_in_its_own_environment(tmp_path, monke
     assert [(b.name, Path(b.python).parts[-3]) for b in baselines] == [("inductor", "torch-mlir"), ("openvino", "openvino")]  # fmt: skip
     numbers = [{(t["seed"], t["first"] + n) for t in fuzz._blocks(lane, [], args) for n in range(t["count"])} for lane in (path, *baselines)]  # fmt: skip
     assert set(range(64)) <= {n for _, n in numbers[0] & numbers[1] & numbers[2]}
+
+
+def test_the_largest_graph_of_a_block_is_timed_twice_if_there_are_paths_to_compare(tmp_path):
+    drawn = block(0, largest={"number": 7, "graph": GRAPH})
+    first, other = lane(tmp_path / "a", drawn), lane(tmp_path / "b")
+    (task,) = fuzz._timings(other, [first, other], ARGS)
+    assert (task["timed"], task["number"], task["turn"]) == (GRAPH, 7, 0)
+    assert not fuzz._timings(first, [first], ARGS)
+    timed = [{"done": True, "task": {**task, "turn": turn}, "ms": 1.0} for turn in range(2)]
+    (again,) = fuzz._timings(lane(tmp_path / "c", timed[0]), [first, other], ARGS)
+    assert again["turn"] == 1
+    assert not fuzz._timings(lane(tmp_path / "d", *timed), [first, other], ARGS)

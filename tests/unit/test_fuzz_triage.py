@@ -78,3 +78,28 @@ def test_a_refusal_of_what_other_paths_take_comes_first_and_names_them(tmp_path)
     first, second = (r["cause"] for r in rows.records(causes, {"f/t": tmp_path}))
     assert (first["right_on"], first["count"]) == ("f/t-O0 g/t", 1)
     assert (second["right_on"], second["count"]) == ("inductor", 2)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "is_slow"),
+    [
+        ([1.0, 0.9], [0.1, 0.11], True),
+        ([1.0, 0.5], [0.1, 0.11], False),  # once only
+        ([0.05, 0.05], [0.005, 0.006], False),  # too short to tell
+        ([1.0], [0.1, 0.1], False),
+        ([1.0, None], [0.1, 0.1], False),
+    ],
+)
+def test_a_path_is_slow_if_it_takes_over_five_times_as_long_as_another_each_time(own, others, is_slow):  # fmt: skip
+    task = {"timed": {"nodes": []}, "seed": 3, "number": 7}
+    said = {"task": task, "operators": ["mm.default"], "source": "x"}
+    timed = [(path, {**said, "ms": ms}) for path, each in (("a", own), ("b", others)) for ms in each]  # fmt: skip
+    slow = triage.slow(timed)
+    assert list(slow) == [("a", "3-7")] * is_slow
+    for failure, result in slow.values():
+        (cause,) = triage.causes([failure], {("a", "3-7"): result})
+        assert (cause.status, cause.detail, cause.operators) == (
+            "slow",
+            "0.9 ms, b 0.11",
+            ("mm.default",),
+        )

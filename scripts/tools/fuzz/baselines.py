@@ -19,6 +19,7 @@ from scripts.frontends.torch_model import convert, loading
 from scripts.tools.fuzz.forks import COMPILE, OK, REFUSED, RUN, WRONG, Cases, Ended, ForkedPath
 from scripts.tools.fuzz.fuzz_graphs import FuzzRequest, serve
 from scripts.tools.fuzz.generator import Graph
+from scripts.tools.fuzz.oracle import Reference
 from scripts.tools.fuzz.paths import GraphModule, InPlace, captured
 from scripts.tools.operators.calls.calling import tensors_in
 
@@ -59,6 +60,10 @@ class Baseline(ForkedPath):
 
     def script(self) -> tuple[str, str]:
         return _SCRIPTS[self.runtime]
+
+    def callable(self, graph: Graph, reference: Reference) -> Callable[[], object]:
+        call, inputs = self._compiled(graph), graph.tensors()
+        return torch.no_grad()(lambda: call(*inputs))
 
     def judge(self, cases: Cases) -> None:
         for n, (graph, reference) in cases.items():

@@ -13,14 +13,14 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from scripts.core import atomic
+from scripts.core import atomic, process
 from scripts.tools.fuzz.generator import Graph
 from scripts.tools.fuzz.oracle import Reference
 
@@ -30,6 +30,8 @@ UNDEFINED = "undefined"
 EXPORT, COMPILE, RUN = "export", "compile", "run"
 TOGETHER = 64
 """Graphs of a fork."""
+TIMED_S = 0.2
+"""Seconds of the calls of which the fastest is taken."""
 LIMIT_S, WAITING = 30.0, 20
 """CPU seconds that a fork may take beside those of its graphs, and how many times as much time may pass."""
 MOST_DETAIL = 2000
@@ -94,6 +96,26 @@ class ForkedPath(abc.ABC):
             lines.append(f"    torch.tensor({values.tolist()}, dtype=torch.{argument.dtype}).reshape({argument.shape}),")  # fmt: skip
         lines += ["]", "print(Graph()(*inputs))", f"print({result})", ""]
         atomic.write_text(folder / "graph.py", "\n".join(lines))
+
+    @abc.abstractmethod
+    def callable(self, graph: Graph, reference: Reference) -> Callable[[], object]:
+        """Compile a graph, in a fork; return a call of it. Raises if it fails."""
+
+    def milliseconds(self, graph: Graph, reference: Reference) -> float | None:
+        """How long a call of a graph takes, the fastest of TIMED_S; None if it fails."""
+
+        def fastest_s() -> bytes:
+            call = self.callable(graph, reference)
+            call()
+            each_s, until = [], time.monotonic() + TIMED_S
+            while not each_s or time.monotonic() < until:
+                begun = time.perf_counter()
+                call()
+                each_s.append(time.perf_counter() - begun)
+            return str(min(each_s)).encode()
+
+        code, said = process.forked(fastest_s)
+        return None if code else float(said) * 1e3
 
     def run(self, cases: Cases) -> dict[int, Ended]:
         """How each case ends."""

@@ -48,7 +48,7 @@ FASTEST = 600
 """Graphs per minute that no core exceeds: how many tasks are prepared."""
 SEARCHED, REDUCED, MUTATED = 0.5, 0.8, 0.9
 """The shares of the time until which new graphs are drawn, those that failed are reduced, and reduced graphs are mutated. In the rest, failures among
-mutations are reduced, and reduced graphs are taken along the other lowering paths."""
+mutations are reduced, reduced graphs are taken along the other lowering paths, and large graphs are timed."""
 TASK_S, MEMORY_MB = 1800.0, 12_000.0
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 FAILED = "failed.jsonl"
@@ -91,7 +91,7 @@ def main() -> None:
     lanes = _lanes(args)
     until = time.time() + args.minutes * 60
     try:
-        for phase, share in ((_layers, 0.1), (_mutations, 0.25), (_blocks, SEARCHED), (_reductions, REDUCED), (_mutations, MUTATED), (_reductions, 0.95), (_checks, 1.0)):  # fmt: skip
+        for phase, share in ((_layers, 0.1), (_mutations, 0.25), (_blocks, SEARCHED), (_reductions, REDUCED), (_mutations, MUTATED), (_reductions, 0.93), (_checks, 0.96), *[(_timings, 1.0)] * triage.TURNS):  # fmt: skip
             _run(lanes, args, phase, until - (1 - share) * args.minutes * 60)
     except KeyboardInterrupt:
         print("stopped; what was found so far:")
@@ -237,6 +237,18 @@ def _checks(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list
     return [{"graph": graph} for graph in graphs if graph not in done]
 
 
+def _timings(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The graphs of the first path that are to be timed once more, if there are others to compare it with."""
+    times = Counter(json.dumps(r["task"]["timed"]) for r in lane.ended() if "timed" in r["task"])
+    tasks = []
+    for result in lanes[0].ended() if len(lanes) > 1 else ():
+        if largest := result.get("largest"):
+            turn, origin = times[json.dumps(largest["graph"])], result["task"].get("origin")
+            task = {"timed": largest["graph"], "turn": turn, "seed": result["task"]["seed"], "number": largest["number"]}  # fmt: skip
+            tasks += [task | ({"origin": origin} if origin else {})] * (turn < triage.TURNS)
+    return tasks
+
+
 def failures(lanes: Sequence[Lane]) -> list[Failure]:
     """All failures that were found so far."""
     return [
@@ -308,7 +320,10 @@ def _write(lanes: Sequence[Lane], args: argparse.Namespace) -> None:
         """The other lowering paths on which the reduced graph of a cause does not fail."""
         return [path for path, graph in passed if graph == cause.reduced.get("graph")]
 
-    causes = triage.causes(failures(lanes), reductions, known_failures.read_known(), right_on)
+    slow = triage.slow((path, r) for path, r in results if "timed" in r["task"])
+    reductions |= {name: result for name, (_, result) in slow.items()}
+    failed = [*failures(lanes), *(failure for failure, _ in slow.values())]
+    causes = triage.causes(failed, reductions, known_failures.read_known(), right_on)
     counts: Counter[tuple[str, str]] = Counter()
     for path, result in results:
         counts.update({(path, status): n for status, n in result.get("counts", {}).items()})

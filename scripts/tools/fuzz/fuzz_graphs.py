@@ -1,7 +1,7 @@
 """What workers do: draw graphs, judge them on a path, and reduce those that fail.
 
 A task is a block of graphs of a seed, or of mutations of a graph (`origin`), by their numbers; one of these to reduce; the reduced
-graph of another path to judge; or a model whose layers are to be mutated. Tasks that begin after the time is over are left for the next call.
+graph of another path to judge; a graph to time; or a model whose layers are to be mutated. Tasks that begin after the time is over are left for the next call.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,9 @@ def serve(request: FuzzRequest, path: ForkedPath, folders: Folders) -> None:
             facts |= search(path, payload)
         elif facts["done"] and "model" in payload:
             facts["layers"] = layers_of(payload["model"])
+        elif facts["done"] and "timed" in payload:
+            graph = Graph.from_json(payload["timed"])
+            facts |= described(graph) | {"ms": path.milliseconds(graph, oracle.reference(graph))}
         elif facts["done"] and "graph" in payload:
             (ended,) = ends(path, [Graph.from_json(payload["graph"])])
             facts["status"] = ended.status
@@ -97,11 +101,13 @@ def layers_of(model: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
-    """Draw and judge a block of graphs. Returns how many ended how, the seconds of each part, and the failures."""
+    """Draw and judge a block of graphs. Returns how many ended how, the seconds of each part, the failures, and the graph
+    with the largest tensor among those that are right."""
     counts: Counter[str] = Counter()
     failures: list[dict[str, Any]] = []
     seconds = {"draw": 0.0, "path": 0.0}
     numbers = range(task["first"], task["first"] + task["count"])
+    largest: tuple[int, int, Graph] | None = None
     for at in range(0, len(numbers), TOGETHER):
         begun, cases = time.monotonic(), {}
         for number in numbers[at : at + TOGETHER]:
@@ -117,12 +123,18 @@ def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
         judged = time.monotonic()
         for number, ended in path.run(cases).items():
             counts[ended.status] += 1
-            if ended.status not in (OK, UNDEFINED):
-                graph = cases[number][0]
+            graph, reference = cases[number]
+            if ended.status == OK:
+                size = max(array.size for array in (*reference.arrays, *reference.expected.golden))
+                largest = max(
+                    largest or (size, number, graph), (size, number, graph), key=itemgetter(0)
+                )
+            elif ended.status != UNDEFINED:
                 failures.append({"number": number, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
         seconds["draw"] += judged - begun
         seconds["path"] += time.monotonic() - judged
-    return {"counts": dict(counts), "failures": failures, "parts": seconds}
+    timed = {"number": largest[1], "graph": largest[2].as_json()} if largest else None
+    return {"counts": dict(counts), "failures": failures, "parts": seconds, "largest": timed}
 
 
 def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -141,13 +153,20 @@ def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[s
     reference = oracle.reference(small)
     path.write(folder, small, reference, ended)
     return {
+        **described(small),
         "reduced": True,
-        "dtypes": [argument.dtype for argument in small.inputs.values()],
-        "operators": small.operators,
-        "source": small.source(),
-        "graph": small.as_json(),
         "inputs": [kind.iree for kind in reference.inputs],
         "ended": dataclasses.asdict(ended),
+    }
+
+
+def described(graph: Graph) -> dict[str, Any]:
+    """What rows say of a graph, and the graph."""
+    return {
+        "dtypes": [argument.dtype for argument in graph.inputs.values()],
+        "operators": graph.operators,
+        "source": graph.source(),
+        "graph": graph.as_json(),
     }
 
 

@@ -15,7 +15,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,13 +145,24 @@ class LoweringPath(ForkedPath):
             lines.append(" ".join(call))
         atomic.write_text(folder / "run.sh", "\n".join([*lines, ""]))
 
-    def judge(self, cases: Cases) -> None:
+    def _open_compiler(self) -> None:
         from iree.compiler.api import Session as Compiler
 
         self._compiler = Compiler()
         self._context = self._compiler.context
         if hasattr(self._module, "export_graph"):
             self._lowering = self._module.ir.Context()
+
+    def callable(self, graph: Graph, reference: Reference) -> Callable[[], object]:
+        self._open_compiler()
+        module = self.folder / "timed.vmfb"
+        if (log := self.compile(self.program(graph, reference), module)) is not None:
+            raise ValueError(log)
+        session, arrays = Session(Module(module, None, self.device), 1), reference.stored
+        return lambda: session.call(arrays)
+
+    def judge(self, cases: Cases) -> None:
+        self._open_compiler()
         numbers = [*cases]
         for at in range(0, len(numbers), IN_MODULE):
             programs = self._converted({n: cases[n] for n in numbers[at : at + IN_MODULE]})

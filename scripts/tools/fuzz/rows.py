@@ -16,11 +16,11 @@ from scripts.results.screen import Printed
 from scripts.run import outputs
 from scripts.tools.fuzz.triage import Cause
 
-STATUSES = Literal["wrong", "crashed", "hangs", "refused"]
+STATUSES = Literal["wrong", "crashed", "hangs", "refused", "slow"]
 FIELDS = (
     Field("cause", OBJECT, "What failures of random graphs have in common."),
     Field("cause.path", TEXT, "Lowering path (frontend and target), or baseline.", column="path"),
-    Field("cause.status", TEXT, "`wrong`: eager computes other values; `refused`: with a message.", column="status", checks=STATUSES),
+    Field("cause.status", TEXT, "`wrong`: eager computes other values; `refused`: with a message; `slow`: over five times as long as by another path.", column="status", checks=STATUSES),
     Field("cause.stage", TEXT, "`export`, `compile`, `run` or `worker`.", column="stage"),
     Field("cause.known", TEXT, "Name of the known failure (`workflow/known_failures.yaml`), or empty.", column="known"),
     Field("cause.issue", TEXT, "Its issue, in the project that owns it.", column="issue"),

@@ -12,6 +12,9 @@ from typing import Any
 
 from scripts.results.known_failures import WRONG, KnownFailure
 
+SLOW = "slow"
+"""The status of a graph that takes over SLOWER times as long by one path as by another, and LEAST_MS longer, in each of TURNS measurements."""
+TURNS, SLOWER, LEAST_MS = 2, 5.0, 0.1
 MOST = 40
 """Graphs of a vague kind that are reduced, per lowering path."""
 _VAGUE = re.compile(r"^wrong|^hangs|'torch\.constant\.|failed to link|inferred input/output")
@@ -81,6 +84,31 @@ def to_reduce(failures: Iterable[Failure]) -> list[Failure]:
     return sorted(chosen, key=lambda failure: (failure.status != WRONG, len(failure.operators)))
 
 
+def slow(
+    timed: Iterable[tuple[str, Mapping[str, Any]]],
+) -> dict[tuple[str, str], tuple[Failure, Mapping[str, Any]]]:
+    """The graphs that a path computes slowly. `timed`: by path, what its worker said of each time that a graph was timed. Returns the failures with that, by
+    path and name."""
+    by_graph: dict[str, dict[str, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for path, result in timed:
+        if result.get("ms") is not None:
+            by_graph[json.dumps(result["task"]["timed"])][path].append(result)
+    failures = {}
+    for by_path in by_graph.values():
+        ms = {path: [result["ms"] for result in results] for path, results in by_path.items() if len(results) >= TURNS}  # fmt: skip
+        fastest = min(ms, key=lambda path: max(ms[path]), default="")
+        for path, values in ms.items():
+            least, other = min(values), max(ms[fastest])
+            if least <= max(SLOWER * other, other + LEAST_MS):
+                continue
+            result = by_path[path][0]
+            task, operators = result["task"], tuple(result["operators"])
+            kind, detail = f"slow run: {' '.join(sorted(set(operators)))}", f"{least:.3g} ms, {fastest} {other:.3g}"  # fmt: skip
+            failure = Failure(path, task["seed"], task["number"], operators, kind, SLOW, "run", detail, task.get("origin"))  # fmt: skip
+            failures[path, failure.name] = failure, result
+    return failures
+
+
 def causes(
     failures: Sequence[Failure],
     reductions: Mapping[tuple[str, str], Mapping[str, Any]],
@@ -106,7 +134,7 @@ def causes(
     for cause in by_key.values():
         cause.known = next((entry for entry in known if entry.is_cause(cause)), None)
         cause.right_on = right_on(cause)
-    order = (WRONG, "crashed", "hangs", "refused")
+    order = (WRONG, "crashed", "hangs", "refused", SLOW)
 
     def rank(cause: Cause) -> tuple[int, bool, bool, int]:
         # Baselines, whose names have no target, take almost all graphs.
