@@ -107,7 +107,8 @@ class ForkedPath(abc.ABC):
         def fastest_s() -> bytes:
             call = self.callable(graph, reference)
             call()
-            each_s, until = [], time.monotonic() + TIMED_S
+            until = time.monotonic() + TIMED_S
+            each_s: list[float] = []
             while not each_s or time.monotonic() < until:
                 begun = time.perf_counter()
                 call()

@@ -321,7 +321,7 @@ def _write(lanes: Sequence[Lane], args: argparse.Namespace) -> None:
         return [path for path, graph in passed if graph == cause.reduced.get("graph")]
 
     slow = triage.slow((path, r) for path, r in results if "timed" in r["task"])
-    reductions |= {name: result for name, (_, result) in slow.items()}
+    reductions |= {name: dict(result) for name, (_, result) in slow.items()}
     failed = [*failures(lanes), *(failure for failure, _ in slow.values())]
     causes = triage.causes(failed, reductions, known_failures.read_known(), right_on)
     counts: Counter[tuple[str, str]] = Counter()
