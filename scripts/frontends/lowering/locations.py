@@ -95,7 +95,7 @@ def of_lines(linked: Any, parsed: Any) -> dict[int, str]:
 
 
 def name_of(operation: Any) -> str | None:
-    """The name of the node that an operation is of; None if its location has none."""
+    """The name of the node of the captured graph in an operation's location; None if there is none."""
     name = _NAME.search(str(operation.location))
     return name["name"] if name else None
 

@@ -59,7 +59,7 @@ def for_iree(
 def _give_bodies(ir: Any, module: Any, bodies: Mapping[str, str]) -> list[str]:
     """Replace the sum in the scatters of some nodes; return the name of this rewrite if there are any. The frontend may have made one of
     equal scatters with equal bodies."""
-    given = set()
+    replaced = set()
     for operation in locations.below(module.operation):
         body = bodies.get(locations.name_of(operation) or "")
         if body is None or operation.name != "stablehlo.scatter":
@@ -71,8 +71,8 @@ def _give_bodies(ir: Any, module: Any, bodies: Mapping[str, str]) -> list[str]:
             new = create(ir, body, added.results[0].type, *added.operands)
         added.results[0].replace_all_uses_with(new)
         added.erase()
-        given.add(body)
-    if missing := {*bodies.values()} - given:
+        replaced.add(body)
+    if missing := {*bodies.values()} - replaced:
         raise ValueError(f"the frontend lowered the scatters of {', '.join(bodies)} without one for {', '.join(sorted(missing))}")  # fmt: skip
     return ["scatter-reduce-as-add"] * bool(bodies)
 

@@ -61,7 +61,7 @@ class Baseline(ForkedPath):
     def script(self) -> tuple[str, str]:
         return _SCRIPTS[self.runtime]
 
-    def callable(self, graph: Graph, reference: Reference) -> Callable[[], object]:
+    def compiled_call(self, graph: Graph, reference: Reference) -> Callable[[], object]:
         call, inputs = self._compiled(graph), graph.tensors()
         return torch.no_grad()(lambda: call(*inputs))
 

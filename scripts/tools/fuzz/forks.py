@@ -98,14 +98,14 @@ class ForkedPath(abc.ABC):
         atomic.write_text(folder / "graph.py", "\n".join(lines))
 
     @abc.abstractmethod
-    def callable(self, graph: Graph, reference: Reference) -> Callable[[], object]:
+    def compiled_call(self, graph: Graph, reference: Reference) -> Callable[[], object]:
         """Compile a graph, in a fork; return a call of it. Raises if it fails."""
 
     def milliseconds(self, graph: Graph, reference: Reference) -> float | None:
         """How long a call of a graph takes, the fastest of TIMED_S; None if it fails."""
 
         def fastest_s() -> bytes:
-            call = self.callable(graph, reference)
+            call = self.compiled_call(graph, reference)
             call()
             until = time.monotonic() + TIMED_S
             each_s: list[float] = []
@@ -115,8 +115,8 @@ class ForkedPath(abc.ABC):
                 each_s.append(time.perf_counter() - begun)
             return str(min(each_s)).encode()
 
-        code, said = process.forked(fastest_s)
-        return None if code else float(said) * 1e3
+        code, seconds = process.forked(fastest_s)
+        return None if code else float(seconds) * 1e3
 
     def run(self, cases: Cases) -> dict[int, Ended]:
         """How each case ends."""

@@ -47,7 +47,7 @@ BLOCK, OF_BASELINE = 64, 8
 FASTEST = 600
 """Graphs per minute that no core exceeds: how many tasks are prepared."""
 SEARCHED, REDUCED, MUTATED = 0.5, 0.8, 0.9
-"""The shares of the time until which new graphs are drawn, those that failed are reduced, and reduced graphs are mutated. In the rest, failures among
+"""The shares of the time until which new graphs are drawn (with --models, the first quarter mutates parts of these), those that failed are reduced, and reduced graphs are mutated. In the rest, failures among
 mutations are reduced, reduced graphs are taken along the other lowering paths, and large graphs are timed."""
 TASK_S, MEMORY_MB = 1800.0, 12_000.0
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")

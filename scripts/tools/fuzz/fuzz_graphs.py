@@ -161,7 +161,7 @@ def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[s
 
 
 def described(graph: Graph) -> dict[str, Any]:
-    """What rows say of a graph, and the graph."""
+    """A graph as JSON, and what the rows of results/fuzz.csv have of it: its operators, dtypes and source."""
     return {
         "dtypes": [argument.dtype for argument in graph.inputs.values()],
         "operators": graph.operators,

@@ -148,6 +148,7 @@ class Graph:
         return tuple(Dimension(n, f"x{n}", axis, "size", min=2) for n, i in enumerate(self.inputs.values()) for axis in i.open)  # fmt: skip
 
     def with_inputs(self, change: Callable[[Input], Input]) -> Graph:
+        """The graph with each of its inputs changed."""
         return dataclasses.replace(self, inputs={n: change(i) for n, i in self.inputs.items()})
 
     def resized(self) -> Graph:
@@ -327,6 +328,7 @@ class Draw:
     # Values
 
     def at(self, value: Value) -> torch.Tensor:
+        """What eager has computed for a value."""
         return self.values[value.name]
 
     def new(self, shape: Sequence[int], dtype: torch.dtype, rule: str = "") -> Value:

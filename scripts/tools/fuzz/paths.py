@@ -153,7 +153,7 @@ class LoweringPath(ForkedPath):
         if hasattr(self._module, "export_graph"):
             self._lowering = self._module.ir.Context()
 
-    def callable(self, graph: Graph, reference: Reference) -> Callable[[], object]:
+    def compiled_call(self, graph: Graph, reference: Reference) -> Callable[[], object]:
         self._open_compiler()
         module = self.folder / "timed.vmfb"
         if (log := self.compile(self.program(graph, reference), module)) is not None:

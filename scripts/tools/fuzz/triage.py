@@ -87,8 +87,8 @@ def to_reduce(failures: Iterable[Failure]) -> list[Failure]:
 def slow(
     timed: Iterable[tuple[str, Mapping[str, Any]]],
 ) -> dict[tuple[str, str], tuple[Failure, Mapping[str, Any]]]:
-    """The graphs that a path computes slowly. `timed`: by path, what its worker said of each time that a graph was timed. Returns the failures with that, by
-    path and name."""
+    """The graphs that a path computes slowly. `timed`: by path, what its worker said of each time that a graph was timed. Returns each failure and what was said of its
+    graph, by path and name."""
     by_graph: dict[str, dict[str, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for path, result in timed:
         if result.get("ms") is not None:

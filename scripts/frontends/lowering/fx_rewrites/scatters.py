@@ -94,8 +94,9 @@ def without_self(node: fx.Node) -> fx.Node | None:
 def reduce_into_neutral(node: fx.Node) -> fx.Node | None:
     """A scatter_reduce into neutral elements, which are reduced with self afterwards.
 
-    torch-mlir 20261001 lowers no scatter_reduce to StableHLO, so the exporter lowers a sum and gives its body
-    another operation. Two reductions of the same tensors would become one sum.
+    torch-mlir 20261001 lowers scatter_add to StableHLO and no scatter_reduce, so the exporter lowers each as a sum and replaces the addition
+    afterwards. Before that, a maximum and a minimum of the same tensors would be equal sums, which torch-mlir makes one; with neutral elements
+    of their own they differ.
     """
     scatter = _reduction(node, *_JOINS)
     if scatter is None or not argument(node, "include_self"):

@@ -399,7 +399,7 @@ def upsample_nearest_by_index(node: fx.Node) -> fx.Node | None:
 
 @each(aten.pow.Tensor_Tensor, aten.pow.Scalar, with_open=True)
 def pow_of_size(node: fx.Node) -> fx.Node | None:
-    """A power is that of the size of the base, with the sign of a negative base where the exponent is odd.
+    """`|x| ** y` in place of `x ** y`, negated where x is negative and y odd.
 
     torch-mlir 20261001 computes exp(y * log(x)), which is NaN for each base below 0, and for 0 to the power of 0.
     """
@@ -412,14 +412,14 @@ def pow_of_size(node: fx.Node) -> fx.Node | None:
     if not dtype.is_floating_point:
         return None
     base, exponent = call.cast(base, dtype), call.cast(exponent, dtype)
-    size = call(aten.abs.default, base)
-    power = call(aten.pow.Tensor_Tensor, size, exponent)
-    is_one = call(aten.logical_or.default, call(aten.eq.Scalar, exponent, 0.0), call(aten.eq.Scalar, size, 1.0))  # fmt: skip
+    magnitude = call(aten.abs.default, base)
+    power = call(aten.pow.Tensor_Tensor, magnitude, exponent)
+    is_one = call(aten.logical_or.default, call(aten.eq.Scalar, exponent, 0.0), call(aten.eq.Scalar, magnitude, 1.0))  # fmt: skip
     power = call(aten.where.self, is_one, call.full([], 1.0, dtype), power)
     is_whole, is_half_whole = (call(aten.eq.Tensor, n, call(aten.floor.default, n)) for n in (exponent, call(aten.mul.Scalar, exponent, 0.5)))  # fmt: skip
     is_odd = call(aten.logical_and.default, is_whole, call(aten.logical_not.default, is_half_whole))
     signed = call(aten.where.self, is_odd, call(aten.neg.default, power), power)
-    is_number = call(aten.logical_or.default, is_whole, call(aten.eq.Scalar, size, math.inf))
+    is_number = call(aten.logical_or.default, is_whole, call(aten.eq.Scalar, magnitude, math.inf))
     signed = call(aten.where.self, is_number, signed, call.full([], math.nan, dtype))
     return call(aten.where.self, call(aten.lt.Scalar, base, 0.0), signed, power)
 
@@ -437,7 +437,7 @@ def negative_pow_as_reciprocal(node: fx.Node) -> fx.Node | None:
 
 @each(aten.atan2.default, with_open=True)
 def atan2_by_signs(node: fx.Node) -> fx.Node:
-    """The angle of two zeros is that of x = 1 with the sign of x, and that of two infinities that of two ones: torch-mlir 20261001 divides them, which is NaN."""
+    """atan2 of two zeros or two infinities, which torch-mlir 20261001 divides (NaN): x, and for infinities also y, is 1 with its sign."""
     call = Builder(node)
     y, x = (call.cast(each, value(node).dtype) for each in node.args)
     is_zero, is_infinite = (
@@ -450,8 +450,8 @@ def atan2_by_signs(node: fx.Node) -> fx.Node:
         is_negative = call(aten.logical_or.default, is_negative, call(aten.lt.Scalar, number, 0.0))  # fmt: skip
         signs.append(call.where(is_negative, call.full([], -1.0, value(node).dtype), 1.0))
     y = call(aten.where.self, is_infinite, signs[0], y)
-    is_odd = call(aten.logical_or.default, is_zero, is_infinite)
-    return call(node.target, y, call(aten.where.self, is_odd, signs[1], x))
+    is_limit = call(aten.logical_or.default, is_zero, is_infinite)
+    return call(node.target, y, call(aten.where.self, is_limit, signs[1], x))
 
 
 @each(aten.log10.default, with_open=True)
