@@ -1,4 +1,4 @@
-"""The layers of models as graphs, which are mutated: a layer with other sizes, dtypes and values."""
+"""Parts of models as graphs, which are mutated (mutation.py): some operators in the order of the program, as a layer has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripts.frontends.torch_model.loading import LoadedModel
 from scripts.tools.fuzz.generator import DTYPES, Graph, Input, Node, Value
 
 CALLS = 12
-"""Calls of a layer; the next one begins after half of them."""
+"""Operator calls of a part; the next part begins after half of them."""
 _PLACES = ("device", "layout", "pin_memory", "memory_format")
 """Arguments that change no values."""
 
@@ -29,7 +29,7 @@ def of_model(model: LoadedModel) -> list[Graph]:
 
 
 def layer(calls: Sequence[fx.Node]) -> Graph | None:
-    """Calls as a graph whose inputs are what they take from elsewhere; None if it cannot take that."""
+    """Operator calls as a graph whose inputs are what other calls compute, and the weights; None if one of these is no tensor of DTYPES."""
     inputs: dict[str, Input] = {}
     nodes: list[Node] = []
     names: dict[fx.Node, list[str]] = {}
@@ -55,10 +55,10 @@ def layer(calls: Sequence[fx.Node]) -> Graph | None:
             args, kwargs = fx.map_arg((call.args, call.kwargs), value)
         except TypeError:
             return None
-        several = [call.name] if isinstance(results, torch.Tensor) else [f"{call.name}_{n}" for n in range(len(results))]  # fmt: skip
+        outputs = [call.name] if isinstance(results, torch.Tensor) else [f"{call.name}_{n}" for n in range(len(results))]  # fmt: skip
         kwargs = {name: v for name, v in kwargs.items() if name not in _PLACES}
-        nodes.append(Node(str(call.target), tuple(args), kwargs, tuple(several)))
-        names[call] = several
+        nodes.append(Node(str(call.target), tuple(args), kwargs, tuple(outputs)))
+        names[call] = outputs
     used = {name for node in nodes for name in node.used}
     tensors = [names[c][0] for c in calls if c in names and isinstance(c.meta["val"], torch.Tensor)]
     results = tuple(name for name in tensors if name not in used)
