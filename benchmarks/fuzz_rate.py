@@ -32,13 +32,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = LoweringPath(Path(folder), "torch_mlir", options, compile_flags("llvm-cpu", None, None, ()), "local-task")  # fmt: skip
         wall, used = time.monotonic(), sum(os.times()[:4])
-        made = search(path, {"seed": args.seed, "first": first, "count": args.graphs})
+        searched = search(path, {"seed": args.seed, "first": first, "count": args.graphs})
         wall, used = time.monotonic() - wall, sum(os.times()[:4]) - used
-    counts = made["counts"]
+    counts = searched["counts"]
     judged = sum(n for status, n in counts.items() if not status.startswith("undefined"))
-    print(f"{args.graphs / made['parts']['draw']:.0f} graphs per second drawn and run in eager, five times each")  # fmt: skip
+    print(f"{args.graphs / searched['parts']['draw']:.0f} graphs per second drawn and run in eager, five times each")  # fmt: skip
     print(f"{judged / wall * 60:.0f} graphs judged per minute, {judged / used * 60:.0f} per CPU minute: {counts}")  # fmt: skip
-    print({part: round(seconds, 1) for part, seconds in made["parts"].items()})
+    print({part: round(seconds, 1) for part, seconds in searched["parts"].items()})
 
 
 if __name__ == "__main__":

@@ -60,9 +60,10 @@ def _give_bodies(ir: Any, module: Any, bodies: Mapping[str, str]) -> list[str]:
     """Replace the sum in the scatters of some nodes; return the name of this rewrite if there are any. The frontend may have made one of
     equal scatters with equal bodies."""
     replaced = set()
-    for operation in locations.below(module.operation):
-        body = bodies.get(locations.name_of(operation) or "")
-        if body is None or operation.name != "stablehlo.scatter":
+    for operation in locations.below(module.operation) if bodies else ():
+        if operation.name != "stablehlo.scatter":
+            continue
+        if (body := bodies.get(locations.name_of(operation) or "")) is None:
             continue
         added, *others = (op.operation for op in operation.regions[0].blocks[0].operations)
         if added.name != "stablehlo.add" or len(others) != 1:

@@ -47,8 +47,9 @@ BLOCK, OF_BASELINE = 64, 8
 FASTEST = 600
 """Graphs per minute that no core exceeds: how many tasks are prepared."""
 SEARCHED, REDUCED, MUTATED = 0.5, 0.8, 0.9
-"""The shares of the time until which new graphs are drawn (with --models, the first quarter mutates parts of these), those that failed are reduced, and reduced graphs are mutated. In the rest, failures among
-mutations are reduced, reduced graphs are taken along the other lowering paths, and large graphs are timed."""
+"""The shares of the time until which new graphs are drawn, those that failed are reduced, and reduced graphs are mutated. With --models, the first quarter
+mutates parts of the models. In the rest, failures among mutations are reduced, reduced graphs are taken along the other lowering paths, and large
+graphs are timed."""
 TASK_S, MEMORY_MB = 1800.0, 12_000.0
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 FAILED = "failed.jsonl"
@@ -110,7 +111,7 @@ def _arguments() -> argparse.Namespace:
         "--baselines", default="", help="names or globs, with commas: the same graphs by these"
     )
     parser.add_argument("--toolchains", default="", help="names of the configuration, with commas")
-    parser.add_argument("--models", default="", help="names or globs: their layers, mutated")
+    parser.add_argument("--models", default="", help="names or globs: parts of these, mutated")
     parser.add_argument("--levels", nargs="+", default=[], choices=OPT_LEVELS, help="of iree-compile (default: the target's)")  # fmt: skip
     parser.add_argument("--operators", nargs="+", default=[], metavar="GLOB", help="of graphs")
     parser.add_argument("--dtypes", nargs="+", default=[], choices=DTYPES, help="of inputs")

@@ -95,9 +95,9 @@ def layers_of(model: Mapping[str, Any]) -> list[dict[str, Any]]:
         ).encode()
 
     code, written = process.forked(work)
-    if code or not (made := json.loads(written)):
+    if code or not (graphs := json.loads(written)):
         exits.fail(f"{choice.name}: no layers; the log says why")
-    return made
+    return graphs
 
 
 def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,8 +30,8 @@ def profile_baseline(cell: Work, folders: Folders) -> None:
         )
         about = {"runtime": cell.runtime, "threads": cell.threads, "kinds": dict(profiler.kinds)}
         work = profiler.work()
-        made = about | measured | ({"work": work} if work else {})
-        rounds.write(folders.results, made, in_turns=True)
+        profile = about | measured | ({"work": work} if work else {})
+        rounds.write(folders.results, profile, in_turns=True)
 
 
 if __name__ == "__main__":

@@ -89,12 +89,12 @@ def profile_compile(args: CompileProfileRequest, folders: Folders) -> None:
         else:
             by_pass, total_s = [], whole["seconds"]
             print(f"iree-compile of the program: {whole['status']}: {whole['detail']}", flush=True)
-        each = []
+        compiled_executables = []
         for executable in executables(sources, flags, limits, log):
-            each.append(executable)
+            compiled_executables.append(executable)
             print(f"{executable['name']}: {executable['status']}, {executable['cpu_s']} s of CPU time", flush=True)  # fmt: skip
             commands.report_next()
-        nodes, kinds = _nodes(args, flags, scratch / "sites") if each else ({}, {})
+        nodes, kinds = _nodes(args, flags, scratch / "sites") if compiled_executables else ({}, {})
         by_phase = phases(dumped, started, whole["seconds"])
     if reached:
         whole |= {"status": reached.status, "detail": reached.detail}
@@ -107,7 +107,7 @@ def profile_compile(args: CompileProfileRequest, folders: Folders) -> None:
             "total_s": total_s,
             "passes": by_pass,
             "phases": by_phase,
-            "executables": described(each, nodes),
+            "executables": described(compiled_executables, nodes),
             "kinds": kinds,
         },
     )

@@ -40,8 +40,8 @@ def read_code(args: CompileRequest, folders: Folders) -> None:
         compile_program(args.program, [*args.compiler_flags(), *dumps(code, executables)], vmfb)
         functions = described(code, executables)
         disassembly = printed("iree-dump-module", "--output=disassembly", str(vmfb))
-        made = {"host": assembly.host(vmfb, disassembly), "functions": functions}
-        atomic.write_json(folders.results / "code.json", made)
+        digests = {"host": assembly.host(vmfb, disassembly), "functions": functions}
+        atomic.write_json(folders.results / "code.json", digests)
 
 
 def dumps(code: Path, executables: Path) -> list[str]:

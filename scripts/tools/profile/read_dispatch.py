@@ -51,11 +51,11 @@ def read_dispatch(args: DispatchRequest, folders: Folders) -> None:
         alone = ("--compile-mode=hal-executable", *dumps(code, executables), *passes)
         compile_program(paths[function], [*(flag for flag in flags if flag != SERIAL), *alone])
         shutil.copyfile(paths[function], folders.results / SOURCE)
-        [said] = (each for each in described(code, executables) if each["name"] == function)
+        [about] = (known for known in described(code, executables) if known["name"] == function)
         text = "".join(f"{line}\n" for line in assembly.text_of(code, function))
         (folders.results / ASSEMBLY).write_text(text, encoding="utf-8")
-        made = {"code": said, "passes": [*_passes(tree, folders.results / PASSES)]}
-        atomic.write_json(folders.results / FILE, made)
+        changes = [*_passes(tree, folders.results / PASSES)]
+        atomic.write_json(folders.results / FILE, {"code": about, "passes": changes})
 
 
 def counterpart(function: str, names: Mapping[str, Any]) -> str:
