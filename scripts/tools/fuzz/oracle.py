@@ -165,6 +165,8 @@ def _checked(node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
         raise Undefined("nan-order")
     if base in _FINITE and not all(tensor.isfinite().all() for tensor in args if isinstance(tensor, torch.Tensor)):  # fmt: skip
         raise Undefined("not finite")
+    if "batch_norm" in base and any(args[0].shape[1] != channel.numel() for channel in args[1:5]):
+        raise Undefined("size")  # eager reads what is not there
     result = node.operator(*args, **kwargs)
     if base in ("argmax", "argmin") or (base in ("max", "min") and len(tensors_in(result)) > 1):
         dim, extreme = args[1], args[0].amax if "max" in base else args[0].amin
