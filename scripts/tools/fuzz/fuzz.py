@@ -230,6 +230,7 @@ def _reductions(
         {
             "seed": f.seed,
             "number": f.number,
+            "values": f.values,
             "kind": f.kind,
             "name": f.name,
             **({"origin": f.origin} if f.origin else {}),

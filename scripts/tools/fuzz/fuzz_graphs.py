@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,14 @@ from scripts.frontends.sources.load_model import load_model
 from scripts.frontends.torch_model.arguments import ModelChoice
 from scripts.tools.fuzz import generator, layers, mutation, operators, oracle, reduction
 from scripts.tools.fuzz.forks import OK, TOGETHER, UNDEFINED, Ended, ForkedPath
-from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input
 from scripts.tools.fuzz.operators import OPERATORS
 from scripts.tools.operators.batch import batch_worker
 
 SEARCH_S = 240.0
 """Seconds of a reduction."""
+VALUES = ("", "special", "positive", "large")
+"""The rules of the values with which the program of a drawn graph is run, beside its own: a program takes far longer to compile than to run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,16 @@ def drawn(task: Mapping[str, Any], number: int) -> Graph | None:
     return operators.draw(task["seed"], number)
 
 
+def with_values(graph: Graph, rule: str) -> Graph:
+    """The graph with inputs by another rule (one of VALUES), except for indices and booleans."""
+
+    def changed(argument: Input) -> Input:
+        kept = not rule or argument.dtype == "bool" or argument.values.startswith(("index", "once"))
+        return argument if kept else dataclasses.replace(argument, values=rule)
+
+    return graph.with_inputs(changed)
+
+
 def layers_of(model: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The layers of a model, as JSON. Exits if it has none, or cannot be loaded."""
     choice = ModelChoice(model["name"], Path(model["file"]), model["options"])
@@ -110,27 +121,32 @@ def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
     largest: tuple[int, int, Graph] | None = None
     for at in range(0, len(numbers), TOGETHER):
         begun, cases = time.monotonic(), {}
+        drawn_from: dict[int, tuple[int, str]] = {}
         for number in numbers[at : at + TOGETHER]:
-            try:
-                if graph := drawn(task, number):
-                    cases[number] = graph, oracle.reference(graph)
-                else:
-                    counts["undefined: eager"] += 1
-            except oracle.Undefined as why:
-                counts[f"undefined: {why}"] += 1
-            except EAGER_ERRORS:
+            graph = drawn(task, number)
+            if not graph:
                 counts["undefined: eager"] += 1
+            for rule in VALUES if graph else ():
+                valued = with_values(graph, rule)
+                if rule and valued == graph:
+                    continue
+                try:
+                    cases[len(cases)] = valued, oracle.reference(valued)
+                    drawn_from[len(cases) - 1] = number, rule
+                except oracle.Undefined as why:
+                    counts[f"undefined: {why}"] += 1
+                except EAGER_ERRORS:
+                    counts["undefined: eager"] += 1
         judged = time.monotonic()
-        for number, ended in path.run(cases).items():
+        for case, ended in path.run(cases).items():
             counts[ended.status] += 1
-            graph, reference = cases[number]
+            (graph, reference), (number, rule) = cases[case], drawn_from[case]
             if ended.status == OK:
                 size = max(array.size for array in (*reference.arrays, *reference.expected.golden))
-                largest = max(
-                    largest or (size, number, graph), (size, number, graph), key=itemgetter(0)
-                )
+                if not largest or size > largest[0]:
+                    largest = size, number, graph
             elif ended.status != UNDEFINED:
-                failures.append({"number": number, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
+                failures.append({"number": number, "values": rule, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
         seconds["draw"] += judged - begun
         seconds["path"] += time.monotonic() - judged
     timed = {"number": largest[1], "graph": largest[2].as_json()} if largest else None
@@ -142,6 +158,7 @@ def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[s
     graph = drawn(payload, payload["number"])
     if graph is None:
         return {"reduced": False}
+    graph = with_values(graph, payload["values"])
 
     def fails(graphs: Sequence[Graph]) -> list[bool]:
         return [ended.kind == payload["kind"] for ended in ends(path, graphs)]
