@@ -120,13 +120,15 @@ def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
     numbers = range(task["first"], task["first"] + task["count"])
     largest: tuple[int, int, Graph] | None = None
     for at in range(0, len(numbers), TOGETHER):
-        begun, cases = time.monotonic(), {}
+        begun = time.monotonic()
+        cases: dict[int, tuple[Graph, oracle.Reference]] = {}
         drawn_from: dict[int, tuple[int, str]] = {}
         for number in numbers[at : at + TOGETHER]:
             graph = drawn(task, number)
             if not graph:
                 counts["undefined: eager"] += 1
-            for rule in VALUES if graph else ():
+                continue
+            for rule in VALUES:
                 valued = with_values(graph, rule)
                 if rule and valued == graph:
                     continue
