@@ -1,15 +1,18 @@
 """Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, mutates them and layers of a model, and writes
 programs as one function. Prints JSON.
 
-Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3; … ends 0
 """
 
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +21,7 @@ import torch.ao.quantization.fx._decomposed
 
 from scripts.frontends.torch_model import convert, loading
 from scripts.iree.backends import compile_flags
-from scripts.tools.fuzz import layers, operators, oracle
+from scripts.tools.fuzz import forks, layers, operators, oracle
 from scripts.tools.fuzz.fuzz_graphs import VALUES, with_values
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Node, Value
 from scripts.tools.fuzz.mutation import mutated
@@ -194,6 +197,41 @@ def values(count: int) -> dict[str, Any]:
     return {"ends": [ends[n].status for n in cases], "rules": VALUES, "exports": exports}
 
 
+class _Failing(forks.ForkedPath):
+    """Fails as the text in place of a graph says."""
+
+    def script(self) -> tuple[str, str]:
+        return "", ""
+
+    def compiled_call(self, graph: Any, reference: Any) -> Callable[[], object]:
+        return lambda: self._do(graph)
+
+    def judge(self, cases: Any) -> None:
+        for n, (graph, _) in cases.items():
+            self._begin([n], forks.RUN)
+            self._do(graph)
+            self._end([n], forks.Ended(forks.OK))
+
+    def _do(self, graph: str) -> None:
+        while graph == "spins":
+            pass
+        if graph == "sleeps":
+            time.sleep(3600)
+        if graph == "crashes":
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def ends(_: int) -> dict[str, Any]:
+    """How graphs end that crash and hang, beside others, and whether their time is measured."""
+    forks.LIMIT_S, forks.WAITING = 1, 2
+    texts: Any = ["right", "spins", "right", "sleeps", "crashes", "right"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = _Failing(pathlib.Path(folder))
+        by_number = path.run({n: (text, None) for n, text in enumerate(texts)})  # type: ignore[misc]
+        timed = [text for text in set(texts) if path.milliseconds(text, None) is not None]  # type: ignore[arg-type]
+    return {"ends": [by_number[n].status for n in range(len(texts))], "timed": timed}
+
+
 class Blocks(torch.nn.Module):
     """Five equal blocks, with a normalization that returns three tensors."""
 
@@ -237,6 +275,6 @@ if __name__ == "__main__":
     what, count = sys.argv[1], int(sys.argv[2])
     print(
         json.dumps(
-            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "layers": of_layers}[what](count)
+            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "ends": ends, "layers": of_layers}[what](count)
         )
     )  # fmt: skip

@@ -65,6 +65,12 @@ def test_a_program_is_made_once_and_run_with_each_set_of_values(environments):
     assert made["ends"] == expected * 3
 
 
+def test_graphs_that_crash_or_hang_do_not_take_others_along(environments):
+    made = in_torch(environments, "ends", "0")
+    assert made["ends"] == ["ok", "hangs", "ok", "hangs", "crashed", "ok"]
+    assert made["timed"] == ["right"]
+
+
 def test_programs_in_one_function_keep_their_lines_and_their_names(environments):
     made = in_torch(environments, "together", "2")
     assert "@main(%g0_arg0: t, %g1_arg0: t) -> (t, t)" in made["text"]

@@ -8,8 +8,10 @@ from __future__ import annotations
 import abc
 import dataclasses
 import json
+import math
 import os
 import re
+import resource
 import signal
 import sys
 import time
@@ -34,8 +36,8 @@ TOGETHER = 64
 """Graphs of a fork."""
 TIMED_S = 0.2
 """Seconds of the calls of which the fastest is taken."""
-LIMIT_S, WAITING = 30.0, 20
-"""CPU seconds that a fork may take beside those of its graphs, and how many times as much time may pass."""
+LIMIT_S, WAITING = 30, 10
+"""CPU seconds that a part of a fork's work may take beside those of its graphs, and how many times as much time may pass."""
 MOST_DETAIL = 2000
 _ERROR = re.compile(r"error: (.*)")
 _FRAME = re.compile(r"\s*#\d+ \S+ (?:in )?([\w:~<>, ]+?)\(")
@@ -79,7 +81,7 @@ class ForkedPath(abc.ABC):
     """Where graphs are computed. `folder`: for scratch files."""
 
     folder: Path
-    each_s: ClassVar[float] = 1.0
+    each_s: ClassVar[int] = 1
     """CPU seconds that a graph may take."""
 
     def __post_init__(self) -> None:
@@ -116,6 +118,7 @@ class ForkedPath(abc.ABC):
         """How long a call of a graph takes, the fastest of TIMED_S; None if it fails."""
 
         def fastest_s() -> bytes:
+            self._limit(1)
             call = self.compiled_call(graph, reference)
             call()
             until = time.monotonic() + TIMED_S
@@ -154,21 +157,18 @@ class ForkedPath(abc.ABC):
         child = os.fork()
         if not child:
             self._be_child(cases)
-        limit, status, pid, code = LIMIT_S + self.each_s * len(cases), CRASHED, 0, 0
-        deadline = time.monotonic() + WAITING * limit
-        while not pid and time.monotonic() < deadline and cpu_seconds(child) < limit:
-            time.sleep(0.005)
-            pid, code = os.waitpid(child, os.WNOHANG)
-        if not pid:
-            os.kill(child, signal.SIGKILL)
-            _, code = os.waitpid(child, 0)
-            status = HANGS
+        _, code = os.waitpid(child, 0)
+        hangs = os.WIFSIGNALED(code) and os.WTERMSIG(code) in (signal.SIGXCPU, signal.SIGALRM)
         entries = [json.loads(line) for line in self._journal.read_text().splitlines()]
         done = {n: Ended(*entry["as"]) for entry in entries for n in entry.get("end", ())}
         last = next((entry for entry in reversed(entries) if "begin" in entry), None)
         suspects = [n for n in (last["begin"] if last else cases) if n not in done]
         detail = crash(self._log.read_text(errors="replace"), code)
-        return done, Ended(status, last["stage"] if last else EXPORT, detail), suspects
+        return (
+            done,
+            Ended(HANGS if hangs else CRASHED, last["stage"] if last else EXPORT, detail),
+            suspects,
+        )
 
     def _be_child(self, cases: Cases) -> NoReturn:
         code = 1
@@ -187,7 +187,15 @@ class ForkedPath(abc.ABC):
         with self._journal.open("a") as file:
             file.write(json.dumps(entry) + "\n")
 
+    def _limit(self, graphs: int) -> None:
+        """End this process by a signal if what it does next with some graphs takes too long."""
+        seconds = LIMIT_S + self.each_s * graphs
+        _, most = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + seconds, most))
+        signal.alarm(WAITING * seconds)
+
     def _begin(self, numbers: list[int], stage: str) -> None:
+        self._limit(len(numbers))
         os.truncate(self._log, 0)
         self._say(begin=numbers, stage=stage)
 
@@ -199,12 +207,6 @@ class ForkedPath(abc.ABC):
         if named := _ERROR.search(self._log.read_text(errors="replace")):
             return named[1]
         return f"{type(otherwise).__name__}: {otherwise}" if isinstance(otherwise, BaseException) else str(otherwise)  # fmt: skip
-
-
-def cpu_seconds(process: int) -> float:
-    """What a child process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def crash(log: str, code: int) -> str:
