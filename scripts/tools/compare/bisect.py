@@ -1,7 +1,10 @@
-"""Find the first release of IREE in which a cell behaves in another way.
+"""Find the first release of IREE in which a cell, or a script of IREE's tools, behaves in another way.
 
-Takes the program, the flags and the golden outputs from results/, and makes a temporary environment for each release
-that it tries. If --good is newer than --bad, it finds the first release of an improvement, in the order from --good
+vmfbench bisect --cell conv/torchmlir-torch/llvm-cpu --good 3.9.0 --bad 3.13.0
+vmfbench bisect --script results/fuzz/<path>/<core>/causes/<graph>/run.sh --good 3.9.0 --bad 3.13.0
+
+With --cell, takes the program, the flags and the golden outputs from results/, and makes a temporary environment for each release
+that it tries. A script is bad if it ends with an error. If --good is newer than --bad, it finds the first release of an improvement, in the order from --good
 to --bad.
 """
 
@@ -24,7 +27,7 @@ from scripts.supervise import members
 from scripts.supervise.diagnose import failure_signature
 from scripts.supervise.job import Interrupted
 from scripts.supervise.members import Member
-from scripts.tools.compare import bisection, remeasuring
+from scripts.tools.compare import bisect_script, bisection, remeasuring
 from scripts.tools.compare.bisection import (
     DISPATCHES,
     PASSES,
@@ -46,16 +49,11 @@ def main() -> None:
     os.environ.pop(compile_cache.FOLDER, None)  # a compilation is measured, not looked up
     question = QUESTIONS[args.question]
     try:
+        if args.script:
+            print(of_script(args))
+            return
         subject = bisection.subject(args.results, args.cell, args.timeout, question)
-        releases = (
-            bisection.releases_of_wheels(args.wheels, args.good, args.bad, question.runs)
-            if args.wheels
-            else bisection.releases_of_index(args.good, args.bad, args.pre)
-        )
-        print(
-            f"{len(releases)} releases: {', '.join(release.version for release in releases)}",
-            flush=True,
-        )
+        releases = _releases(args, question.runs)
         with temporary.folder("bisect") as folder:
             answer = bisect(subject, releases, folder)
             out = args.results / "bisect" / subject.case.name
@@ -67,9 +65,24 @@ def main() -> None:
     print(f"{answer.sentence}\n{out}: {ISSUE}, {bisection.REPORT}, and a reproducer of each side")
 
 
+def _releases(args: argparse.Namespace, runs: bool) -> list[Candidate]:
+    """The releases to choose from, which are printed. Raises NoCandidates."""
+    releases = (
+        bisection.releases_of_wheels(args.wheels, args.good, args.bad, runs)
+        if args.wheels
+        else bisection.releases_of_index(args.good, args.bad, args.pre)
+    )
+    print(f"{len(releases)} releases: {', '.join(r.version for r in releases)}", flush=True)
+    return releases
+
+
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cell", required=True, help="such as bert/torchmlir-torch/llvm-cpu")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    subjects = parser.add_mutually_exclusive_group(required=True)
+    subjects.add_argument("--cell", help="such as bert/torchmlir-torch/llvm-cpu")
+    subjects.add_argument("--script", type=Path, metavar="FILE", help="a shell script with files beside it, such as run.sh of a cause of `vmfbench fuzz`")  # fmt: skip
     parser.add_argument("--good", metavar="VERSION", help="an end where it is as it should be")
     parser.add_argument("--bad", metavar="VERSION", help="an end where it is not")
     text = (
@@ -86,7 +99,25 @@ def _arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if not args.wheels and not (args.good and args.bad):
         exits.fail("give both ends, such as --good 3.9.0 --bad 3.13.0, or your own --wheels")
+    if args.script and (not args.script.is_file() or args.question != "broken"):
+        exits.fail(f"--script {args.script}: expected a file, and no --if {args.question}" if args.script.is_file() else f"{args.script}: no such file")  # fmt: skip
     return args
+
+
+def of_script(args: argparse.Namespace) -> str:
+    """Search for the first release with which a script ends with an error. Return the answer. Exits if the ends do not differ. Raises NoCandidates."""
+    releases, ended = _releases(args, runs=True), dict[int, bisect_script.Ended]()
+
+    def tried(number: int) -> bisect_script.Ended:
+        with temporary.folder("bisect") as folder:
+            ended[number] = bisect_script.try_release(args.script, releases[number], folder, args.timeout)  # fmt: skip
+        print(f"  {ended[number].version}: {ended[number].words}", flush=True)
+        return ended[number]
+
+    bisect_script.require_ends(tried(0), bad := tried(len(releases) - 1))
+    last, first, between = search(len(releases), lambda number: bisect_script.side(bad, tried(number)))  # fmt: skip
+    passed = "".join(f"; {releases[n].version} cannot be judged" for n in between)
+    return f"{releases[first].version} is the first bad release; {releases[last].version} is good{passed}"
 
 
 def bisect(subject: Subject, releases: Sequence[Candidate], folder: Path) -> Result:
