@@ -9,18 +9,18 @@ import abc
 import json
 import os
 import re
+import resource
 import signal
-import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 
 from scripts.core import atomic, process
+from scripts.supervise import journal
 from scripts.tools.fuzz.generator import Graph
 from scripts.tools.fuzz.oracle import Reference
 
@@ -139,19 +139,19 @@ class ForkedPath(abc.ABC):
     def _forked(self, cases: Cases) -> tuple[dict[int, Ended], Ended, list[int]]:
         """The cases that ended in a fork, how the fork ended, and the cases that it was working on then."""
         self._journal.write_text("")
-        sys.stdout.flush()
-        child = os.fork()
-        if not child:
-            self._be_child(cases)
-        limit, status, pid, code = LIMIT_S + self.each_s * len(cases), CRASHED, 0, 0
-        deadline = time.monotonic() + WAITING * limit
-        while not pid and time.monotonic() < deadline and cpu_seconds(child) < limit:
-            time.sleep(0.005)
-            pid, code = os.waitpid(child, os.WNOHANG)
-        if not pid:
-            os.kill(child, signal.SIGKILL)
-            _, code = os.waitpid(child, 0)
-            status = HANGS
+        limit_s = int(LIMIT_S + self.each_s * len(cases))
+
+        def judged() -> bytes:
+            resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 1))
+            signal.alarm(WAITING * limit_s)
+            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            self.judge(cases)
+            return b""
+
+        code, _ = process.forked(judged)
+        status = HANGS if code in (-signal.SIGXCPU, -signal.SIGALRM) else CRASHED
         entries = [json.loads(line) for line in self._journal.read_text().splitlines()]
         done = {entry["end"]: Ended(*entry["as"]) for entry in entries if "end" in entry}
         last = next((entry for entry in reversed(entries) if "begin" in entry), None)
@@ -159,29 +159,13 @@ class ForkedPath(abc.ABC):
         detail = crash(self._log.read_text(errors="replace"), code)
         return done, Ended(status, last["stage"] if last else EXPORT, detail), suspects
 
-    def _be_child(self, cases: Cases) -> NoReturn:
-        code = 1
-        try:
-            out = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            self.judge(cases)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-
-    def _say(self, **entry: Any) -> None:
-        with self._journal.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
-
     def _begin(self, numbers: list[int], stage: str) -> None:
         os.truncate(self._log, 0)
-        self._say(begin=numbers, stage=stage)
+        journal.append(self._journal, {"begin": numbers, "stage": stage})
 
     def _end(self, n: int, ended: Ended) -> None:
-        self._say(end=n, **{"as": [ended.status, ended.stage, ended.detail[:MOST_DETAIL]]})
+        how = [ended.status, ended.stage, ended.detail[:MOST_DETAIL]]
+        journal.append(self._journal, {"end": n, "as": how})
 
     def _diagnostic(self, otherwise: object) -> str:
         """The first error in the log. `otherwise`: an exception, or what is said if there is none."""
@@ -190,16 +174,9 @@ class ForkedPath(abc.ABC):
         return f"{type(otherwise).__name__}: {otherwise}" if isinstance(otherwise, BaseException) else str(otherwise)  # fmt: skip
 
 
-def cpu_seconds(process: int) -> float:
-    """What a child process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def crash(log: str, code: int) -> str:
-    """The end of a process in words: its signal, an assertion, and the functions of the compiler on its stack."""
-    number = os.waitstatus_to_exitcode(code)
-    name = signal.Signals(-number).name if number < 0 else f"exit {number}"
+    """The end of a process (process.forked) in words: its signal, an assertion, and the functions of the compiler on its stack."""
+    name = signal.Signals(-code).name if code < 0 else f"exit {code}"
     messages = [line.strip() for line in log.splitlines() if "Assertion" in line or "LLVM ERROR" in line or "error:" in line]  # fmt: skip
     frames = [f for f in _FRAME.findall(log) if not any(noise in f for noise in _NOISE)]
     return "\n".join([name, *messages[:2], *frames[:4]])
