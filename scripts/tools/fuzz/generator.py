@@ -128,9 +128,10 @@ class Node:
         leaves = pytree.tree_leaves((self.args, self.kwargs))
         return [leaf.name for leaf in leaves if isinstance(leaf, Value)]
 
-    def replaced(self, kind: type, function: Callable[[Any], Any]) -> tuple[Any, Any]:
-        """The arguments, with leaves of a type replaced."""
-        return pytree.tree_map_only(kind, function, (self.args, self.kwargs))
+    def replaced(self, kind: type, function: Callable[[Any], Any]) -> Node:
+        """The call with leaves of a type in its arguments replaced."""
+        args, kwargs = pytree.tree_map_only(kind, function, (self.args, self.kwargs))
+        return dataclasses.replace(self, args=args, kwargs=kwargs)
 
     def source(self) -> str:
         args = [*map(repr, self.args), *(f"{name}={v!r}" for name, v in self.kwargs.items())]
@@ -152,7 +153,8 @@ class Graph:
         """All values, computed from those of the inputs. `call(node, args, kwargs)`: in place of the operator."""
         values = dict(zip(self.inputs, inputs, strict=True))
         for node in self.nodes:
-            args, kwargs = node.replaced(Value, lambda leaf: values[leaf.name])
+            filled = node.replaced(Value, lambda leaf: values[leaf.name])
+            args, kwargs = filled.args, filled.kwargs
             returned = call(node, args, kwargs) if call else node.operator(*args, **kwargs)
             values.update(zip(node.results, tensors_in(returned), strict=True))
         return values
@@ -372,8 +374,8 @@ class Draw:
         results = {f"v{first + at}": tensor for at, tensor in enumerate(returned)}
         # An operator may return what it takes, which then has the new name.
         names = {id(tensor): Value(name) for name, tensor in self.values.items()}
-        args, kwargs = node.replaced(torch.Tensor, lambda tensor: names[id(tensor)])
-        self.nodes.append(Node(node.op, args, kwargs, tuple(results)))
+        named = node.replaced(torch.Tensor, lambda tensor: names[id(tensor)])
+        self.nodes.append(dataclasses.replace(named, results=tuple(results)))
         self.values |= results
         return returned
 

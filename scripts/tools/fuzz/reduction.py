@@ -6,16 +6,15 @@ Each step makes many smaller graphs and takes the smallest one that still fails.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Node, Value
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Value
 
 Fails = Callable[[Sequence[Graph]], Sequence[bool]]
 """Whether graphs fail in the way that is looked for."""
@@ -25,24 +24,15 @@ MOST, TOGETHER = 24, 8
 
 def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
     """The smallest graph that was found until `deadline` (time.monotonic)."""
-    steps: tuple[Callable[[Graph], Iterator[Graph]], ...] = (
-        _single_results,
-        _without_open_size,
-        _cut,
-        _bypassed,
-        _smaller,
-        _without_dimensions,
-        _simpler_values,
-    )
     is_smaller = True
     while is_smaller:
         is_smaller = False
-        for step in steps:
+        for step in (_single_results, _without_open_size, _cut, _bypassed, _smaller, _without_dimensions, _simpler_values):  # fmt: skip
             while time.monotonic() < deadline:
-                smaller = _first_failing(sorted(_new(step(graph), graph), key=size), fails)
-                if smaller is None:
+                smaller = sorted((g for g in map(Graph.pruned, step(graph)) if size(g) < size(graph)), key=size)  # fmt: skip
+                if (found := _first_failing(smaller, fails)) is None:
                     break
-                graph, is_smaller = smaller, True
+                graph, is_smaller = found, True
     return graph
 
 
@@ -55,13 +45,6 @@ def size(graph: Graph) -> tuple[int, ...]:
 
 
 _SIMPLE = ("normal", "whole", "positive", "large", "special")
-
-
-def _new(graphs: Iterable[Graph], than: Graph) -> Iterator[Graph]:
-    for smaller in graphs:
-        pruned = smaller.pruned()
-        if size(pruned) < size(than):
-            yield pruned
 
 
 def _first_failing(graphs: Sequence[Graph], fails: Fails) -> Graph | None:
@@ -109,54 +92,33 @@ def _input_like(tensor: torch.Tensor, seed: int) -> Input:
 
 def _bypassed(graph: Graph) -> Iterator[Graph]:
     """A value that a node takes in place of its only result."""
-    for node in graph.nodes:
-        for used in dict.fromkeys(node.used) if len(node.results) == 1 else ():
-            bypassed = _renamed(graph, node, used)
-            if not set(bypassed.results) & set(graph.inputs):
-                yield bypassed
-
-
-def _renamed(graph: Graph, gone: Node, used: str) -> Graph:
-    """The graph without a node, whose only result is another value."""
-    others = {gone.results[0]: used}
-    nodes = []
-    for node in (node for node in graph.nodes if node is not gone):
-        args, kwargs = node.replaced(Value, lambda leaf: Value(others.get(leaf.name, leaf.name)))
-        nodes.append(dataclasses.replace(node, args=args, kwargs=kwargs))
-    results = tuple(others.get(name, name) for name in graph.results)
-    return Graph(graph.inputs, tuple(nodes), results)
+    for gone in (node for node in graph.nodes if len(node.results) == 1):
+        for used in dict.fromkeys(gone.used):
+            other = {gone.results[0]: used}
+            results = tuple(other.get(name, name) for name in graph.results)
+            if not set(results) & set(graph.inputs):
+                nodes = (node for node in graph.nodes if node is not gone)
+                renamed = (n.replaced(Value, lambda leaf, other=other: Value(other.get(leaf.name, leaf.name))) for n in nodes)  # fmt: skip
+                yield Graph(graph.inputs, tuple(renamed), results)
 
 
 def _smaller(graph: Graph) -> Iterator[Graph]:
     """One size smaller, wherever it is in shapes and arguments; or in a single dimension of an input."""
     for most in (1, 2, 3, 5):
-        yield resized(graph, functools.partial(_at_most, most))
-    sizes = {n for argument in graph.inputs.values() for n in argument.shape}
-    sizes |= {n for node in graph.nodes for n in _numbers(node) if n > 1}
+        yield resized(graph, lambda size, most=most: min(size, most) if size > 0 else size)
+    leaves = pytree.tree_leaves([(node.args, node.kwargs) for node in graph.nodes])
+    sizes = {n for n in leaves if type(n) is int and 1 < n < 2**31}
+    sizes |= {n for argument in graph.inputs.values() for n in argument.shape}
     for old in sorted(sizes, reverse=True):
-        for new in dict.fromkeys((1, 2, 3, 4, old // 2, old - 1)):
+        for new in (1, 2, 3, 4, old // 2, old - 1):
             if 0 < new < old:
-                yield resized(graph, functools.partial(_instead, old, new))
+                yield resized(graph, lambda size, old=old, new=new: new if size == old else size)
     for name, argument in graph.inputs.items():
         for dim, old in enumerate(argument.shape):
-            for new in dict.fromkeys((1, 2, old // 2)):
+            for new in (1, 2, old // 2):
                 if 0 < new < old:
                     shape = (*argument.shape[:dim], new, *argument.shape[dim + 1 :])
                     yield _with_input(graph, name, shape=shape)
-
-
-def _at_most(most: int, size: int) -> int:
-    return min(size, most) if size > 0 else size
-
-
-def _instead(old: int, new: int, size: int) -> int:
-    return new if size == old else size
-
-
-def _numbers(node: Node) -> Iterator[int]:
-    for leaf in pytree.tree_leaves((node.args, node.kwargs)):
-        if isinstance(leaf, int) and not isinstance(leaf, bool) and leaf < 2**31:
-            yield leaf
 
 
 def resized(graph: Graph, size_of: Callable[[int], int]) -> Graph:
@@ -165,13 +127,9 @@ def resized(graph: Graph, size_of: Callable[[int], int]) -> Graph:
     def of_input(argument: Input) -> Input:
         rule, _, most = argument.values.partition(":")
         rule = f"{rule}:{size_of(int(most))}" if most else rule
-        shape = tuple(map(size_of, argument.shape))
-        return dataclasses.replace(argument, shape=shape, values=rule)
+        return dataclasses.replace(argument, shape=tuple(map(size_of, argument.shape)), values=rule)
 
-    nodes = []
-    for node in graph.nodes:
-        args, kwargs = node.replaced(int, lambda leaf: leaf if isinstance(leaf, bool) else size_of(leaf))  # fmt: skip
-        nodes.append(dataclasses.replace(node, args=args, kwargs=kwargs))
+    nodes = (n.replaced(int, lambda v: v if isinstance(v, bool) else size_of(v)) for n in graph.nodes)  # fmt: skip
     return dataclasses.replace(graph.with_inputs(of_input), nodes=tuple(nodes))
 
 
