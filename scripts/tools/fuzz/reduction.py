@@ -121,16 +121,19 @@ def _smaller(graph: Graph) -> Iterator[Graph]:
                     yield _with_input(graph, name, shape=shape)
 
 
-def resized(graph: Graph, size_of: Callable[[int], int]) -> Graph:
-    """The graph with other sizes, wherever they are in shapes and arguments."""
+def resized(graph: Graph, size_of: Callable[[int], int], in_arguments: bool = True) -> Graph:
+    """The graph with other sizes, wherever they are in shapes, and in arguments."""
 
     def of_input(argument: Input) -> Input:
         rule, _, most = argument.values.partition(":")
         rule = f"{rule}:{size_of(int(most))}" if most else rule
         return dataclasses.replace(argument, shape=tuple(map(size_of, argument.shape)), values=rule)
 
-    nodes = (n.replaced(int, lambda v: v if isinstance(v, bool) else size_of(v)) for n in graph.nodes)  # fmt: skip
-    return dataclasses.replace(graph.with_inputs(of_input), nodes=tuple(nodes))
+    def of_number(leaf: int) -> int:
+        return size_of(leaf) if in_arguments and not isinstance(leaf, bool) else leaf
+
+    nodes = tuple(node.replaced(int, of_number) for node in graph.nodes)
+    return dataclasses.replace(graph.with_inputs(of_input), nodes=nodes)
 
 
 def _with_input(graph: Graph, name: str, **changes: Any) -> Graph:
