@@ -28,8 +28,6 @@ OK, WRONG, REFUSED, CRASHED, HANGS = "ok", "wrong", "refused", "crashed", "hangs
 UNDEFINED = "undefined"
 """A graph without a right result, which no path has run."""
 EXPORT, COMPILE, RUN = "export", "compile", "run"
-TOGETHER = 64
-"""Graphs of a fork."""
 TIMED_S = 0.2
 """Seconds of the calls of which the fastest is taken."""
 LIMIT_S, WAITING = 30.0, 20

@@ -78,7 +78,7 @@ def to_reduce(failures: Iterable[Failure]) -> list[Failure]:
     for failure in failures:
         by_kind[failure.path, failure.kind].append(failure)
     chosen: list[Failure] = []
-    for (_, _), same in by_kind.items():
+    for same in by_kind.values():
         same.sort(key=lambda failure: (len(failure.operators), failure.number))
         chosen += same[: MOST if _VAGUE.search(same[0].kind) else 1]
     return sorted(chosen, key=lambda failure: (failure.status != WRONG, len(failure.operators)))
