@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -110,14 +109,15 @@ def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
         graph, reference = cases[number]
         if ended.status == OK:
             size = max(array.size for array in (*reference.arrays, *reference.expected.golden))
-            right.append((size, {"number": number, "graph": graph}))
+            right.append((size, number))
         elif ended.status != UNDEFINED:
             failures.append({"number": number, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
     seconds = {"draw": judged - begun, "path": time.monotonic() - judged}
-    _, largest = max(right, key=itemgetter(0), default=(0, None))
-    if largest:
-        largest["graph"] = largest["graph"].as_json()
-    return {"counts": dict(counts), "failures": failures, "parts": seconds, "largest": largest}
+    said: dict[str, Any] = {"counts": dict(counts), "failures": failures, "parts": seconds}
+    if right:
+        _, number = max(right)
+        said["largest"] = {"number": number, "graph": cases[number][0].as_json()}
+    return said
 
 
 def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def _changed(graph: Graph, chooser: random.Random) -> Graph:
     which broadcast, stay."""
     sizes = sorted({size for i in graph.inputs.values() for size in i.shape if size > 1})
     other = {n: chooser.choice((n, *generator.SIZES, *generator.LARGE)) for n in sizes}
-    graph = reduction.resized(graph, lambda n: other.get(n, n), chooser.random() < 0.5)
+    graph = reduction.resized(graph, other, chooser.random() < 0.5)
     dtypes: dict[torch.dtype, torch.dtype] = {}
 
     def input_of(argument: Input) -> Input:

@@ -6,15 +6,16 @@ Each step makes many smaller graphs and takes the smallest one that still fails.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Value
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Node, Value
 
 Fails = Callable[[Sequence[Graph]], Sequence[bool]]
 """Whether graphs fail in the way that is looked for."""
@@ -92,27 +93,34 @@ def _input_like(tensor: torch.Tensor, seed: int) -> Input:
 
 def _bypassed(graph: Graph) -> Iterator[Graph]:
     """A value that a node takes in place of its only result."""
-    for gone in (node for node in graph.nodes if len(node.results) == 1):
-        for used in dict.fromkeys(gone.used):
-            other = {gone.results[0]: used}
-            results = tuple(other.get(name, name) for name in graph.results)
-            if not set(results) & set(graph.inputs):
-                nodes = (node for node in graph.nodes if node is not gone)
-                renamed = (n.replaced(Value, lambda leaf, other=other: Value(other.get(leaf.name, leaf.name))) for n in nodes)  # fmt: skip
-                yield Graph(graph.inputs, tuple(renamed), results)
+    for node in graph.nodes:
+        for used in dict.fromkeys(node.used) if len(node.results) == 1 else ():
+            bypassed = _renamed(graph, node, {node.results[0]: used})
+            if not set(bypassed.results) & set(graph.inputs):
+                yield bypassed
+
+
+def _renamed(graph: Graph, gone: Node, names: Mapping[str, str]) -> Graph:
+    """The graph without a node, and with other values."""
+
+    def named(leaf: Value) -> Value:
+        return Value(names.get(leaf.name, leaf.name))
+
+    nodes = tuple(node.replaced(Value, named) for node in graph.nodes if node is not gone)
+    return Graph(graph.inputs, nodes, tuple(names.get(name, name) for name in graph.results))
 
 
 def _smaller(graph: Graph) -> Iterator[Graph]:
     """One size smaller, wherever it is in shapes and arguments; or in a single dimension of an input."""
-    for most in (1, 2, 3, 5):
-        yield resized(graph, lambda size, most=most: min(size, most) if size > 0 else size)
     leaves = pytree.tree_leaves([(node.args, node.kwargs) for node in graph.nodes])
-    sizes = {n for n in leaves if type(n) is int and 1 < n < 2**31}
-    sizes |= {n for argument in graph.inputs.values() for n in argument.shape}
+    shapes = [argument.shape for argument in graph.inputs.values()]
+    sizes = {n for n in (*leaves, *itertools.chain(*shapes)) if type(n) is int and n > 1}
+    for most in (1, 2, 3, 5):
+        yield resized(graph, {size: min(size, most) for size in sizes})
     for old in sorted(sizes, reverse=True):
-        for new in (1, 2, 3, 4, old // 2, old - 1):
-            if 0 < new < old:
-                yield resized(graph, lambda size, old=old, new=new: new if size == old else size)
+        for new in (1, 2, 3, 4, old // 2, old - 1) if old < 2**31 else ():
+            if new < old:
+                yield resized(graph, {old: new})
     for name, argument in graph.inputs.items():
         for dim, old in enumerate(argument.shape):
             for new in (1, 2, old // 2):
@@ -121,19 +129,21 @@ def _smaller(graph: Graph) -> Iterator[Graph]:
                     yield _with_input(graph, name, shape=shape)
 
 
-def resized(graph: Graph, size_of: Callable[[int], int], in_arguments: bool = True) -> Graph:
-    """The graph with other sizes, wherever they are in shapes, and in arguments."""
+def resized(graph: Graph, sizes: Mapping[int, int], in_arguments: bool = True) -> Graph:
+    """The graph with other sizes in place of some, wherever these are in shapes, and in arguments."""
+
+    def of_number(leaf: int) -> int:
+        return leaf if isinstance(leaf, bool) else sizes.get(leaf, leaf)
 
     def of_input(argument: Input) -> Input:
         rule, _, most = argument.values.partition(":")
-        rule = f"{rule}:{size_of(int(most))}" if most else rule
-        return dataclasses.replace(argument, shape=tuple(map(size_of, argument.shape)), values=rule)
+        rule = f"{rule}:{of_number(int(most))}" if most else rule
+        shape = tuple(map(of_number, argument.shape))
+        return dataclasses.replace(argument, shape=shape, values=rule)
 
-    def of_number(leaf: int) -> int:
-        return size_of(leaf) if in_arguments and not isinstance(leaf, bool) else leaf
-
+    resized = graph.with_inputs(of_input)
     nodes = tuple(node.replaced(int, of_number) for node in graph.nodes)
-    return dataclasses.replace(graph.with_inputs(of_input), nodes=nodes)
+    return dataclasses.replace(resized, nodes=nodes) if in_arguments else resized
 
 
 def _with_input(graph: Graph, name: str, **changes: Any) -> Graph:
