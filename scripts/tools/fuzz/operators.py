@@ -9,7 +9,7 @@ import math
 import operator
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,14 +18,15 @@ from scripts.tools.fuzz.generator import ATTEMPTS, EAGER_ERRORS, Draw, Graph, Un
 
 Operator = Callable[[Draw], object]
 """Adds a call, or raises Unsuitable."""
+Rule = Callable[[Draw, torch.Tensor, "Arguments"], Any]
+"""Draws an argument, by the main tensor of the call and its other arguments."""
 MAIN = ("mat1", "batch1", "self", "input", "query", "weight")
 """The main tensor of a call, by which the others are drawn: the first of these arguments that an operator has."""
 INDEX = torch.int64
 
 
 class Arguments(dict[str, Any]):
-    """The arguments of a call, by name. One that is asked for before it was drawn is drawn then: a rule takes the draw, the main tensor
-    and these arguments."""
+    """The arguments of a call, by name. One that is asked for before it was drawn is drawn then, by its rule."""
 
     def __init__(self, d: Draw, main: str, x: torch.Tensor, rules: Mapping[str, Any]) -> None:
         super().__init__({main: x})
@@ -84,6 +85,10 @@ def binary(names: str, *more: Any, **own: Any) -> dict[str, Operator]:
     return {name: calls(f"{name}.Tensor {name}.Tensor {name}.Tensor {name}.Scalar", *more, **own) for name in names.split()}  # fmt: skip
 
 
+def coin(d: Draw, x: torch.Tensor, a: Arguments) -> bool:
+    return d.chance(0.5)
+
+
 def full(tensor: torch.Tensor) -> bool:
     return tensor.numel() > 0
 
@@ -113,30 +118,17 @@ def divisor(d: Draw, number: int) -> int:
     return d.pick(*[n for n in range(1, min(number, 70) + 1) if number % n == 0])
 
 
-def repeats(d: Draw, x: torch.Tensor, a: Arguments) -> list[int]:
-    return [d.pick(1, 1, 2, 3) for _ in range(x.dim() + d.chance(0.4))]
-
-
-def indices(d: Draw, x: torch.Tensor, dim: int, shape: Sequence[int], rule: str = "index") -> torch.Tensor:  # fmt: skip
-    return d.exactly(shape, INDEX, f"{rule}:{x.shape[dim]}")
-
-
 def index_lists(d: Draw, x: torch.Tensor, a: Arguments) -> list[torch.Tensor | None]:
     """Indices of one shape for one or two dimensions."""
     places = d.random.sample(range(x.dim()), d.number(1, min(2, x.dim())))
-    shape = d.pick((2,), (3,), (5,), (2, 3))
-    return [indices(d, x, dim, shape) if dim in places else None for dim in range(max(places) + 1)]
+    shape, sizes = d.pick((2,), (3,), (5,), (2, 3)), enumerate(x.shape[: max(places) + 1])
+    return [d.exactly(shape, INDEX, f"index:{size}") if dim in places else None for dim, size in sizes]  # fmt: skip
 
 
 def chosen(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
     """Values for the elements that indices choose, or one for all."""
     shape = torch.ops.aten.index(x, a["indices"]).shape
     return d.like(x, shape if d.chance(0.7) else [1] * len(shape))
-
-
-def columns(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
-    """Matrices to multiply the main ones by."""
-    return d.like(x, [*x.shape[:-2], x.shape[-1], d.size()])
 
 
 def of_matmul(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
@@ -165,11 +157,6 @@ def channels(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
 def weights(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor | None:
     """For the dimensions that are normalized: both weight and bias, or none."""
     return d.like(x, a["normalized_shape"]) if a["has_weights"] else None
-
-
-def mask(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor | None:
-    dtype = d.pick(None, x.dtype, torch.bool)
-    return dtype and d.exactly((x.shape[-2], a["key"].shape[-2]), dtype)
 
 
 def join(d: Draw, name: str) -> None:
@@ -203,8 +190,10 @@ def flow(d: Draw, name: str) -> None:
 RULES: dict[str, Any] = {
     "Tensor": beside,
     "number": lambda d, x, a: d.scalar(x),
-    **dict.fromkeys(("bool", "bool keepdim", "bool descending", "bool largest", "bool ceil_mode", "bool count_include_pad"), lambda d, x, a: d.chance(0.5)),
+    "bool": coin,
+    **{f"bool {name}": coin for name in ("keepdim", "descending", "largest", "ceil_mode", "count_include_pad", "include_self")},
     "bool half_to_float": False,
+    "bool accumulate": lambda d, x, a: x.dtype != torch.bool,
     **dict.fromkeys(("int dim", "int dimension"), lambda d, x, a: d.dim(x)),
     **dict.fromkeys(("int[] dim", "int[] dims"), lambda d, x, a: d.dims(x)),
     **dict.fromkeys(("int dim0", "int source"), lambda d, x, a: a["pair"][0]),
@@ -214,7 +203,7 @@ RULES: dict[str, Any] = {
     "int[] shifts": lambda d, x, a: [d.number(-5, 5) for _ in a["dims"]],
     "int diagonal": lambda d, x, a: d.number(-3, 3),
     "int offset": lambda d, x, a: d.number(-2, 2),
-    "int k": lambda d, x, a: d.number(1, x.shape[a["dim"]]),
+    "int k": lambda d, x, a: d.number(1, a["length"]),
     "int start": lambda d, x, a: d.number(-a["length"], a["length"]),
     "int end": lambda d, x, a: d.pick(d.number(-a["length"], a["length"] + 2), 2**63 - 1),
     "int step": lambda d, x, a: d.pick(1, 1, 2, 3),
@@ -223,26 +212,56 @@ RULES: dict[str, Any] = {
     "int split_size": lambda d, x, a: d.number(max(1, -(-a["length"] // 4)), max(1, a["length"])),
     "int chunks": lambda d, x, a: d.number(1, 4),
     "int repeats": lambda d, x, a: d.number(1, 3),
-    "int[] repeats": repeats,
+    "int[] repeats": lambda d, x, a: [d.pick(1, 1, 2, 3) for _ in range(x.dim() + d.chance(0.4))],
     **dict.fromkeys(("int[] size", "int[] shape"), other_shape),
+    "int[] pad": lambda d, x, a: [d.number(-1, 3) for _ in range(2 * d.number(1, x.dim()))],
+    "int upscale_factor": 2,
+    "number min": lambda d, x, a: d.pick(None, d.scalar(x)),
+    "number max": lambda d, x, a: d.scalar(x) if a["min"] is None else d.pick(None, max(a["min"], d.scalar(x))),
+    **dict.fromkeys(("Tensor min", "Tensor max"), beside),
     "number ord": lambda d, x, a: d.pick(1, 2, 3, 0, math.inf, -math.inf),
     "number correction": lambda d, x, a: d.pick(0, 1),
+    "str rounding_mode": lambda d, x, a: d.pick("floor", "trunc"),
+    "Tensor condition": lambda d, x, a: d.any("b") if d.chance(0.3) else d.exactly(x.shape, torch.bool),
+    "Tensor mask": lambda d, x, a: d.beside(x, "b"),
+    "Tensor index": lambda d, x, a: d.exactly(a["index_shape"], a["index_type"], f"{a['index_rule']}:{a['length']}"),
+    "Tensor src": lambda d, x, a: d.like(x, a["index"].shape),
+    "Tensor source": lambda d, x, a: d.like(x, x.index_select(a["dim"], a["index"]).shape),
+    "Tensor[] indices": index_lists,
+    "Tensor values": chosen,
+    "str reduce": lambda d, x, a: d.pick("sum", "prod", "amax", "amin", "mean"),
+    **dict.fromkeys(("Tensor mat2", "Tensor batch2"), lambda d, x, a: d.like(x, [*x.shape[:-2], x.shape[-1], d.size()])),
+    "Tensor vec": lambda d, x, a: d.like(x, x.shape[-1:]),
+    "Tensor vec2": lambda d, x, a: d.like(x, (d.size(),)),
+    "Tensor tensor": lambda d, x, a: d.like(x, x.shape),
     "int[] kernel_size": lambda d, x, a: [d.pick(1, 2, 2, 3) for _ in x.shape[2:]],
     "int[] stride": lambda d, x, a: [d.pick(1, 1, 2, 3) for _ in x.shape[2:]],
     "int[] dilation": lambda d, x, a: [d.pick(1, 1, 2) for _ in x.shape[2:]],
     "int[] padding": lambda d, x, a: [d.number(0, k // 2) for k in a["kernel_size"]],
+    "int[] output_padding": lambda d, x, a: [d.number(0, s - 1) if a["transposed"] and d.chance(0.3) else 0 for s in a["stride"]],
     "int[] output_size": lambda d, x, a: [d.pick(1, 2, 3, n, 2 * n, n + 1, max(1, n // 2)) for n in x.shape[2:]],
+    "int groups": lambda d, x, a: divisor(d, x.shape[1]) if d.chance(0.4) else 1,
     "int[] normalized_shape": lambda d, x, a: list(x.shape[d.number(1, x.dim() - 1) :]),
     "int num_groups": lambda d, x, a: divisor(d, x.shape[1]),
-    **dict.fromkeys(("Tensor mat2", "Tensor batch2"), columns),
-    "Tensor src": lambda d, x, a: d.like(x, a["index"].shape),
-    "Tensor[] indices": index_lists,
+    "Tensor running_mean": channels,
+    "Tensor running_var": lambda d, x, a: d.like(x, x.shape[1:2], "positive"),
+    "Tensor key": lambda d, x, a: d.like(x, (*x.shape[:-2], d.pick(1, 2, 5, 8, 16, 17), x.shape[-1])),
+    "Tensor value": lambda d, x, a: d.like(x, (*a["key"].shape[:-1], d.pick(x.shape[-1], x.shape[-1], 3, 8))),
+    "Tensor attn_mask": lambda d, x, a: d.pick(None, d.exactly((x.shape[-2], a["key"].shape[-2]), d.pick(x.dtype, torch.bool))),
+    "bool is_causal": lambda d, x, a: a["attn_mask"] is None and d.chance(0.5),
+    "float dropout_p": 0.0,
+    "int zero_point": lambda d, x, a: d.pick(0, 3, -7),
+    "int quant_min": -128,
+    "int quant_max": 127,
 }  # fmt: skip
 """How arguments are drawn, by type and name, or by type alone if they have no default."""
 OTHERS: dict[str, Any] = {
     "pair": lambda d, x, a: d.random.sample(range(x.dim()), 2),
     "length": lambda d, x, a: x.shape[a["dim"]],
-    "has_weights": lambda d, x, a: d.chance(0.6),
+    "index_shape": lambda d, x, a: [d.number(1, size) for size in x.shape],
+    "index_type": INDEX,
+    "index_rule": "index",
+    "has_weights": coin,
     "filters": lambda d, x, a: d.pick(1, 2, 3, 4),
 }
 """What several arguments of a call depend on."""
@@ -256,84 +275,83 @@ OPERATORS: dict[str, Operator] = {
     "gelu_tanh": calls("gelu", "f", approximate="tanh"),
     **binary("add sub mul div eq ne lt le gt ge remainder fmod"),
     **binary("bitwise_and bitwise_or bitwise_xor", "ib"),
-    **each("maximum minimum atan2 logical_and logical_or logical_xor"),
+    **each("maximum minimum atan2 logical_and logical_or logical_xor where.self"),
     "pow": calls("pow.Tensor_Tensor pow.Tensor_Tensor pow.Tensor_Tensor pow.Tensor_Scalar"),
     "floor_divide": calls("floor_divide floor_divide floor_divide floor_divide.Scalar"),
     "add_scaled": calls("add.Tensor add.Tensor add.Scalar", alpha=lambda d, x, a: d.pick(2, -1, 3)),
-    "div_rounded": calls("div.Tensor_mode div.Tensor_mode div.Scalar_mode", rounding_mode=lambda d, x, a: d.pick("floor", "trunc")),
+    "div_rounded": calls("div.Tensor_mode div.Tensor_mode div.Scalar_mode"),
     **each("rsub.Scalar", "fi"),
     **each("bitwise_left_shift.Tensor bitwise_right_shift.Tensor", "i", other=lambda d, x, a: d.like(x, x.shape, f"index:{d.pick(2, 7)}")),
     **each("lerp.Scalar", "f", weight=lambda d, x, a: d.pick(1, 0.5, -2)),
     **each("addcmul addcdiv", "f", value=lambda d, x, a: d.pick(1, 0.5, -2)),
-    **each("where.self", condition=lambda d, x, a: d.any("b") if d.chance(0.3) else d.exactly(x.shape, torch.bool)),
-    **each("clamp", "fi", min=lambda d, x, a: d.pick(None, d.scalar(x)), max=lambda d, x, a: d.scalar(x) if a["min"] is None else d.pick(None, max(a["min"], d.scalar(x)))),
-    "clamp_by_tensors": calls("clamp.Tensor", "fi", min=beside, max=beside),
-    **each("masked_fill.Scalar", mask=lambda d, x, a: d.beside(x, "b"), value=lambda d, x, a: d.pick(d.scalar(x), -math.inf) if x.is_floating_point() else d.scalar(x)),
+    "clamp": calls("clamp clamp clamp.Tensor", "fi"),
+    **each("masked_fill.Scalar", value=lambda d, x, a: d.pick(d.scalar(x), -math.inf if x.is_floating_point() else d.scalar(x))),
     **dict.fromkeys(("cast", "cast_again"), calls("_to_copy", dtype=lambda d, x, a: d.dtype(d.pick(*"ffib")))),
     **each("sum.dim_IntList", "fib", 1, dtype=lambda d, x, a: d.dtype("fi") if d.chance(0.2) else None),
-    **each("amax amin", "fib", 1), **each("count_nonzero.dim_IntList"), **each("mean.dim logsumexp linalg_vector_norm", "f", 1),
+    **each("amax amin", "fib", 1), **each("count_nonzero.dim_IntList"),
+    **each("mean.dim logsumexp linalg_vector_norm", "f", 1),
     **each("any.dim all.dim", "fib", 1, 5, full), **each("prod.dim_int argmax argmin max.dim min.dim", "fi", 1, 5, full),
     **each("var.correction std.correction var_mean.correction", "f", 1, 5, full),
     **each("cumsum cumprod", "fi", 1), **each("logcumsumexp _softmax _log_softmax", "f", 1),
     **each("view reshape repeat"),
     **each("roll flip squeeze.dims flatten.using_ints", "fib", 1),
+    **each("constant_pad_nd", "fib", 1, value=RULES["number"]),
     **each("permute", "fib", 1, dims=lambda d, x, a: d.random.sample(range(x.dim()), x.dim())),
     **each("unsqueeze", dim=lambda d, x, a: d.number(-x.dim() - 1, x.dim())),
-    **each("pixel_shuffle", "f", 3, 4, lambda t: t.shape[-3] % 4 == 0, upscale_factor=2),
+    **each("pixel_shuffle", "f", 3, 4, lambda t: t.shape[-3] % 4 == 0),
     **each("transpose.int movedim.int tril triu", "fib", 2),
-    **each("diagonal", "fib", 2, dim1=lambda d, x, a: a["pair"][0], dim2=lambda d, x, a: a["pair"][1]),
+    **each("diagonal", "fib", 2, dim1=RULES["int dim0"], dim2=RULES["int dim1"]),
     **each("rot90", "fib", 2, k=lambda d, x, a: d.number(0, 3), dims=lambda d, x, a: a["pair"]),
-    **each("expand", "fib", 0, 4, size=lambda d, x, a: [*[d.pick(1, 2, 3)] * d.chance(0.4), *(d.size() if n == 1 else d.pick(n, -1) for n in x.shape)]),
-    **each("tile", "fib", 0, 4, dims=repeats),
+    **each("expand", "fib", 0, 4,
+           size=lambda d, x, a: [d.pick(1, 2, 3)] * d.chance(0.4) + [d.size() if n == 1 else d.pick(n, -1) for n in x.shape]),
+    **each("tile", "fib", 0, 4, dims=RULES["int[] repeats"]),
     **each("slice.Tensor select.int unfold repeat_interleave.self_int split.Tensor chunk", "fib", 1),
     **each("unbind.int", "fib", 1, 5, lambda t: min(t.shape) <= 5),
-    "cat": lambda d: join(d, "cat"), "stack": lambda d: join(d, "stack"),
-    **each("constant_pad_nd", "fib", 1, pad=lambda d, x, a: [d.number(-1, 3) for _ in range(2 * d.number(1, x.dim()))], value=lambda d, x, a: d.scalar(x)),
-    **each("reflection_pad1d replication_pad1d", "f", 2, 3, full, padding=lambda d, x, a: [d.number(0, 3) for _ in range(2)]),
+    "cat": lambda d: join(d, "cat"),
+    "stack": lambda d: join(d, "stack"),
+    **each("reflection_pad1d replication_pad1d", "f", 2, 3, full, padding=lambda d, x, a: [d.number(0, 3), d.number(0, 3)]),
     **each("reflection_pad2d replication_pad2d", "f", 3, 4, full, padding=lambda d, x, a: [d.number(0, 3) for _ in range(4)]),
     "arange": lambda d: d.call("arange.start_step", d.number(-3, 3), d.number(4, 20), d.pick(1, 2, 3), dtype=d.pick(None, d.dtype("fi"))),
     "eye": lambda d: d.call("eye.m", d.pick(1, 3, 8), d.pick(2, 3, 5), dtype=d.pick(None, d.dtype("fi"))),
-    **each("index_select", "fib", 1, index=lambda d, x, a: d.exactly((d.size(),), d.pick(INDEX, torch.int32), f"index:{a['length']}")),
-    **each("embedding", "f", 2, 2, full, indices=lambda d, x, a: indices(d, x, 0, d.shape(1, 2))),
-    **{name: calls(name, "fi", 1, 4, full, index=lambda d, x, a, rule=rule: indices(d, x, a["dim"], (d.number(1, a["length"]),), rule),
-                   source=lambda d, x, a: d.like(x, x.index_select(a["dim"], a["index"]).shape)) for name, rule in (("index_add", "index"), ("index_copy", "once"))},
-    **each("index.Tensor index_put", "fib", 1, 4, full, values=chosen, accumulate=lambda d, x, a: x.dtype != torch.bool),
-    **each("slice_scatter", "fib", 1, 4, full, src=lambda d, x, a: d.like(x, torch.ops.aten.slice(x, *(a[n] for n in ("dim", "start", "end", "step"))).shape)),
+    **each("index_select", "fib", 1, index_shape=lambda d, x, a: (d.size(),), index_type=lambda d, x, a: d.pick(INDEX, torch.int32)),
+    **each("embedding", "f", 2, 2, full, indices=RULES["Tensor index"], index_shape=lambda d, x, a: d.shape(1, 2), dim=0),
+    **{name: calls(name, "fi", 1, 4, full, index_shape=lambda d, x, a: (d.number(1, a["length"]),), index_rule=rule)
+       for name, rule in (("index_add", "index"), ("index_copy", "once"))},
+    **each("index.Tensor index_put", "fib", 1, 4, full),
+    **each("slice_scatter", "fib", 1, 4, full,
+           src=lambda d, x, a: d.like(x, torch.ops.aten.slice(x, a["dim"], a["start"], a["end"], a["step"]).shape)),
     **each("select_scatter", "fib", 1, 4, full, src=lambda d, x, a: d.like(x, x.select(a["dim"], a["index"]).shape)),
-    **each("gather", "fib", 1, 4, full, index=lambda d, x, a: indices(d, x, a["dim"], [d.size() if dim == a["dim"] % x.dim() else d.number(1, n) for dim, n in enumerate(x.shape)])),
-    **each("scatter_add scatter_reduce.two", "fi", 1, 4, full, index=lambda d, x, a: indices(d, x, a["dim"], [d.number(1, n) for n in x.shape]),
-           include_self=lambda d, x, a: d.chance(0.6), reduce=lambda d, x, a: d.pick("sum", "prod", "amax", "amin", "mean")),
+    **each("gather", "fib", 1, 4, full,
+           index_shape=lambda d, x, a: [d.size() if dim == a["dim"] % x.dim() else d.number(1, n) for dim, n in enumerate(x.shape)]),
+    **each("scatter_add scatter_reduce.two", "fi", 1, 4, full),
     # Indices without repetition are drawn along the first dimension.
-    **{name: calls(op, "fib", 1, 4, full, dim=0, index=lambda d, x, a: indices(d, x, 0, [d.number(1, n) for n in x.shape], "once"))
-       for name, op in (("scatter", "scatter.src"), ("scatter_value", "scatter.value"))},
+    "scatter": calls("scatter.src", "fib", 1, 4, full, dim=0, index_rule="once"),
+    "scatter_value": calls("scatter.value", "fib", 1, 4, full, dim=0, index_rule="once"),
     **each("sort topk argsort", "fi", 1, 4, full),
-    **each("mm", TO_NUMBER, 2, 2), **each("bmm", TO_NUMBER, 3, 3),
-    **each("matmul", TO_NUMBER, 1, 4, other=of_matmul),
-    **each("linear", TO_NUMBER, 1, 4, weight=lambda d, x, a: d.like(x, (d.size(), x.shape[-1])), bias=lambda d, x, a: d.pick(None, d.like(x, a["weight"].shape[:1]))),
+    **each("dot outer", TO_NUMBER, 1, 1), **each("mm mv", TO_NUMBER, 2, 2), **each("bmm", TO_NUMBER, 3, 3),
     **{name: calls(name, TO_NUMBER, rank, rank, self=added, beta=lambda d, x, a: d.pick(None, 0.5, 2) if x.is_floating_point() else None,
-                   alpha=lambda d, x, a: d.pick(None, 0.5, -1) if x.is_floating_point() else None) for name, rank in (("addmm", 2), ("baddbmm", 3))},
-    **each("mv", TO_NUMBER, 2, 2, vec=lambda d, x, a: d.like(x, x.shape[-1:])),
-    **each("dot", TO_NUMBER, 1, 1, tensor=lambda d, x, a: d.like(x, x.shape)),
-    **each("outer", TO_NUMBER, 1, 1, vec2=lambda d, x, a: d.like(x, (d.size(),))),
-    **{name: calls("convolution", "f", rank, rank, lambda t: t.numel() > 0 and t.shape[1] <= 16, transposed="transpose" in name, weight=kernel,
-                   bias=lambda d, x, a: d.pick(None, d.like(x, (a["filters"] * a["groups"],))), padding=lambda d, x, a: [d.pick(0, 0, 1, 2) for _ in x.shape[2:]],
-                   output_padding=lambda d, x, a: [d.number(0, s - 1) if a["transposed"] and d.chance(0.3) else 0 for s in a["stride"]],
-                   groups=lambda d, x, a: divisor(d, x.shape[1]) if d.chance(0.4) else 1)
+                   alpha=lambda d, x, a: d.pick(None, 0.5, -1) if x.is_floating_point() else None)
+       for name, rank in (("addmm", 2), ("baddbmm", 3))},
+    **each("matmul", TO_NUMBER, 1, 4, other=of_matmul),
+    **each("linear", TO_NUMBER, 1, 4, weight=lambda d, x, a: d.like(x, (d.size(), x.shape[-1])),
+           bias=lambda d, x, a: d.pick(None, d.like(x, a["weight"].shape[:1]))),
+    **{name: calls("convolution", "f", rank, rank, lambda t: t.numel() > 0 and t.shape[1] <= 16, transposed="transpose" in name,
+                   weight=kernel, bias=lambda d, x, a: d.pick(None, d.like(x, (a["filters"] * a["groups"],))),
+                   padding=lambda d, x, a: [d.pick(0, 0, 1, 2) for _ in x.shape[2:]])
        for name, rank in (("conv1d", 3), ("conv2d", 4), ("conv3d", 5), ("conv_transpose1d", 3), ("conv_transpose2d", 4))},
     **each("max_pool1d avg_pool1d", "f", 3, 3, full), **each("avg_pool3d", "f", 5, 5, full),
     **each("max_pool2d max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d", "f", 4, 4, full),
     **each("layer_norm rms_norm", "f", 2, 4, full, weight=weights, bias=weights),
     **each("group_norm", "f", 2, 4, full, weight=channels, bias=channels),
-    "batch_norm": calls("_native_batch_norm_legit_no_training", "f", 2, 4, full, weight=channels, bias=channels, running_mean=channels,
-                        running_var=lambda d, x, a: d.like(x, x.shape[1:2], "positive"), momentum=0.1, eps=1e-5),
+    "batch_norm": calls("_native_batch_norm_legit_no_training", "f", 2, 4, full, weight=channels, bias=channels,
+                        momentum=0.1, eps=1e-5),
     "attention": calls("scaled_dot_product_attention", "f", 3, 4, lambda t: t.numel() > 0 and max(t.shape[-2:]) <= 64,
-                       key=lambda d, x, a: d.like(x, (*x.shape[:-2], d.pick(1, 2, 5, 8, 16, 17), x.shape[-1])),
-                       value=lambda d, x, a: d.like(x, (*a["key"].shape[:-1], d.pick(x.shape[-1], x.shape[-1], 3, 8))),
-                       attn_mask=mask, dropout_p=0.0, is_causal=lambda d, x, a: a["attn_mask"] is None and d.chance(0.5), scale=lambda d, x, a: 0.3 if d.chance(0.2) else None),
-    "fake_quantize": calls("fake_quantize_per_tensor_affine", "f", 0, 5, lambda t: t.dtype is torch.float32, quant_min=-128, quant_max=127,
-                           scale=lambda d, x, a: d.pick(0.1, 0.05, 0.5), zero_point=lambda d, x, a: d.pick(0, 3, -7)),
+                       scale=lambda d, x, a: d.pick(None, None, None, 0.3)),
+    "fake_quantize": calls("fake_quantize_per_tensor_affine", "f", 0, 5, lambda t: t.dtype is torch.float32,
+                           scale=lambda d, x, a: d.pick(0.1, 0.05, 0.5)),
     "quantize": quantize,
-    "cond": lambda d: flow(d, "cond"), "while_loop": lambda d: flow(d, "while_loop"),
+    "cond": lambda d: flow(d, "cond"),
+    "while_loop": lambda d: flow(d, "while_loop"),
 }  # fmt: skip
 """By the name by which pairs are counted."""
 
