@@ -1,6 +1,8 @@
 """How many random graphs `vmfbench fuzz` draws and judges, by wall and CPU time of one core, and what takes the time.
 
-.venvs/torch-mlir/bin/python -m benchmarks.fuzz_rate --graphs 256
+A graph is a program with a set of values: each program is compiled once, and run with up to four sets.
+
+.venvs/torch-mlir/bin/python -m benchmarks.fuzz_rate --programs 128
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from scripts.tools.fuzz.paths import LoweringPath
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--graphs", type=int, default=256)
+    parser.add_argument("--programs", type=int, default=128)
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--alone", action="store_true", help="graphs of one operator, not of pairs")
     args = parser.parse_args()
@@ -32,12 +34,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = LoweringPath(Path(folder), "torch_mlir", options, compile_flags("llvm-cpu", None, None, ()), "local-task")  # fmt: skip
         wall, used = time.monotonic(), sum(os.times()[:4])
-        searched = search(path, {"seed": args.seed, "first": first, "count": args.graphs})
+        searched = search(path, {"seed": args.seed, "first": first, "count": args.programs})
         wall, used = time.monotonic() - wall, sum(os.times()[:4]) - used
     counts = searched["counts"]
     judged = sum(n for status, n in counts.items() if not status.startswith("undefined"))
-    print(f"{args.graphs / searched['parts']['draw']:.0f} graphs per second drawn and run in eager, five times each")  # fmt: skip
+    print(f"{sum(counts.values()) / searched['parts']['draw']:.0f} graphs per second drawn and run in eager, five times each")  # fmt: skip
     print(f"{judged / wall * 60:.0f} graphs judged per minute, {judged / used * 60:.0f} per CPU minute: {counts}")  # fmt: skip
+    print(f"{args.programs / used * 60:.0f} programs per CPU minute")
     print({part: round(seconds, 1) for part, seconds in searched["parts"].items()})
 
 

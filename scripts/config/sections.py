@@ -302,6 +302,12 @@ class Operators(TypedDict, total=False):
     measure: Rule
 
 
+class Fuzz(TypedDict, total=False):
+    parts: Annotated[Int, Field(ge=1, le=10_000)]
+    minutes: Annotated[Number, Field(gt=0, le=10_000)]
+    options: str
+
+
 class Limit(TypedDict, total=False):
     timeout_s: Required[Annotated[Number, Field(gt=0, le=2_592_000)]]
     memory_mb: Annotated[Number, Field(ge=1, le=1e9)]
@@ -425,6 +431,7 @@ class Configuration(TypedDict, total=False):
     measure: Required[Measure]
     tune: Tune
     operators: Operators
+    fuzz: Fuzz
     limits: Required[Limits]
     nodes: dict[Name, Node | None]
     remedies: Bool

@@ -1,13 +1,15 @@
 """Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, mutates them and layers of a model, and writes
 programs as one function. Prints JSON.
 
-Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3
 """
 
 from __future__ import annotations
 
 import json
+import pathlib
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,10 +17,12 @@ import torch
 import torch.ao.quantization.fx._decomposed
 
 from scripts.frontends.torch_model import convert, loading
+from scripts.iree.backends import compile_flags
 from scripts.tools.fuzz import layers, operators, oracle
-from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Node
+from scripts.tools.fuzz.fuzz_graphs import VALUES, with_values
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Node, Value
 from scripts.tools.fuzz.mutation import mutated
-from scripts.tools.fuzz.paths import together
+from scripts.tools.fuzz.paths import LoweringPath, together
 
 Fault = Callable[[str, Node, list[Any], dict[str, Any]], Any]
 """What a miscompiled operator returns, given its name; None where the fault does not apply."""
@@ -166,6 +170,30 @@ def mutations(count: int) -> dict[str, int]:
     return counts
 
 
+def values(count: int) -> dict[str, Any]:
+    """How `count` programs of maximum end with each set of values, by IREE, which loses NaN; and how often one was exported."""
+
+    class Path(LoweringPath):
+        def program(self, graph: Graph, reference: oracle.Reference) -> str:
+            with (self.folder / "exports.txt").open("a") as file:
+                file.write("x")
+            return super().program(graph, reference)
+
+    options = {"dialect": "torch", "rewrites": "none"}
+    cases = {}
+    for n in range(count):
+        inputs = {f"x{i}": Input((40, n + 1), "float32", "normal", n + i) for i in range(2)}
+        node = Node("aten.maximum.default", (Value("x0"), Value("x1")), {}, ("v0",))
+        for rule in VALUES:
+            valued = with_values(Graph(inputs, (node,), node.results), rule)
+            cases[len(cases)] = valued, oracle.reference(valued)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(pathlib.Path(folder), "torch_mlir", options, compile_flags("llvm-cpu", None, None, ()), "local-sync")  # fmt: skip
+        ends = path.run(cases)
+        exports = len((path.folder / "exports.txt").read_text(encoding="utf-8"))
+    return {"ends": [ends[n].status for n in cases], "rules": VALUES, "exports": exports}
+
+
 class Blocks(torch.nn.Module):
     """Five equal blocks, with a normalization that returns three tensors."""
 
@@ -209,6 +237,6 @@ if __name__ == "__main__":
     what, count = sys.argv[1], int(sys.argv[2])
     print(
         json.dumps(
-            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "layers": of_layers}[what](count)
+            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "layers": of_layers}[what](count)
         )
     )  # fmt: skip

@@ -58,6 +58,13 @@ def test_layers_of_a_model_are_graphs_with_mutations(environments):
     assert made["shapes"] > 15
 
 
+def test_a_program_is_made_once_and_run_with_each_set_of_values(environments):
+    made = in_torch(environments, "values", "3")
+    assert made["exports"] == 3
+    expected = ["wrong" if rule == "special" else "ok" for rule in made["rules"]]
+    assert made["ends"] == expected * 3
+
+
 def test_programs_in_one_function_keep_their_lines_and_their_names(environments):
     made = in_torch(environments, "together", "2")
     assert "@main(%g0_arg0: t, %g1_arg0: t) -> (t, t)" in made["text"]

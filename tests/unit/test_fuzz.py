@@ -19,7 +19,7 @@ def own_environment(monkeypatch):
         monkeypatch.setenv(name, "")
 
 
-ARGS = argparse.Namespace(minutes=1.0, cores=1, seed=3)
+ARGS = argparse.Namespace(minutes=1.0, cores=1, seed=3, part=(1, 1))
 
 
 GRAPH = {"inputs": [], "nodes": [], "results": []}
@@ -138,3 +138,19 @@ def test_the_largest_graph_of_a_block_is_timed_twice_if_there_are_paths_to_compa
     (again,) = fuzz._timings(lane(tmp_path / "c", timed[0]), [first, other], ARGS)
     assert again["turn"] == 1
     assert not fuzz._timings(lane(tmp_path / "d", *timed), [first, other], ARGS)
+
+
+def test_each_task_belongs_to_one_part_whatever_else_there_is(tmp_path):
+    parts = [(number, 3) for number in (1, 2, 3)]
+    tasks = fuzz._blocks(lane(tmp_path), [], argparse.Namespace(**{**vars(ARGS), "part": (1, 3)}))
+    of_part = [[task for task in tasks if fuzz._is_in(part, task)] for part in parts]
+    assert sorted(task["first"] for part in of_part for task in part) == [t["first"] for t in tasks]
+    assert all(of_part)
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b"])
+def test_a_part_is_one_of_a_number(text, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["vmfbench fuzz", "--part", text])
+    with pytest.raises(SystemExit):
+        fuzz._arguments()
+    assert f"'{text}'" in capsys.readouterr().err

@@ -62,6 +62,12 @@ def test_one_failure_of_each_message_is_reduced_and_many_with_wrong_values():
     assert len(triage.to_reduce(failures)) == 1 + 4
 
 
+def test_of_graphs_that_differ_in_values_alone_a_single_one_is_reduced():
+    valued = [failure(5, "wrong", "wrong run:", values=rule) for rule in ("", "special", "large")]
+    assert triage.to_reduce([*valued, failure(6, "wrong", "wrong run:")]) == [valued[0], failure(6, "wrong", "wrong run:")]  # fmt: skip
+    assert len({each.name for each in valued}) == 3
+
+
 def test_records_have_the_declared_form(tmp_path):
     small = {("f/t", "0-0"): reduced("mm.default")}
     causes = triage.causes([failure(0, "wrong", "wrong run:"), failure(1)], small)

@@ -83,7 +83,7 @@ def test_the_keys_of_the_schema_are_those_that_the_stages_take():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, suites, kernels, reference, frontends, targets, baselines, toolchains, tests, train, torchbench, dumps, measure, tune, operators, limits, nodes, remedies, speed_rewrites, compare, expect, file, quick, stop_on, filter, exclude, batch, retry)"),
+        ("modells", {}, "modells: unknown key 'modells'; did you mean 'models'? (allowed: models, suites, kernels, reference, frontends, targets, baselines, toolchains, tests, train, torchbench, dumps, measure, tune, operators, fuzz, limits, nodes, remedies, speed_rewrites, compare, expect, file, quick, stop_on, filter, exclude, batch, retry)"),
         ("targets/cpu/optlevel", "O2", "targets.cpu.optlevel: unknown key 'optlevel'; did you mean 'opt_level'? (allowed: default, backend, arch, opt_level, flags, frontends, models, overrides, node, remedies, device, tuned)"),
         ("measure/zzz", 1, "measure.zzz: unknown key 'zzz'; there are: budget_s, collect, generations, matmul_precision, slice_s, threads, until_decided (allowed: budget_s, slice_s, generations, threads, matmul_precision, collect, until_decided)"),
         ("targets/cpu/overrides", {"bert": {"arch": "sm_90"}}, "targets.cpu.overrides.bert.arch: unknown key 'arch'; there are: flags, frontends, opt_level, train (allowed: frontends, opt_level, flags, train)"),

@@ -16,7 +16,17 @@ from scripts.core import requests
 from scripts.core.requests import Folders
 from scripts.frontends.lowering import capture
 from scripts.frontends.torch_model import convert, loading
-from scripts.tools.fuzz.forks import COMPILE, OK, REFUSED, RUN, WRONG, Cases, Ended, ForkedPath
+from scripts.tools.fuzz.forks import (
+    COMPILE,
+    OK,
+    REFUSED,
+    RUN,
+    WRONG,
+    Cases,
+    Ended,
+    ForkedPath,
+    alike,
+)
 from scripts.tools.fuzz.fuzz_graphs import FuzzRequest, serve
 from scripts.tools.fuzz.generator import Graph
 from scripts.tools.fuzz.oracle import Reference
@@ -66,20 +76,24 @@ class Baseline(ForkedPath):
         return torch.no_grad()(lambda: call(*inputs))
 
     def judge(self, cases: Cases) -> None:
-        for n, (graph, reference) in cases.items():
-            stage = COMPILE
-            self._begin([n], stage)
-            try:
-                with torch.no_grad():
-                    call = self._compiled(graph)
-                    stage = RUN
-                    self._begin([n], stage)
-                    results = tensors_in(call(*graph.tensors()))
-            except (Exception, SystemExit) as error:  # exits.fail has written to the log
-                self._end(n, Ended(REFUSED, stage, self._diagnostic(error)))
-                continue
-            problem = reference.problem([convert.to_numpy(tensor) for tensor in results])
-            self._end(n, Ended(WRONG, RUN, problem) if problem else Ended(OK))
+        for group in alike(cases):
+            call = None
+            for n in group:
+                graph, reference = cases[n]
+                stage = RUN if call else COMPILE
+                self._begin([n], stage)
+                try:
+                    with torch.no_grad():
+                        if call is None:
+                            call = self._compiled(graph)
+                            stage = RUN
+                            self._begin([n], stage)
+                        results = tensors_in(call(*graph.tensors()))
+                except (Exception, SystemExit) as error:  # exits.fail has written to the log
+                    self._end([n], Ended(REFUSED, stage, self._diagnostic(error)))
+                    continue
+                problem = reference.problem([convert.to_numpy(tensor) for tensor in results])
+                self._end([n], Ended(WRONG, RUN, problem) if problem else Ended(OK))
 
     def _compiled(self, graph: Graph) -> Callable[..., Any]:
         """The call of a graph. Raises what the runtime raises, or SystemExit."""

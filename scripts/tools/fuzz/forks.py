@@ -6,12 +6,14 @@ What was computed then is tried in halves, until one graph is alone in a process
 from __future__ import annotations
 
 import abc
+import dataclasses
 import json
 import os
 import re
 import resource
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +61,15 @@ class Ended:
 
 
 Cases = Mapping[int, tuple[Graph, Reference]]
+
+
+def alike(cases: Cases) -> list[list[int]]:
+    """The numbers of cases that have the same program, and differ in the values of inputs."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for n, (graph, _) in cases.items():
+        program = graph.with_inputs(lambda i: dataclasses.replace(i, values="", seed=0))
+        groups[repr(program)].append(n)
+    return [*groups.values()]
 
 
 @dataclass
@@ -151,7 +162,7 @@ class ForkedPath(abc.ABC):
         code, _ = process.forked(judged)
         status = HANGS if code in (-signal.SIGXCPU, -signal.SIGALRM) else CRASHED
         entries = [json.loads(line) for line in self._journal.read_text().splitlines()]
-        done = {entry["end"]: Ended(*entry["as"]) for entry in entries if "end" in entry}
+        done = {n: Ended(*entry["as"]) for entry in entries for n in entry.get("end", ())}
         last = next((entry for entry in reversed(entries) if "begin" in entry), None)
         suspects = [n for n in (last["begin"] if last else cases) if n not in done]
         detail = crash(self._log.read_text(errors="replace"), code)
@@ -161,9 +172,9 @@ class ForkedPath(abc.ABC):
         os.truncate(self._log, 0)
         journal.append(self._journal, {"begin": numbers, "stage": stage})
 
-    def _end(self, n: int, ended: Ended) -> None:
+    def _end(self, numbers: list[int], ended: Ended) -> None:
         how = [ended.status, ended.stage, ended.detail[:MOST_DETAIL]]
-        journal.append(self._journal, {"end": n, "as": how})
+        journal.append(self._journal, {"end": numbers, "as": how})
 
     def _diagnostic(self, otherwise: object) -> str:
         """The first error in the log. `otherwise`: an exception, or what is said if there is none."""

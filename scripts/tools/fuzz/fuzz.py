@@ -4,6 +4,7 @@ vmfbench fuzz --minutes 60
 vmfbench fuzz --seed 3 --frontends 'torchmlir-*' --operators 'conv*' neg --dtypes float16
 vmfbench fuzz --frontends torchmlir-torch,torchxla-stablehlo --levels O0 O3 --toolchains pinned,iree-3.12
 vmfbench fuzz --baselines inductor,onnxruntime,openvino --models resnet,gpt2-prefill
+vmfbench run results/fuzz.csv --config fuzz='{parts: 8, minutes: 60}' -- --profile workflow/profiles/slurm
 
 Eager decides what is right. Writes results/fuzz.csv, fuzz.md and a reproducer of each cause to results/fuzz/. A later call with the same
 seed goes on where the last one stopped.
@@ -17,9 +18,11 @@ import fnmatch
 import hashlib
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import time
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +31,7 @@ from typing import Any
 
 from scripts.config import expansion, settings
 from scripts.config.reading import ConfigError
-from scripts.core import atomic, checkout, exits, machine, process
+from scripts.core import atomic, checkout, commands, exits, machine, process
 from scripts.core.requests import StageRequest
 from scripts.iree.backends import OPT_LEVELS, runs_on_cpu
 from scripts.results import known_failures
@@ -50,7 +53,7 @@ SEARCHED, REDUCED, MUTATED = 0.5, 0.8, 0.9
 """The shares of the time until which new graphs are drawn, those that failed are reduced, and reduced graphs are mutated. With --models, the first quarter
 mutates parts of the models. In the rest, failures among mutations are reduced, reduced graphs are taken along the other lowering paths, and large
 graphs are timed."""
-TASK_S, MEMORY_MB = 1800.0, 12_000.0
+TASK_S, MEMORY_MB = 1800.0, 6000
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 FAILED = "failed.jsonl"
 """The tasks that have ended their worker."""
@@ -96,7 +99,13 @@ def main() -> None:
             _run(lanes, args, phase, until - (1 - share) * args.minutes * 60)
     except KeyboardInterrupt:
         print("stopped; what was found so far:")
-    _write(lanes, args)
+    if args.reports:
+        _write(lanes, args)
+
+
+def runtime_minutes(minutes: float) -> int:
+    """How long a call with `--minutes` may take: its last tasks have begun in time."""
+    return math.ceil(minutes + TASK_S / 60)
 
 
 def _arguments() -> argparse.Namespace:
@@ -115,9 +124,26 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--levels", nargs="+", default=[], choices=OPT_LEVELS, help="of iree-compile (default: the target's)")  # fmt: skip
     parser.add_argument("--operators", nargs="+", default=[], metavar="GLOB", help="of graphs")
     parser.add_argument("--dtypes", nargs="+", default=[], choices=DTYPES, help="of inputs")
+    parser.add_argument("--part", type=_part, metavar="K/N", help="a share of the graphs; no report")  # fmt: skip
     parser.add_argument("--cores", type=int, default=machine.physical_cores())
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.reports, args.part = args.part is None, args.part or (1, 1)
+    return args
+
+
+def _part(text: str) -> tuple[int, int]:
+    """The numbers of K/N. Raises ValueError."""
+    number, count = map(int, text.split("/"))
+    if not 1 <= number <= count:
+        raise ValueError
+    return number, count
+
+
+def _is_in(part: tuple[int, int], task: Mapping[str, Any]) -> bool:
+    """Whether a task belongs to a part. All parts agree, whatever each of them has seen of the others."""
+    number, count = part
+    return zlib.crc32(json.dumps(task, sort_keys=True).encode()) % count == number - 1
 
 
 def _lanes(args: argparse.Namespace) -> list[Lane]:
@@ -190,7 +216,7 @@ def _blocks(lane: Lane, lanes: Sequence[Lane], args: argparse.Namespace) -> list
     tasks = (result["task"] for result in lane.ended())
     done = {task["first"] for task in tasks if "first" in task and "origin" not in task and task["seed"] == args.seed}  # fmt: skip
     size = lane.block
-    count = len(done) + int(args.minutes * SEARCHED * FASTEST * args.cores / size) + 1
+    count = len(done) + int(args.minutes * SEARCHED * FASTEST * args.cores * args.part[1] / size) + 1  # fmt: skip
     new = [first for first in range(0, count * size, size) if first not in done]
     return [{"seed": args.seed, "first": first, "count": size} for first in new]
 
@@ -204,6 +230,7 @@ def _reductions(
         {
             "seed": f.seed,
             "number": f.number,
+            "values": f.values,
             "kind": f.kind,
             "name": f.name,
             **({"origin": f.origin} if f.origin else {}),
@@ -270,12 +297,13 @@ def _run(lanes: Sequence[Lane], args: argparse.Namespace, phase: Any, until: flo
     fork = multiprocessing.get_context("fork")
     begun, share = time.time(), (until - time.time()) / len(lanes)
     for number, lane in enumerate(lanes):
-        tasks = phase(lane, lanes, args)
+        tasks = [task for task in phase(lane, lanes, args) if _is_in(args.part, task)]
         if not tasks or share <= 0:
             continue
         ends = begun + (number + 1) * share
+        first = (args.part[0] - 1) * args.cores
         hosts = [
-            fork.Process(target=_host, args=(lane, core, tasks[core :: args.cores], ends))
+            fork.Process(target=_host, args=(lane, first + core, tasks[core :: args.cores], ends))
             for core in range(args.cores)
         ]
         for host in hosts:
@@ -290,7 +318,7 @@ def _run(lanes: Sequence[Lane], args: argparse.Namespace, phase: Any, until: flo
 
 
 def _host(lane: Lane, core: int, tasks: Sequence[dict[str, Any]], until: float) -> None:
-    """Run the tasks of a core under the supervisor."""
+    """Run the tasks of a core, which is its number among all parts, under the supervisor."""
     folder = lane.folder / str(core)
     worker = "baselines" if "runtime" in lane.fields else "paths"
     request = StageRequest(f"scripts.tools.fuzz.{worker}", lane.python, {**lane.fields, "until": until})  # fmt: skip
@@ -335,3 +363,7 @@ def _write(lanes: Sequence[Lane], args: argparse.Namespace) -> None:
         exits.fail(f"{args.results}: {error}; give another folder by --results")
     print(as_text(rows.sections(records, counts)), end="")
     print(args.results / "fuzz.csv")
+
+
+if __name__ == "__main__":
+    commands.run(main)

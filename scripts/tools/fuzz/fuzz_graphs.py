@@ -25,12 +25,14 @@ from scripts.frontends.sources.load_model import load_model
 from scripts.frontends.torch_model.arguments import ModelChoice
 from scripts.tools.fuzz import generator, layers, mutation, operators, oracle, reduction
 from scripts.tools.fuzz.forks import OK, UNDEFINED, Cases, Ended, ForkedPath
-from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input
 from scripts.tools.fuzz.operators import OPERATORS
 from scripts.tools.operators.batch import batch_worker
 
 SEARCH_S = 240.0
 """Seconds of a reduction."""
+VALUES = ("", "special", "positive", "large")
+"""The rules of the values with which the program of a drawn graph is run, beside its own: a program takes far longer to compile than to run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +85,16 @@ def drawn(task: Mapping[str, Any], number: int) -> Graph | None:
     return operators.draw(task["seed"], number)
 
 
+def with_values(graph: Graph, rule: str) -> Graph:
+    """The graph with inputs by another rule (one of VALUES), except for indices and booleans."""
+
+    def changed(argument: Input) -> Input:
+        kept = not rule or argument.dtype == "bool" or argument.values.startswith(("index", "once"))
+        return argument if kept else dataclasses.replace(argument, values=rule)
+
+    return graph.with_inputs(changed)
+
+
 def layers_of(model: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The layers of a model, as JSON. Exits if it has none, or cannot be loaded."""
     choice = ModelChoice(model["name"], Path(model["file"]), model["options"])
@@ -101,22 +113,27 @@ def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
     """Draw and judge a block of graphs. Returns how many ended how, the seconds of each part, the failures, and the graph
     with the largest tensor among those that are right."""
     begun, numbers = time.monotonic(), range(task["first"], task["first"] + task["count"])
-    cases, counts = referenced((number, drawn(task, number)) for number in numbers)
+    graphs: list[tuple[int, str, Graph | None]] = []
+    for number in numbers:
+        graph = drawn(task, number)
+        valued = {rule: with_values(graph, rule) for rule in VALUES} if graph else {"": None}
+        graphs += [(number, rule, g) for rule, g in valued.items() if not rule or g != graph]
+    cases, counts = referenced(enumerate(graph for _, _, graph in graphs))
     judged = time.monotonic()
     failures, right = [], []
-    for number, ended in path.run(cases).items():
+    for case, ended in path.run(cases).items():
         counts[ended.status] += 1
-        graph, reference = cases[number]
+        (graph, reference), (number, rule, _) = cases[case], graphs[case]
         if ended.status == OK:
             size = max(array.size for array in (*reference.arrays, *reference.expected.golden))
-            right.append((size, number))
+            right.append((size, case))
         elif ended.status != UNDEFINED:
-            failures.append({"number": number, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
+            failures.append({"number": number, "values": rule, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
     seconds = {"draw": judged - begun, "path": time.monotonic() - judged}
     said: dict[str, Any] = {"counts": dict(counts), "failures": failures, "parts": seconds}
     if right:
-        _, number = max(right)
-        said["largest"] = {"number": number, "graph": cases[number][0].as_json()}
+        _, case = max(right)
+        said["largest"] = {"number": graphs[case][0], "graph": cases[case][0].as_json()}
     return said
 
 
@@ -127,9 +144,10 @@ def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[s
         return [ended.kind == payload["kind"] for ended in ends(path, graphs)]
 
     graph = drawn(payload, payload["number"])
-    if graph is None or not fails([graph])[0]:
+    valued = graph and with_values(graph, payload["values"])
+    if valued is None or not fails([valued])[0]:
         return {"reduced": False}
-    small = reduction.reduced(graph, fails, time.monotonic() + SEARCH_S)
+    small = reduction.reduced(valued, fails, time.monotonic() + SEARCH_S)
     (ended,) = ends(path, [small])
     reference = oracle.reference(small)
     path.write(folder, small, reference, ended)

@@ -15,7 +15,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from scripts.tools.fuzz.forks import (
     Cases,
     Ended,
     ForkedPath,
+    alike,
 )
 from scripts.tools.fuzz.fuzz_graphs import FuzzRequest, serve
 from scripts.tools.fuzz.generator import Graph, Input, Node, Value
@@ -100,6 +102,9 @@ class LoweringPath(ForkedPath):
 
         super().__post_init__()
         self._context = self._lowering = None
+        self._alike: dict[
+            int, list[int]
+        ] = {}  # the cases of a module by the first one that has their program
         self._module = importlib.import_module(f"scripts.frontends.exporters.{self.exporter}")
         dialect = self.options.get("dialect", "stablehlo")
         plugins = unused_plugins(self.flags, f"{dialect} tm_tensor")
@@ -163,32 +168,34 @@ class LoweringPath(ForkedPath):
 
     def judge(self, cases: Cases) -> None:
         self._open_compiler()
-        numbers = [*cases]
-        for at in range(0, len(numbers), IN_MODULE):
-            programs = self._converted({n: cases[n] for n in numbers[at : at + IN_MODULE]})
+        groups = alike(cases)
+        for at in range(0, len(groups), IN_MODULE):
+            self._alike = {group[0]: group for group in groups[at : at + IN_MODULE]}
+            programs = self._converted(cases)
             for part in apart(programs):
                 self._judge({n: programs[n] for n in part}, cases)
 
     def _converted(self, cases: Cases) -> dict[int, str]:
         """The programs of cases, without those that are refused when they are lowered, or when iree-compile converts its input."""
         programs: dict[int, str] = {}
-        for n, (graph, reference) in cases.items():
-            self._begin([n], EXPORT)
+        for first, group in self._alike.items():
+            graph, reference = cases[first]
+            self._begin(group, EXPORT)
             try:
                 program = self.program(graph, reference)
             except (
                 torch._dynamo.exc.UserError
             ):  # a size that is open in eager is not in torch.export
-                self._end(n, Ended(UNDEFINED))
+                self._end(group, Ended(UNDEFINED))
                 continue
             except Exception as error:
-                self._end(n, Ended(REFUSED, EXPORT, self._diagnostic(error)))
+                self._end(group, Ended(REFUSED, EXPORT, self._diagnostic(error)))
                 continue
-            self._begin([n], COMPILE)
+            self._begin(group, COMPILE)
             if (log := self.compile(program, None)) is None:
-                programs[n] = program
+                programs[first] = program
             else:
-                self._end(n, Ended(REFUSED, COMPILE, self._diagnostic(log)))
+                self._end(group, Ended(REFUSED, COMPILE, self._diagnostic(log)))
         return programs
 
     def program(self, graph: Graph, reference: Reference) -> str:
@@ -210,31 +217,30 @@ class LoweringPath(ForkedPath):
     def _judge(self, programs: Mapping[int, str], cases: Cases) -> None:
         """Compile programs as one function and run it, without those that are refused."""
         module, stage = self.folder / "module.vmfb", COMPILE
-        self._begin([*programs], stage)
+        numbers = [n for first in programs for n in self._alike[first]]
+        self._begin(numbers, stage)
         text, lines = together(programs)
         blamed: dict[int, str] = {}
-        is_open = hasattr(self._module, "export_graph") and any(cases[n][0].dimensions for n in programs)  # fmt: skip
+        problems: dict[int, list[str]] = {}
         if (log := self.compile(text, module)) is not None:
             errors = {int(match[1]): match[2] for match in reversed([*_AT.finditer(log)])}
             blamed = {n: e for n in programs for line, e in errors.items() if line in lines[n]}
         else:
             stage = RUN
-            self._begin([*programs], stage)
-            references = [cases[n][1] for n in programs]
-            calls = [references, [r.resized or r for r in references]]
+            self._begin(numbers, stage)
             try:
-                problems = [self._problems(module, call) for call in calls[: 1 + is_open]]
+                problems = self._problems(module, programs, cases)
             except Exception as error:
                 log = f"{type(error).__name__}: {error}"
         if log is None:
-            for n, *each in zip(programs, *problems, strict=True):
-                problem = next(filter(None, each), "")
-                self._end(n, Ended(WRONG, RUN, problem) if problem else Ended(OK))
+            for n in numbers:
+                problem = next(filter(None, problems[n]), "")
+                self._end([n], Ended(WRONG, RUN, problem) if problem else Ended(OK))
             return
         if len(programs) == 1:
             blamed = blamed or dict.fromkeys(programs, log)
         for n, message in blamed.items():
-            self._end(n, Ended(REFUSED, stage, message))
+            self._end(self._alike[n], Ended(REFUSED, stage, message))
         left = [n for n in programs if n not in blamed]
         middle = len(left) if blamed else len(left) // 2
         for part in filter(None, (left[:middle], left[middle:])):
@@ -259,11 +265,23 @@ class LoweringPath(ForkedPath):
                     output.keep()
         return None
 
-    def _problems(self, module: Path, references: Sequence[Reference]) -> list[str]:
-        """What is wrong with the results of each program of a module."""
+    def _problems(self, module: Path, programs: Iterable[int], cases: Cases) -> dict[int, list[str]]:  # fmt: skip
+        """What is wrong with the results of each case of the programs of a module, at each of its sizes."""
         session = Session(Module(module, None, self.device), 1)
-        outputs = iter(session.call([array for r in references for array in r.stored])[0])
-        return [r.problem([next(outputs) for _ in r.expected.golden]) for r in references]
+        calls: list[list[tuple[int, Reference]]] = []
+        for first in programs:
+            references = [(n, cases[n][1]) for n in self._alike[first]]
+            if hasattr(self._module, "export_graph"):  # PyTorch/XLA has no open sizes
+                references += [(n, r.resized) for n, r in references if r.resized]
+            calls.append(references)
+        problems: dict[int, list[str]] = defaultdict(list)
+        for turn in range(max(map(len, calls))):
+            # Programs that have had all of their calls repeat the last one.
+            of_turn = [each[min(turn, len(each) - 1)] for each in calls]
+            results = iter(session.call([array for _, r in of_turn for array in r.stored])[0])
+            for n, r in of_turn:
+                problems[n].append(r.problem([next(results) for _ in r.expected.golden]))
+        return problems
 
 
 class GraphModule(torch.nn.Module):

@@ -23,7 +23,8 @@ _VAGUE = re.compile(r"^wrong|^hangs|'torch\.constant\.|failed to link|inferred i
 
 @dataclass(frozen=True)
 class Failure:
-    """A graph that failed. `path`: the lowering path. `kind`: its message without numbers. `origin`: the graph of which it is a mutation, as JSON."""
+    """A graph that failed. `path`: the lowering path. `kind`: its message without numbers. `values`: the rule of its inputs, "" for those it was drawn with.
+    `origin`: the graph of which it is a mutation, as JSON."""
 
     path: str
     seed: int
@@ -34,10 +35,16 @@ class Failure:
     stage: str
     detail: str
     origin: Mapping[str, Any] | None = None
+    values: str = ""
 
     @property
     def name(self) -> str:
         """Of its reduction."""
+        return f"{self.program}-{self.values}" if self.values else self.program
+
+    @property
+    def program(self) -> str:
+        """What graphs with other values have in common."""
         if self.origin is None:
             return f"{self.seed}-{self.number}"
         digest = hashlib.sha256(json.dumps(self.origin, sort_keys=True).encode()).hexdigest()[:8]
@@ -80,7 +87,8 @@ def to_reduce(failures: Iterable[Failure]) -> list[Failure]:
     chosen: list[Failure] = []
     for same in by_kind.values():
         same.sort(key=lambda failure: (len(failure.operators), failure.number))
-        chosen += same[: MOST if _VAGUE.search(same[0].kind) else 1]
+        programs = {failure.program: failure for failure in reversed(same)}
+        chosen += [*reversed(programs.values())][: MOST if _VAGUE.search(same[0].kind) else 1]
     return sorted(chosen, key=lambda failure: (failure.status != WRONG, len(failure.operators)))
 
 
