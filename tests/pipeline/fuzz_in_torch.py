@@ -1,13 +1,16 @@
 """Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, mutates them and layers of a model, and writes
 programs as one function. Prints JSON.
 
-Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3; … never_drawn 20; … forks 1
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import pathlib
+import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,9 +21,9 @@ import torch.ao.quantization.fx._decomposed
 
 from scripts.frontends.torch_model import convert, loading
 from scripts.iree.backends import compile_flags
-from scripts.tools.fuzz import layers, operators, oracle
+from scripts.tools.fuzz import forks, layers, operators, oracle
 from scripts.tools.fuzz.fuzz_graphs import VALUES, with_values
-from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Node, Value
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Draw, Graph, Input, Node, Unsuitable, Value
 from scripts.tools.fuzz.mutation import mutated
 from scripts.tools.fuzz.paths import LoweringPath, together
 
@@ -194,6 +197,48 @@ def values(count: int) -> dict[str, Any]:
     return {"ends": [ends[n].status for n in cases], "rules": VALUES, "exports": exports}
 
 
+def never_drawn(count: int) -> list[str]:
+    """The operators of which none of `count` draws finds arguments."""
+
+    def is_drawn(name: str, seed: int) -> bool:
+        drawn = Draw(random.Random(seed))
+        with contextlib.suppress(Unsuitable):
+            operators.OPERATORS[name](drawn)
+        return bool(drawn.nodes)
+
+    names = {**operators.OPERATORS, **operators.WEIGHTS}
+    return [name for name in names if not any(is_drawn(name, seed) for seed in range(count))]
+
+
+def ends_of_forks(seconds: int) -> dict[int, list[str]]:
+    """How cases end that return, work longer than their `seconds`, crash, or raise."""
+
+    class Path(forks.ForkedPath):
+        def judge(self, cases: forks.Cases) -> None:
+            for n in cases:
+                self._begin([n], forks.COMPILE)
+                while n == 1:
+                    continue
+                if n == 2:
+                    ctypes.string_at(0)
+                if n == 3:
+                    raise ValueError
+                self._end([n], forks.Ended(forks.OK))
+
+        def script(self) -> tuple[str, str]:
+            return "", ""
+
+        def compiled_call(self, graph: Graph, reference: oracle.Reference) -> Callable[[], object]:
+            return lambda: None
+
+    forks.LIMIT_S, Path.each_s = seconds, 0.0
+    graph = operators.draw(7, 0)
+    cases = dict.fromkeys(range(5), (graph, oracle.reference(graph)))
+    with tempfile.TemporaryDirectory() as folder:
+        ends = Path(pathlib.Path(folder)).run(cases)
+    return {n: [end.status, end.detail.partition("\n")[0]] for n, end in sorted(ends.items())}
+
+
 class Blocks(torch.nn.Module):
     """Five equal blocks, with a normalization that returns three tensors."""
 
@@ -237,6 +282,7 @@ if __name__ == "__main__":
     what, count = sys.argv[1], int(sys.argv[2])
     print(
         json.dumps(
-            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "layers": of_layers}[what](count)
+            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "layers": of_layers,
+             "never_drawn": never_drawn, "forks": ends_of_forks}[what](count)
         )
     )  # fmt: skip

@@ -34,6 +34,17 @@ def test_every_planted_miscompile_is_found(environments):
     assert len(in_torch(environments, "power", "9000")) == FAULTS
 
 
+def test_arguments_are_found_for_every_operator(environments):
+    assert in_torch(environments, "never_drawn", "20") == []
+
+
+def test_a_crash_or_a_hang_ends_one_graph_alone(environments):
+    ends = in_torch(environments, "forks", "1")
+    assert ends["0"] == ends["4"] == ["ok", ""]
+    assert (ends["1"], ends["2"]) == (["hangs", "SIGXCPU"], ["crashed", "SIGSEGV"])
+    assert ends["3"] == ["crashed", "exit 1"]
+
+
 def test_eager_against_itself_raises_no_alarm(environments):
     assert in_torch(environments, "alarms", "500") == []
 

@@ -50,6 +50,10 @@ class Input:
     seed: int
     open: tuple[int, ...] = ()
 
+    @classmethod
+    def like(cls, tensor: torch.Tensor, values: str, seed: int) -> Input:
+        return cls(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), values, seed)
+
     def tensor(self) -> torch.Tensor:
         """Its values. Those of floating point are rounded to float16, so that all dtypes hold them alike."""
         dtype, (rule, _, size) = getattr(torch, self.dtype), self.values.partition(":")
@@ -312,7 +316,8 @@ class Draw:
         rule = rule or self.random.choice(("normal", "large", "positive"))
         name, kind = f"x{len(self.inputs)}", str(dtype).removeprefix("torch.")
         self.inputs[name] = Input(tuple(shape), kind, rule, self.random.getrandbits(31))
-        return self.values.setdefault(name, self.inputs[name].tensor())
+        self.values[name] = self.inputs[name].tensor()
+        return self.values[name]
 
     def earlier(self, fits: Callable[[torch.Tensor], bool], share: float) -> torch.Tensor | None:
         """A value so far that fits: the one in focus, or another at this share of the calls."""

@@ -79,16 +79,15 @@ def _cut(graph: Graph) -> Iterator[Graph]:
         return
     for node in graph.nodes:
         if not set(node.results) & set(graph.results):
-            inputs = {name: _input_like(values[name], at) for at, name in enumerate(node.results)}
+            inputs = {name: Input.like(values[name], _rule(values[name]), at) for at, name in enumerate(node.results)}  # fmt: skip
             nodes = tuple(other for other in graph.nodes if other is not node)
             yield Graph(graph.inputs | inputs, nodes, graph.results)
 
 
-def _input_like(tensor: torch.Tensor, seed: int) -> Input:
-    rule = "normal"
-    if tensor.dtype in (torch.int64, torch.int32) and tensor.numel() and tensor.min() >= 0:
-        rule = f"index:{int(tensor.max()) + 1}"
-    return Input(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), rule, seed)
+def _rule(tensor: torch.Tensor) -> str:
+    """The rule of the values of an input in place of a tensor, which may be indices."""
+    may_be = tensor.dtype in (torch.int64, torch.int32) and tensor.numel() and tensor.min() >= 0
+    return f"index:{int(tensor.max()) + 1}" if may_be else "normal"
 
 
 def _bypassed(graph: Graph) -> Iterator[Graph]:
