@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import json
 import pathlib
-import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -201,7 +200,7 @@ def never_drawn(count: int) -> list[str]:
     """The operators of which none of `count` draws finds arguments."""
 
     def is_drawn(name: str, seed: int) -> bool:
-        drawn = Draw(random.Random(seed))
+        drawn = Draw(str(seed))
         with contextlib.suppress(Unsuitable):
             operators.OPERATORS[name](drawn)
         return bool(drawn.nodes)

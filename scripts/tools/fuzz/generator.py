@@ -14,7 +14,7 @@ import math
 import operator
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -246,66 +246,60 @@ class Unsuitable(Exception):
     """No arguments of this operator suit the values so far."""
 
 
-@dataclass
-class Draw:
-    """A graph while it is drawn. `values`: its tensors so far by name, as eager computes them. `focus`: the name of the value that the
-    next operator has to take, or ""."""
+class Draw(random.Random):
+    """A graph while it is drawn, with the random choices. `values`: its tensors so far by name, as eager computes them. `focus`: the name
+    of the value that the next operator has to take, or ""."""
 
-    random: random.Random
-    inputs: dict[str, Input] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    values: dict[str, torch.Tensor] = field(default_factory=dict)
-    focus: str = ""
-
-    def __post_init__(self) -> None:
-        self.floats = self.random.choice(FLOATS)
-        self.rule = self.random.choice(VALUES)
+    def __init__(self, seed: str) -> None:
+        super().__init__(seed)
+        self.inputs: dict[str, Input] = {}
+        self.nodes: list[Node] = []
+        self.values: dict[str, torch.Tensor] = {}
+        self.focus = ""
+        self.floats, self.rule = self.choice(FLOATS), self.choice(VALUES)
 
     # Choices
 
     def chance(self, share: float) -> bool:
-        return self.random.random() < share
+        return self.random() < share
 
     def size(self, low: int = 1) -> int:
         if low == 0 and self.chance(0.03):
             return 0
-        return self.random.choice(LARGE) if self.chance(0.03) else self.random.choice(SIZES)
+        return self.choice(LARGE) if self.chance(0.03) else self.choice(SIZES)
 
     def shape(self, low: int = 0, high: int = 4) -> tuple[int, ...]:
         while True:
-            shape = tuple(self.size(0) for _ in range(self.random.randint(low, high)))
+            shape = tuple(self.size(0) for _ in range(self.randint(low, high)))
             if math.prod(shape) <= MOST_ELEMENTS // 2:
                 return shape
 
     def dtype(self, kinds: str) -> torch.dtype:
         """`f`: floating point, `i`: integer, `b`: boolean; one of these."""
-        kind = self.random.choice([k for k in kinds for _ in range(6 if k == "f" else 1)])
+        kind = self.choice([k for k in kinds for _ in range(6 if k == "f" else 1)])
         if kind == "b":
             return torch.bool
         if kind == "i":
-            return self.random.choice(INTEGERS)
-        return self.floats if self.chance(0.85) else self.random.choice(FLOATS)
+            return self.choice(INTEGERS)
+        return self.floats if self.chance(0.85) else self.choice(FLOATS)
 
     def dim(self, tensor: torch.Tensor) -> int:
         if not tensor.dim():
             raise Unsuitable
-        return self.random.randrange(-tensor.dim(), tensor.dim())
+        return self.randrange(-tensor.dim(), tensor.dim())
 
     def dims(self, tensor: torch.Tensor) -> list[int]:
         rank = tensor.dim()
-        chosen = self.random.sample(range(rank), self.random.randint(1, rank)) if rank else []
+        chosen = self.sample(range(rank), self.randint(1, rank)) if rank else []
         return [dim - rank if self.chance(0.3) else dim for dim in chosen]
 
     def scalar(self, tensor: torch.Tensor) -> float | int | bool:
         if tensor.dtype.is_floating_point or self.chance(0.1):
-            return self.random.choice((0.5, -1.5, 2.0, 3.0, 0.1, -0.25, 0.0, 1.0))
-        return self.random.choice((1, 2, 3, -1, 5, 0)) if tensor.dtype != torch.bool else True
-
-    def number(self, low: int, high: int) -> int:
-        return self.random.randint(low, high)
+            return self.choice((0.5, -1.5, 2.0, 3.0, 0.1, -0.25, 0.0, 1.0))
+        return self.choice((1, 2, 3, -1, 5, 0)) if tensor.dtype != torch.bool else True
 
     def pick(self, *choices: Any) -> Any:
-        return self.random.choice(choices)
+        return self.choice(choices)
 
     # Values
 
@@ -313,9 +307,9 @@ class Draw:
         """A new input."""
         if not rule and dtype.is_floating_point:
             rule = self.rule if self.chance(0.7) else "normal"
-        rule = rule or self.random.choice(("normal", "large", "positive"))
+        rule = rule or self.choice(("normal", "large", "positive"))
         name, kind = f"x{len(self.inputs)}", str(dtype).removeprefix("torch.")
-        self.inputs[name] = Input(tuple(shape), kind, rule, self.random.getrandbits(31))
+        self.inputs[name] = Input(tuple(shape), kind, rule, self.getrandbits(31))
         self.values[name] = self.inputs[name].tensor()
         return self.values[name]
 
@@ -325,7 +319,7 @@ class Draw:
             self.focus = ""
             return focused
         fitting = [tensor for tensor in self.values.values() if fits(tensor)]
-        return self.random.choice(fitting[-6:]) if fitting and self.chance(share) else None
+        return self.choice(fitting[-6:]) if fitting and self.chance(share) else None
 
     def any(
         self, kinds: str = "fib", low: int = 0, high: int = 5, ok: Callable[[torch.Tensor], bool] = lambda _: True
@@ -358,9 +352,9 @@ class Draw:
         """A value that broadcasts with another one, mostly of its dtype."""
         shape = [1 if self.chance(0.2) else size for size in tensor.shape]
         if self.chance(0.25):
-            shape = shape[self.random.randint(0, len(shape)) :]
+            shape = shape[self.randint(0, len(shape)) :]
         elif self.chance(0.1) and tensor.numel() * 3 <= MOST_ELEMENTS and len(shape) < 5:
-            shape = [self.random.choice((1, 2, 3)), *shape]
+            shape = [self.choice((1, 2, 3)), *shape]
         same = kind_of(tensor) in kinds and self.chance(0.8)
         return self.exactly(shape, tensor.dtype if same else self.dtype(kinds))
 
@@ -390,7 +384,7 @@ class Draw:
         produced = [name for node in self.nodes for name in node.results]
         results = [name for name in produced if name not in used]
         if self.chance(0.2):
-            results = list(dict.fromkeys([*results, self.random.choice(produced)]))
+            results = list(dict.fromkeys([*results, self.choice(produced)]))
         return Graph(self.inputs, tuple(self.nodes), tuple(results)).pruned()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 import operator
 import random
@@ -45,7 +46,7 @@ def calls(
     before those of RULES. An argument that has none keeps its default."""
 
     @functools.cache
-    def planned(overload: str) -> tuple[str, list[str], int, dict[str, Any]]:
+    def signature(overload: str) -> tuple[str, list[str], int, dict[str, Any]]:
         """The main argument, those to draw, how many are passed by position, and the rules."""
         arguments = operator.attrgetter(overload)(torch.ops.aten)._schema.arguments
         rules = {a.name: rule for a in arguments if (rule := rule_of(a)) is not None} | own
@@ -57,7 +58,7 @@ def calls(
     def call(d: Draw) -> None:
         overload = d.pick(*overloads.split())
         overload += "" if "." in overload else ".default"
-        main, names, first, rules = planned(overload)
+        main, names, first, rules = signature(overload)
         kind = d.pick(*kinds.split())
         drawn = Arguments(d, main, d.any(kind, low, high, ok), {**rules, "kinds": kind})
         values = {name: drawn[name] for name in names} | drawn  # `beside` may change the main one
@@ -96,7 +97,7 @@ def full(tensor: torch.Tensor) -> bool:
 def beside(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
     """A tensor that broadcasts with the main one, before or after it."""
     pair = [x, d.beside(x, a["kinds"])]
-    d.random.shuffle(pair)
+    d.shuffle(pair)
     a[a.main], other = pair
     return other
 
@@ -108,9 +109,9 @@ def other_shape(d: Draw, x: torch.Tensor, a: Arguments) -> list[int]:
         shape.append(divisor(d, left))
         left //= shape[-1]
     shape.append(left)
-    d.random.shuffle(shape)
+    d.shuffle(shape)
     if d.chance(0.3) and x.numel():
-        shape[d.random.randrange(len(shape))] = -1
+        shape[d.randrange(len(shape))] = -1
     return shape
 
 
@@ -120,7 +121,7 @@ def divisor(d: Draw, number: int) -> int:
 
 def index_lists(d: Draw, x: torch.Tensor, a: Arguments) -> list[torch.Tensor | None]:
     """Indices of one shape for one or two dimensions."""
-    places = d.random.sample(range(x.dim()), d.number(1, min(2, x.dim())))
+    places = d.sample(range(x.dim()), d.randint(1, min(2, x.dim())))
     shape, sizes = d.pick((2,), (3,), (5,), (2, 3)), enumerate(x.shape[: max(places) + 1])
     return [d.exactly(shape, INDEX, f"index:{size}") if dim in places else None for dim, size in sizes]  # fmt: skip
 
@@ -133,7 +134,7 @@ def chosen(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
 
 def of_matmul(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
     batch = [n if d.chance(0.7) else 1 for n in x.shape[:-2]]
-    shape = [*batch[d.number(0, len(batch)) :], x.shape[-1], d.size()]
+    shape = [*batch[d.randint(0, len(batch)) :], x.shape[-1], d.size()]
     return d.like(x, shape if d.chance(0.8) else x.shape[-1:])
 
 
@@ -161,14 +162,14 @@ def weights(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor | None:
 
 def join(d: Draw, name: str) -> None:
     x = d.any("fib", 0 if name == "stack" else 1, 4)
-    dim = d.number(-x.dim() - 1, x.dim()) if name == "stack" else d.dim(x)
+    dim = d.randint(-x.dim() - 1, x.dim()) if name == "stack" else d.dim(x)
     parts = [x]
-    for _ in range(d.number(1, 3)):
+    for _ in range(d.randint(1, 3)):
         shape = list(x.shape)
         if name == "cat":
             shape[dim] = d.size(0)
         parts.append(d.exactly(shape, x.dtype if d.chance(0.8) else d.dtype("fib")))
-    d.random.shuffle(parts)
+    d.shuffle(parts)
     d.call(f"{name}.default", parts, dim)
 
 
@@ -180,7 +181,7 @@ def quantize(d: Draw) -> None:
 
 
 def flow(d: Draw, name: str) -> None:
-    branches = d.random.sample(("sin", "neg", "tanh", "relu", "abs", "sigmoid"), 2)
+    branches = d.sample(("sin", "neg", "tanh", "relu", "abs", "sigmoid"), 2)
     if name == "cond":
         d.call(f"flow.cond.{'.'.join(branches)}", d.any("b"), d.any("f"))
     else:
@@ -198,23 +199,23 @@ RULES: dict[str, Any] = {
     **dict.fromkeys(("int[] dim", "int[] dims"), lambda d, x, a: d.dims(x)),
     **dict.fromkeys(("int dim0", "int source"), lambda d, x, a: a["pair"][0]),
     **dict.fromkeys(("int dim1", "int destination"), lambda d, x, a: a["pair"][1]),
-    "int start_dim": lambda d, x, a: d.random.randrange(x.dim()),
-    "int end_dim": lambda d, x, a: d.random.randrange(a["start_dim"], x.dim()),
-    "int[] shifts": lambda d, x, a: [d.number(-5, 5) for _ in a["dims"]],
-    "int diagonal": lambda d, x, a: d.number(-3, 3),
-    "int offset": lambda d, x, a: d.number(-2, 2),
-    "int k": lambda d, x, a: d.number(1, a["length"]),
-    "int start": lambda d, x, a: d.number(-a["length"], a["length"]),
-    "int end": lambda d, x, a: d.pick(d.number(-a["length"], a["length"] + 2), 2**63 - 1),
+    "int start_dim": lambda d, x, a: d.randrange(x.dim()),
+    "int end_dim": lambda d, x, a: d.randrange(a["start_dim"], x.dim()),
+    "int[] shifts": lambda d, x, a: [d.randint(-5, 5) for _ in a["dims"]],
+    "int diagonal": lambda d, x, a: d.randint(-3, 3),
+    "int offset": lambda d, x, a: d.randint(-2, 2),
+    "int k": lambda d, x, a: d.randint(1, a["length"]),
+    "int start": lambda d, x, a: d.randint(-a["length"], a["length"]),
+    "int end": lambda d, x, a: d.pick(d.randint(-a["length"], a["length"] + 2), 2**63 - 1),
     "int step": lambda d, x, a: d.pick(1, 1, 2, 3),
-    "int index": lambda d, x, a: d.random.randrange(-a["length"], max(1, a["length"])),
-    "int size": lambda d, x, a: d.number(1, max(1, x.shape[a["dimension"]])),
-    "int split_size": lambda d, x, a: d.number(max(1, -(-a["length"] // 4)), max(1, a["length"])),
-    "int chunks": lambda d, x, a: d.number(1, 4),
-    "int repeats": lambda d, x, a: d.number(1, 3),
+    "int index": lambda d, x, a: d.randrange(-a["length"], max(1, a["length"])),
+    "int size": lambda d, x, a: d.randint(1, max(1, x.shape[a["dimension"]])),
+    "int split_size": lambda d, x, a: d.randint(max(1, -(-a["length"] // 4)), max(1, a["length"])),
+    "int chunks": lambda d, x, a: d.randint(1, 4),
+    "int repeats": lambda d, x, a: d.randint(1, 3),
     "int[] repeats": lambda d, x, a: [d.pick(1, 1, 2, 3) for _ in range(x.dim() + d.chance(0.4))],
     **dict.fromkeys(("int[] size", "int[] shape"), other_shape),
-    "int[] pad": lambda d, x, a: [d.number(-1, 3) for _ in range(2 * d.number(1, x.dim()))],
+    "int[] pad": lambda d, x, a: [d.randint(-1, 3) for _ in range(2 * d.randint(1, x.dim()))],
     "int upscale_factor": 2,
     "number min": lambda d, x, a: d.pick(None, d.scalar(x)),
     "number max": lambda d, x, a: d.scalar(x) if a["min"] is None else d.pick(None, max(a["min"], d.scalar(x))),
@@ -237,11 +238,11 @@ RULES: dict[str, Any] = {
     "int[] kernel_size": lambda d, x, a: [d.pick(1, 2, 2, 3) for _ in x.shape[2:]],
     "int[] stride": lambda d, x, a: [d.pick(1, 1, 2, 3) for _ in x.shape[2:]],
     "int[] dilation": lambda d, x, a: [d.pick(1, 1, 2) for _ in x.shape[2:]],
-    "int[] padding": lambda d, x, a: [d.number(0, k // 2) for k in a["kernel_size"]],
-    "int[] output_padding": lambda d, x, a: [d.number(0, s - 1) if a["transposed"] and d.chance(0.3) else 0 for s in a["stride"]],
+    "int[] padding": lambda d, x, a: [d.randint(0, k // 2) for k in a["kernel_size"]],
+    "int[] output_padding": lambda d, x, a: [d.randint(0, s - 1) if a["transposed"] and d.chance(0.3) else 0 for s in a["stride"]],
     "int[] output_size": lambda d, x, a: [d.pick(1, 2, 3, n, 2 * n, n + 1, max(1, n // 2)) for n in x.shape[2:]],
     "int groups": lambda d, x, a: divisor(d, x.shape[1]) if d.chance(0.4) else 1,
-    "int[] normalized_shape": lambda d, x, a: list(x.shape[d.number(1, x.dim() - 1) :]),
+    "int[] normalized_shape": lambda d, x, a: list(x.shape[d.randint(1, x.dim() - 1) :]),
     "int num_groups": lambda d, x, a: divisor(d, x.shape[1]),
     "Tensor running_mean": channels,
     "Tensor running_var": lambda d, x, a: d.like(x, x.shape[1:2], "positive"),
@@ -256,9 +257,9 @@ RULES: dict[str, Any] = {
 }  # fmt: skip
 """How arguments are drawn, by type and name, or by type alone if they have no default."""
 OTHERS: dict[str, Any] = {
-    "pair": lambda d, x, a: d.random.sample(range(x.dim()), 2),
+    "pair": lambda d, x, a: d.sample(range(x.dim()), 2),
     "length": lambda d, x, a: x.shape[a["dim"]],
-    "index_shape": lambda d, x, a: [d.number(1, size) for size in x.shape],
+    "index_shape": lambda d, x, a: [d.randint(1, size) for size in x.shape],
     "index_type": INDEX,
     "index_rule": "index",
     "has_weights": coin,
@@ -296,12 +297,12 @@ OPERATORS: dict[str, Operator] = {
     **each("view reshape repeat"),
     **each("roll flip squeeze.dims flatten.using_ints", "fib", 1),
     **each("constant_pad_nd", "fib", 1, value=RULES["number"]),
-    **each("permute", "fib", 1, dims=lambda d, x, a: d.random.sample(range(x.dim()), x.dim())),
-    **each("unsqueeze", dim=lambda d, x, a: d.number(-x.dim() - 1, x.dim())),
+    **each("permute", "fib", 1, dims=lambda d, x, a: d.sample(range(x.dim()), x.dim())),
+    **each("unsqueeze", dim=lambda d, x, a: d.randint(-x.dim() - 1, x.dim())),
     **each("pixel_shuffle", "f", 3, 4, lambda t: t.shape[-3] % 4 == 0),
     **each("transpose.int movedim.int tril triu", "fib", 2),
     **each("diagonal", "fib", 2, dim1=RULES["int dim0"], dim2=RULES["int dim1"]),
-    **each("rot90", "fib", 2, k=lambda d, x, a: d.number(0, 3), dims=lambda d, x, a: a["pair"]),
+    **each("rot90", "fib", 2, k=lambda d, x, a: d.randint(0, 3), dims=lambda d, x, a: a["pair"]),
     **each("expand", "fib", 0, 4,
            size=lambda d, x, a: [d.pick(1, 2, 3)] * d.chance(0.4) + [d.size() if n == 1 else d.pick(n, -1) for n in x.shape]),
     **each("tile", "fib", 0, 4, dims=RULES["int[] repeats"]),
@@ -309,20 +310,20 @@ OPERATORS: dict[str, Operator] = {
     **each("unbind.int", "fib", 1, 5, lambda t: min(t.shape) <= 5),
     "cat": lambda d: join(d, "cat"),
     "stack": lambda d: join(d, "stack"),
-    **each("reflection_pad1d replication_pad1d", "f", 2, 3, full, padding=lambda d, x, a: [d.number(0, 3), d.number(0, 3)]),
-    **each("reflection_pad2d replication_pad2d", "f", 3, 4, full, padding=lambda d, x, a: [d.number(0, 3) for _ in range(4)]),
-    "arange": lambda d: d.call("arange.start_step", d.number(-3, 3), d.number(4, 20), d.pick(1, 2, 3), dtype=d.pick(None, d.dtype("fi"))),
+    **each("reflection_pad1d replication_pad1d", "f", 2, 3, full, padding=lambda d, x, a: [d.randint(0, 3), d.randint(0, 3)]),
+    **each("reflection_pad2d replication_pad2d", "f", 3, 4, full, padding=lambda d, x, a: [d.randint(0, 3) for _ in range(4)]),
+    "arange": lambda d: d.call("arange.start_step", d.randint(-3, 3), d.randint(4, 20), d.pick(1, 2, 3), dtype=d.pick(None, d.dtype("fi"))),
     "eye": lambda d: d.call("eye.m", d.pick(1, 3, 8), d.pick(2, 3, 5), dtype=d.pick(None, d.dtype("fi"))),
     **each("index_select", "fib", 1, index_shape=lambda d, x, a: (d.size(),), index_type=lambda d, x, a: d.pick(INDEX, torch.int32)),
     **each("embedding", "f", 2, 2, full, indices=RULES["Tensor index"], index_shape=lambda d, x, a: d.shape(1, 2), dim=0),
-    **{name: calls(name, "fi", 1, 4, full, index_shape=lambda d, x, a: (d.number(1, a["length"]),), index_rule=rule)
+    **{name: calls(name, "fi", 1, 4, full, index_shape=lambda d, x, a: (d.randint(1, a["length"]),), index_rule=rule)
        for name, rule in (("index_add", "index"), ("index_copy", "once"))},
     **each("index.Tensor index_put", "fib", 1, 4, full),
     **each("slice_scatter", "fib", 1, 4, full,
            src=lambda d, x, a: d.like(x, torch.ops.aten.slice(x, a["dim"], a["start"], a["end"], a["step"]).shape)),
     **each("select_scatter", "fib", 1, 4, full, src=lambda d, x, a: d.like(x, x.select(a["dim"], a["index"]).shape)),
     **each("gather", "fib", 1, 4, full,
-           index_shape=lambda d, x, a: [d.size() if dim == a["dim"] % x.dim() else d.number(1, n) for dim, n in enumerate(x.shape)]),
+           index_shape=lambda d, x, a: [d.size() if dim == a["dim"] % x.dim() else d.randint(1, n) for dim, n in enumerate(x.shape)]),
     **each("scatter_add scatter_reduce.two", "fi", 1, 4, full),
     # Indices without repetition are drawn along the first dimension.
     "scatter": calls("scatter.src", "fib", 1, 4, full, dim=0, index_rule="once"),
@@ -376,30 +377,28 @@ WEIGHTS = {name: weight for weight, names in _BY_WEIGHT.items() for name in name
 """How often an operator is drawn around a pair (others: 1): log2 of its calls in the traces of models of BackendBench's dataset, divided by 50."""
 
 
-def draw(seed: int, number: int) -> Graph:
+def draw(seed: int, number: int, attempt: int = 0) -> Graph:
     """Graph `number` of a seed."""
-    chooser = random.Random(f"{seed}/{number}")
-    names = list(OPERATORS)
-    weights = [WEIGHTS.get(name, 1) for name in names]
-    while True:
-        drawn = Draw(chooser)
-        plan = [names[place] for place in places(seed, number, len(names))]
-        if len(plan) > 1 and chooser.random() < 0.5:
-            before, after = (chooser.choices(names, weights, k=chooser.choice(count)) for count in (BEFORE, AFTER))  # fmt: skip
-            plan = [*before, *plan, *after]
-        for name in plan:
-            if drawn.nodes and drawn.chance(0.8):
-                drawn.focus = chooser.choice(drawn.nodes[-1].results)
-            _add(drawn, OPERATORS[name])
-        if drawn.nodes:
-            graph = drawn.graph()
-            return _opened(graph, chooser) if chooser.random() < OPEN else graph
+    drawn, names = Draw(f"{seed}/{number}/{attempt}"), tuple(OPERATORS)
+    plan = planned(seed, number, names)
+    if len(plan) > 1 and drawn.chance(0.5):
+        weights = [WEIGHTS.get(name, 1) for name in names]
+        before, after = (drawn.choices(names, weights, k=drawn.choice(count)) for count in (BEFORE, AFTER))  # fmt: skip
+        plan = (*before, *plan, *after)
+    for name in plan:
+        if drawn.nodes and drawn.chance(0.8):
+            drawn.focus = drawn.choice(drawn.nodes[-1].results)
+        _add(drawn, OPERATORS[name])
+    if not drawn.nodes:
+        return draw(seed, number, attempt + 1)
+    return _opened(drawn) if drawn.chance(OPEN) else drawn.graph()
 
 
-def _opened(graph: Graph, chooser: random.Random) -> Graph:
+def _opened(drawn: Draw) -> Graph:
     """The graph with all dimensions of one size open, if eager takes another size there."""
+    graph = drawn.graph()
     sizes = sorted({size for i in graph.inputs.values() for size in i.shape if size > 1})
-    size = chooser.choice(sizes or [0])
+    size = drawn.choice(sizes or [0])
     opened = graph.with_inputs(lambda i: dataclasses.replace(i, open=tuple(a for a, s in enumerate(i.shape) if s == size)))  # fmt: skip
     with contextlib.suppress(*EAGER_ERRORS), torch.no_grad():
         other = opened.resized()
@@ -408,16 +407,15 @@ def _opened(graph: Graph, chooser: random.Random) -> Graph:
     return graph
 
 
-def places(seed: int, number: int, count: int) -> tuple[int, ...]:
-    """The places of the operators that graph `number` contains: first each one alone, ALONE times, then all pairs."""
-    if number < ALONE * count:
-        return (_order(seed, count)[number % count],)
-    return divmod(_order(seed, count * count)[number % (count * count)], count)
+def planned(seed: int, number: int, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The operators that graph `number` contains: first each one alone, ALONE times, then all pairs."""
+    order = _order(seed, names, 1 if number < ALONE * len(names) else 2)
+    return order[number % len(order)]
 
 
 @functools.lru_cache(4)
-def _order(seed: int, count: int) -> list[int]:
-    order = list(range(count))
+def _order(seed: int, names: tuple[str, ...], length: int) -> list[tuple[str, ...]]:
+    order = list(itertools.product(names, repeat=length))
     random.Random(seed).shuffle(order)
     return order
 
