@@ -53,7 +53,7 @@ def calls(
         names = [a.name for a in arguments if a.name in rules]
         positional = [a.name for a in arguments if not a.kwarg_only]
         main = next(name for name in MAIN if name in names)
-        return main, names, sum(map(operator.eq, names, positional)), OTHERS | rules
+        return main, names, sum(map(operator.eq, names, positional)), RULES | rules
 
     def call(d: Draw) -> None:
         overload = d.pick(*overloads.split())
@@ -254,9 +254,7 @@ RULES: dict[str, Any] = {
     "int zero_point": lambda d, x, a: d.pick(0, 3, -7),
     "int quant_min": -128,
     "int quant_max": 127,
-}  # fmt: skip
-"""How arguments are drawn, by type and name, or by type alone if they have no default."""
-OTHERS: dict[str, Any] = {
+    # What several arguments depend on:
     "pair": lambda d, x, a: d.sample(range(x.dim()), 2),
     "length": lambda d, x, a: x.shape[a["dim"]],
     "index_shape": lambda d, x, a: [d.randint(1, size) for size in x.shape],
@@ -264,8 +262,8 @@ OTHERS: dict[str, Any] = {
     "index_rule": "index",
     "has_weights": coin,
     "filters": lambda d, x, a: d.pick(1, 2, 3, 4),
-}
-"""What several arguments of a call depend on."""
+}  # fmt: skip
+"""How arguments are drawn, by type and name, or by type alone if they have no default."""
 TO_NUMBER = "f f f f f fi"
 
 OPERATORS: dict[str, Operator] = {
