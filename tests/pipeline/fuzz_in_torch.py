@@ -1,17 +1,19 @@
 """Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, mutates them and layers of a model, and writes
 programs as one function. Prints JSON.
 
-Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3; … never_drawn 20; … forks 1
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3; … ends 0; … never_drawn 20
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
+import os
 import pathlib
+import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -196,6 +198,41 @@ def values(count: int) -> dict[str, Any]:
     return {"ends": [ends[n].status for n in cases], "rules": VALUES, "exports": exports}
 
 
+class _Failing(forks.ForkedPath):
+    """Fails as the text in place of a graph says."""
+
+    def script(self) -> tuple[str, str]:
+        return "", ""
+
+    def compiled_call(self, graph: Any, reference: Any) -> Callable[[], object]:
+        return lambda: self._do(graph)
+
+    def judge(self, cases: Any) -> None:
+        for n, (graph, _) in cases.items():
+            self._begin([n], forks.RUN)
+            self._do(graph)
+            self._end([n], forks.Ended(forks.OK))
+
+    def _do(self, graph: str) -> None:
+        while graph == "spins":
+            pass
+        if graph == "sleeps":
+            time.sleep(3600)
+        if graph == "crashes":
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def ends(_: int) -> dict[str, Any]:
+    """How graphs end that crash and hang, beside others, and whether their time is measured."""
+    forks.LIMIT_S, forks.WAITING = 1, 2
+    texts: Any = ["right", "spins", "right", "sleeps", "crashes", "right"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = _Failing(pathlib.Path(folder))
+        by_number = path.run({n: (text, None) for n, text in enumerate(texts)})  # type: ignore[misc]
+        timed = [text for text in set(texts) if path.milliseconds(text, None) is not None]  # type: ignore[arg-type]
+    return {"ends": [by_number[n].status for n in range(len(texts))], "timed": timed}
+
+
 def never_drawn(count: int) -> list[str]:
     """The operators of which none of `count` draws finds arguments."""
 
@@ -207,35 +244,6 @@ def never_drawn(count: int) -> list[str]:
 
     names = {**operators.OPERATORS, **operators.WEIGHTS}
     return [name for name in names if not any(is_drawn(name, seed) for seed in range(count))]
-
-
-def ends_of_forks(seconds: int) -> dict[int, list[str]]:
-    """How cases end that return, work longer than their `seconds`, crash, or raise."""
-
-    class Path(forks.ForkedPath):
-        def judge(self, cases: forks.Cases) -> None:
-            for n in cases:
-                self._begin([n], forks.COMPILE)
-                while n == 1:
-                    continue
-                if n == 2:
-                    ctypes.string_at(0)
-                if n == 3:
-                    raise ValueError
-                self._end([n], forks.Ended(forks.OK))
-
-        def script(self) -> tuple[str, str]:
-            return "", ""
-
-        def compiled_call(self, graph: Graph, reference: oracle.Reference) -> Callable[[], object]:
-            return lambda: None
-
-    forks.LIMIT_S, Path.each_s = seconds, 0.0
-    graph = operators.draw(7, 0)
-    cases = dict.fromkeys(range(5), (graph, oracle.reference(graph)))
-    with tempfile.TemporaryDirectory() as folder:
-        ends = Path(pathlib.Path(folder)).run(cases)
-    return {n: [end.status, end.detail.partition("\n")[0]] for n, end in sorted(ends.items())}
 
 
 class Blocks(torch.nn.Module):
@@ -281,7 +289,7 @@ if __name__ == "__main__":
     what, count = sys.argv[1], int(sys.argv[2])
     print(
         json.dumps(
-            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "layers": of_layers,
-             "never_drawn": never_drawn, "forks": ends_of_forks}[what](count)
+            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "ends": ends, "layers": of_layers,
+             "never_drawn": never_drawn}[what](count)
         )
     )  # fmt: skip

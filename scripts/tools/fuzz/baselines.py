@@ -57,7 +57,7 @@ class Baseline(ForkedPath):
     """A runtime of scripts/baselines with one thread."""
 
     runtime: str
-    each_s: ClassVar[float] = 10.0
+    each_s: ClassVar[int] = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import json
+import math
 import os
 import re
 import resource
@@ -32,8 +33,8 @@ UNDEFINED = "undefined"
 EXPORT, COMPILE, RUN = "export", "compile", "run"
 TIMED_S = 0.2
 """Seconds of the calls of which the fastest is taken."""
-LIMIT_S, WAITING = 30.0, 20
-"""CPU seconds that a fork may take beside those of its graphs, and how many times as much time may pass."""
+LIMIT_S, WAITING = 30, 10
+"""CPU seconds that a part of a fork's work may take beside those of its graphs, and how many times as much time may pass."""
 MOST_DETAIL = 2000
 _ERROR = re.compile(r"error: (.*)")
 _FRAME = re.compile(r"\s*#\d+ \S+ (?:in )?([\w:~<>, ]+?)\(")
@@ -77,7 +78,7 @@ class ForkedPath(abc.ABC):
     """Where graphs are computed. `folder`: for scratch files."""
 
     folder: Path
-    each_s: ClassVar[float] = 1.0
+    each_s: ClassVar[int] = 1
     """CPU seconds that a graph may take."""
 
     def __post_init__(self) -> None:
@@ -114,6 +115,7 @@ class ForkedPath(abc.ABC):
         """How long a call of a graph takes, the fastest of TIMED_S; None if it fails."""
 
         def fastest_s() -> bytes:
+            self._limit(1)
             call = self.compiled_call(graph, reference)
             call()
             until = time.monotonic() + TIMED_S
@@ -148,11 +150,9 @@ class ForkedPath(abc.ABC):
     def _forked(self, cases: Cases) -> tuple[dict[int, Ended], Ended, list[int]]:
         """The cases that ended in a fork, how the fork ended, and the cases that it was working on then."""
         self._journal.write_text("")
-        limit_s = int(LIMIT_S + self.each_s * len(cases))
 
         def judged() -> bytes:
-            resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 1))
-            signal.alarm(WAITING * limit_s)
+            self._limit(0)
             log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
             os.dup2(log, 1)
             os.dup2(log, 2)
@@ -168,7 +168,15 @@ class ForkedPath(abc.ABC):
         detail = crash(self._log.read_text(errors="replace"), code)
         return done, Ended(status, last["stage"] if last else EXPORT, detail), suspects
 
+    def _limit(self, graphs: int) -> None:
+        """End this process by a signal if what it does next with some graphs takes too long."""
+        seconds = LIMIT_S + self.each_s * graphs
+        _, most = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + seconds, most))
+        signal.alarm(WAITING * seconds)
+
     def _begin(self, numbers: list[int], stage: str) -> None:
+        self._limit(len(numbers))
         os.truncate(self._log, 0)
         journal.append(self._journal, {"begin": numbers, "stage": stage})
 
