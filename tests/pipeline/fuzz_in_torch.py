@@ -1,11 +1,12 @@
 """Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, mutates them and layers of a model, and writes
 programs as one function. Prints JSON.
 
-Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3; … ends 0
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3; … ends 0; … never_drawn 20
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -23,7 +24,7 @@ from scripts.frontends.torch_model import convert, loading
 from scripts.iree.backends import compile_flags
 from scripts.tools.fuzz import forks, layers, operators, oracle
 from scripts.tools.fuzz.fuzz_graphs import VALUES, with_values
-from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input, Node, Value
+from scripts.tools.fuzz.generator import EAGER_ERRORS, Draw, Graph, Input, Node, Unsuitable, Value
 from scripts.tools.fuzz.mutation import mutated
 from scripts.tools.fuzz.paths import LoweringPath, together
 
@@ -232,6 +233,19 @@ def ends(_: int) -> dict[str, Any]:
     return {"ends": [by_number[n].status for n in range(len(texts))], "timed": timed}
 
 
+def never_drawn(count: int) -> list[str]:
+    """The operators of which none of `count` draws finds arguments."""
+
+    def is_drawn(name: str, seed: int) -> bool:
+        drawn = Draw(str(seed))
+        with contextlib.suppress(Unsuitable):
+            operators.OPERATORS[name](drawn)
+        return bool(drawn.nodes)
+
+    names = {**operators.OPERATORS, **operators.WEIGHTS}
+    return [name for name in names if not any(is_drawn(name, seed) for seed in range(count))]
+
+
 class Blocks(torch.nn.Module):
     """Five equal blocks, with a normalization that returns three tensors."""
 
@@ -275,6 +289,7 @@ if __name__ == "__main__":
     what, count = sys.argv[1], int(sys.argv[2])
     print(
         json.dumps(
-            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "ends": ends, "layers": of_layers}[what](count)
+            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "ends": ends, "layers": of_layers,
+             "never_drawn": never_drawn}[what](count)
         )
     )  # fmt: skip

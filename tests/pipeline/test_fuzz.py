@@ -34,6 +34,10 @@ def test_every_planted_miscompile_is_found(environments):
     assert len(in_torch(environments, "power", "9000")) == FAULTS
 
 
+def test_arguments_are_found_for_every_operator(environments):
+    assert in_torch(environments, "never_drawn", "20") == []
+
+
 def test_eager_against_itself_raises_no_alarm(environments):
     assert in_torch(environments, "alarms", "500") == []
 

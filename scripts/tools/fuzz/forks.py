@@ -13,18 +13,17 @@ import os
 import re
 import resource
 import signal
-import sys
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 
 from scripts.core import atomic, process
+from scripts.supervise import journal
 from scripts.tools.fuzz.generator import Graph
 from scripts.tools.fuzz.oracle import Reference
 
@@ -32,8 +31,6 @@ OK, WRONG, REFUSED, CRASHED, HANGS = "ok", "wrong", "refused", "crashed", "hangs
 UNDEFINED = "undefined"
 """A graph without a right result, which no path has run."""
 EXPORT, COMPILE, RUN = "export", "compile", "run"
-TOGETHER = 64
-"""Graphs of a fork."""
 TIMED_S = 0.2
 """Seconds of the calls of which the fastest is taken."""
 LIMIT_S, WAITING = 30, 10
@@ -153,39 +150,23 @@ class ForkedPath(abc.ABC):
     def _forked(self, cases: Cases) -> tuple[dict[int, Ended], Ended, list[int]]:
         """The cases that ended in a fork, how the fork ended, and the cases that it was working on then."""
         self._journal.write_text("")
-        sys.stdout.flush()
-        child = os.fork()
-        if not child:
-            self._be_child(cases)
-        _, code = os.waitpid(child, 0)
-        hangs = os.WIFSIGNALED(code) and os.WTERMSIG(code) in (signal.SIGXCPU, signal.SIGALRM)
+
+        def judged() -> bytes:
+            self._limit(0)
+            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            self.judge(cases)
+            return b""
+
+        code, _ = process.forked(judged)
+        status = HANGS if code in (-signal.SIGXCPU, -signal.SIGALRM) else CRASHED
         entries = [json.loads(line) for line in self._journal.read_text().splitlines()]
         done = {n: Ended(*entry["as"]) for entry in entries for n in entry.get("end", ())}
         last = next((entry for entry in reversed(entries) if "begin" in entry), None)
         suspects = [n for n in (last["begin"] if last else cases) if n not in done]
         detail = crash(self._log.read_text(errors="replace"), code)
-        return (
-            done,
-            Ended(HANGS if hangs else CRASHED, last["stage"] if last else EXPORT, detail),
-            suspects,
-        )
-
-    def _be_child(self, cases: Cases) -> NoReturn:
-        code = 1
-        try:
-            out = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            self.judge(cases)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-
-    def _say(self, **entry: Any) -> None:
-        with self._journal.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+        return done, Ended(status, last["stage"] if last else EXPORT, detail), suspects
 
     def _limit(self, graphs: int) -> None:
         """End this process by a signal if what it does next with some graphs takes too long."""
@@ -197,10 +178,11 @@ class ForkedPath(abc.ABC):
     def _begin(self, numbers: list[int], stage: str) -> None:
         self._limit(len(numbers))
         os.truncate(self._log, 0)
-        self._say(begin=numbers, stage=stage)
+        journal.append(self._journal, {"begin": numbers, "stage": stage})
 
     def _end(self, numbers: list[int], ended: Ended) -> None:
-        self._say(end=numbers, **{"as": [ended.status, ended.stage, ended.detail[:MOST_DETAIL]]})
+        how = [ended.status, ended.stage, ended.detail[:MOST_DETAIL]]
+        journal.append(self._journal, {"end": numbers, "as": how})
 
     def _diagnostic(self, otherwise: object) -> str:
         """The first error in the log. `otherwise`: an exception, or what is said if there is none."""
@@ -210,9 +192,8 @@ class ForkedPath(abc.ABC):
 
 
 def crash(log: str, code: int) -> str:
-    """The end of a process in words: its signal, an assertion, and the functions of the compiler on its stack."""
-    number = os.waitstatus_to_exitcode(code)
-    name = signal.Signals(-number).name if number < 0 else f"exit {number}"
+    """The end of a process (process.forked) in words: its signal, an assertion, and the functions of the compiler on its stack."""
+    name = signal.Signals(-code).name if code < 0 else f"exit {code}"
     messages = [line.strip() for line in log.splitlines() if "Assertion" in line or "LLVM ERROR" in line or "error:" in line]  # fmt: skip
     frames = [f for f in _FRAME.findall(log) if not any(noise in f for noise in _NOISE)]
     return "\n".join([name, *messages[:2], *frames[:4]])

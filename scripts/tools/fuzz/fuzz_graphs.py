@@ -6,13 +6,12 @@ graph of another path to judge; a graph to time; or a model whose layers are to 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import fnmatch
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from scripts.core.requests import Folders
 from scripts.frontends.sources.load_model import load_model
 from scripts.frontends.torch_model.arguments import ModelChoice
 from scripts.tools.fuzz import generator, layers, mutation, operators, oracle, reduction
-from scripts.tools.fuzz.forks import OK, TOGETHER, UNDEFINED, Ended, ForkedPath
+from scripts.tools.fuzz.forks import OK, UNDEFINED, Cases, Ended, ForkedPath
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Graph, Input
 from scripts.tools.fuzz.operators import OPERATORS
 from scripts.tools.operators.batch import batch_worker
@@ -101,9 +100,8 @@ def layers_of(model: Mapping[str, Any]) -> list[dict[str, Any]]:
     choice = ModelChoice(model["name"], Path(model["file"]), model["options"])
 
     def work() -> bytes:
-        return json.dumps(
-            [g.as_json() for g in layers.of_model(load_model(choice, "fuzz"))]
-        ).encode()
+        parts = layers.of_model(load_model(choice, "fuzz"))
+        return json.dumps([graph.as_json() for graph in parts]).encode()
 
     code, written = process.forked(work)
     if code or not (graphs := json.loads(written)):
@@ -114,69 +112,47 @@ def layers_of(model: Mapping[str, Any]) -> list[dict[str, Any]]:
 def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
     """Draw and judge a block of graphs. Returns how many ended how, the seconds of each part, the failures, and the graph
     with the largest tensor among those that are right."""
-    counts: Counter[str] = Counter()
-    failures: list[dict[str, Any]] = []
-    seconds = {"draw": 0.0, "path": 0.0}
-    numbers = range(task["first"], task["first"] + task["count"])
-    largest: tuple[int, int, Graph] | None = None
-    for at in range(0, len(numbers), TOGETHER):
-        begun = time.monotonic()
-        cases: dict[int, tuple[Graph, oracle.Reference]] = {}
-        drawn_from: dict[int, tuple[int, str]] = {}
-        for number in numbers[at : at + TOGETHER]:
-            graph = drawn(task, number)
-            if not graph:
-                counts["undefined: eager"] += 1
-                continue
-            for rule in VALUES:
-                valued = with_values(graph, rule)
-                if rule and valued == graph:
-                    continue
-                try:
-                    cases[len(cases)] = valued, oracle.reference(valued)
-                    drawn_from[len(cases) - 1] = number, rule
-                except oracle.Undefined as why:
-                    counts[f"undefined: {why}"] += 1
-                except EAGER_ERRORS:
-                    counts["undefined: eager"] += 1
-        judged = time.monotonic()
-        for case, ended in path.run(cases).items():
-            counts[ended.status] += 1
-            (graph, reference), (number, rule) = cases[case], drawn_from[case]
-            if ended.status == OK:
-                size = max(array.size for array in (*reference.arrays, *reference.expected.golden))
-                if not largest or size > largest[0]:
-                    largest = size, number, graph
-            elif ended.status != UNDEFINED:
-                failures.append({"number": number, "values": rule, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
-        seconds["draw"] += judged - begun
-        seconds["path"] += time.monotonic() - judged
-    timed = {"number": largest[1], "graph": largest[2].as_json()} if largest else None
-    return {"counts": dict(counts), "failures": failures, "parts": seconds, "largest": timed}
+    begun, numbers = time.monotonic(), range(task["first"], task["first"] + task["count"])
+    graphs: list[tuple[int, str, Graph | None]] = []
+    for number in numbers:
+        graph = drawn(task, number)
+        valued = {rule: with_values(graph, rule) for rule in VALUES} if graph else {"": None}
+        graphs += [(number, rule, g) for rule, g in valued.items() if not rule or g != graph]
+    cases, counts = referenced(enumerate(graph for _, _, graph in graphs))
+    judged = time.monotonic()
+    failures, right = [], []
+    for case, ended in path.run(cases).items():
+        counts[ended.status] += 1
+        (graph, reference), (number, rule, _) = cases[case], graphs[case]
+        if ended.status == OK:
+            size = max(array.size for array in (*reference.arrays, *reference.expected.golden))
+            right.append((size, case))
+        elif ended.status != UNDEFINED:
+            failures.append({"number": number, "values": rule, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
+    seconds = {"draw": judged - begun, "path": time.monotonic() - judged}
+    said: dict[str, Any] = {"counts": dict(counts), "failures": failures, "parts": seconds}
+    if right:
+        _, case = max(right)
+        said["largest"] = {"number": graphs[case][0], "graph": cases[case][0].as_json()}
+    return said
 
 
 def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Reduce a graph that ended in a way of some kind, and write its reproducer."""
-    graph = drawn(payload, payload["number"])
-    if graph is None:
-        return {"reduced": False}
-    graph = with_values(graph, payload["values"])
 
     def fails(graphs: Sequence[Graph]) -> list[bool]:
         return [ended.kind == payload["kind"] for ended in ends(path, graphs)]
 
-    if not fails([graph])[0]:
+    graph = drawn(payload, payload["number"])
+    valued = graph and with_values(graph, payload["values"])
+    if valued is None or not fails([valued])[0]:
         return {"reduced": False}
-    small = reduction.reduced(graph, fails, time.monotonic() + SEARCH_S)
+    small = reduction.reduced(valued, fails, time.monotonic() + SEARCH_S)
     (ended,) = ends(path, [small])
     reference = oracle.reference(small)
     path.write(folder, small, reference, ended)
-    return {
-        **described(small),
-        "reduced": True,
-        "inputs": [kind.iree for kind in reference.inputs],
-        "ended": dataclasses.asdict(ended),
-    }
+    inputs = [kind.iree for kind in reference.inputs]
+    return described(small) | {"reduced": True, "inputs": inputs, "ended": dataclasses.asdict(ended)}  # fmt: skip
 
 
 def described(graph: Graph) -> dict[str, Any]:
@@ -191,9 +167,22 @@ def described(graph: Graph) -> dict[str, Any]:
 
 def ends(path: ForkedPath, graphs: Sequence[Graph]) -> list[Ended]:
     """How graphs end on a path; those without a right result end in UNDEFINED."""
-    cases = {}
-    for number, graph in enumerate(graphs):
-        with contextlib.suppress(oracle.Undefined, *EAGER_ERRORS):
-            cases[number] = graph, oracle.reference(graph)
-    by_number = path.run(cases)
+    by_number = path.run(referenced(enumerate(graphs))[0])
     return [by_number.get(number, Ended(UNDEFINED)) for number in range(len(graphs))]
+
+
+def referenced(graphs: Iterable[tuple[int, Graph | None]]) -> tuple[Cases, Counter[str]]:
+    """The graphs that have a right result, with that, and how many others have none for which reason."""
+    cases, counts = {}, Counter[str]()
+    for number, graph in graphs:
+        why = "" if graph else "eager"
+        try:
+            if graph:
+                cases[number] = graph, oracle.reference(graph)
+        except oracle.Undefined as undefined:
+            why = str(undefined)
+        except EAGER_ERRORS:
+            why = "eager"
+        if why:
+            counts[f"undefined: {why}"] += 1
+    return cases, counts

@@ -11,15 +11,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from scripts.core import requests
 from scripts.core.dimensions import Dimension
 from scripts.tools.operators.calls.calling import tensors_in
 
@@ -30,7 +31,8 @@ LARGE = (127, 257, 1000)
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int64, torch.int32, torch.int8, torch.uint8, torch.int16)
 VALUES = (*["normal"] * 6, "whole", "whole", "positive", "positive", "large", "special")
-"""Rules of the values of an input (`values_of`)."""
+"""Rules of the values of an input."""
+SPECIAL = torch.tensor([math.nan, math.inf, -math.inf, -0.0, 0.0])
 EAGER_ERRORS = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, OverflowError)
 """What eager raises for arguments that do not suit an operator."""
 ATTEMPTS = 40
@@ -48,15 +50,46 @@ class Input:
     seed: int
     open: tuple[int, ...] = ()
 
+    @classmethod
+    def like(cls, tensor: torch.Tensor, values: str, seed: int) -> Input:
+        return cls(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), values, seed)
+
     def tensor(self) -> torch.Tensor:
-        return values_of(self, np.random.default_rng(self.seed))
+        """Its values. Those of floating point are rounded to float16, so that all dtypes hold them alike."""
+        dtype, (rule, _, size) = getattr(torch, self.dtype), self.values.partition(":")
+        chosen = torch.Generator().manual_seed(self.seed)
+        if not dtype.is_floating_point:
+            if rule == "once":  # indices below size, along the first dimension without repetition
+                order = torch.rand((int(size), *self.shape[1:]), generator=chosen).argsort(0)
+                return order[: math.prod(self.shape[:1])].reshape(self.shape).to(dtype)
+            low, high = {"large": (-128, 128), "positive": (1, 9)}.get(rule, (-8, 9))
+            if rule == "index" or dtype is torch.bool:
+                low, high = 0, max(1, int(size or 2))
+            elif dtype is torch.uint8 and low < 0:
+                low, high = 0, high - low - 1
+            return torch.randint(low, high, self.shape, generator=chosen).to(dtype)
+        values = torch.randn(self.shape, generator=chosen)
+        match rule:
+            case "whole":
+                values = (3 * values).round()
+            case "positive":
+                values = values.abs() + 0.25
+            case "large":
+                values = 100 * values
+            case "special":
+                place = torch.randint(10, self.shape, generator=chosen)
+                values = torch.where(place < len(SPECIAL), SPECIAL[place % len(SPECIAL)], values)
+        return values.half().to(dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Value:
     """A tensor of a graph, by its name: `x` with a number for an input, `v` with a number for a result of a node."""
 
     name: str
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 def _cond(first: Callable, second: Callable, condition: torch.Tensor, x: torch.Tensor) -> Any:
@@ -91,7 +124,7 @@ class Node:
         namespace, name, *more = self.op.split(".")
         if namespace == "flow":
             return functools.partial(_FLOW[name], *(getattr(torch.ops.aten, n).default for n in more))  # fmt: skip
-        return getattr(getattr(getattr(torch.ops, namespace), name), more[0])
+        return operator.attrgetter(self.op)(torch.ops)
 
     @property
     def used(self) -> list[str]:
@@ -99,13 +132,13 @@ class Node:
         leaves = pytree.tree_leaves((self.args, self.kwargs))
         return [leaf.name for leaf in leaves if isinstance(leaf, Value)]
 
-    def replaced(self, kind: type, function: Callable[[Any], Any]) -> tuple[Any, Any]:
-        """The arguments, with leaves of a type replaced."""
-        return pytree.tree_map_only(kind, function, (self.args, self.kwargs))
+    def replaced(self, kind: type, function: Callable[[Any], Any]) -> Node:
+        """The call with leaves of a type in its arguments replaced."""
+        args, kwargs = pytree.tree_map_only(kind, function, (self.args, self.kwargs))
+        return dataclasses.replace(self, args=args, kwargs=kwargs)
 
     def source(self) -> str:
-        args = [_shown(value) for value in self.args]
-        args += [f"{name}={_shown(value)}" for name, value in self.kwargs.items()]
+        args = [*map(repr, self.args), *(f"{name}={v!r}" for name, v in self.kwargs.items())]
         namespace, name, *more = self.op.split(".")
         if namespace == "flow":
             return f"{self.results[0]} = {_SOURCES[name].format(*args, *more)}"
@@ -123,14 +156,11 @@ class Graph:
     def run(self, inputs: Iterable[Any], call: Callable[..., Any] | None = None) -> dict[str, Any]:
         """All values, computed from those of the inputs. `call(node, args, kwargs)`: in place of the operator."""
         values = dict(zip(self.inputs, inputs, strict=True))
-
-        def computed(leaf: Value) -> Any:
-            return values[leaf.name]
-
         for node in self.nodes:
-            args, kwargs = node.replaced(Value, computed)
+            filled = node.replaced(Value, lambda leaf: values[leaf.name])
+            args, kwargs = filled.args, filled.kwargs
             returned = call(node, args, kwargs) if call else node.operator(*args, **kwargs)
-            values |= zip(node.results, tensors_in(returned), strict=True)
+            values.update(zip(node.results, tensors_in(returned), strict=True))
         return values
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
@@ -181,183 +211,125 @@ class Graph:
 
     def as_json(self) -> dict[str, Any]:
         """The graph in values of JSON."""
-        return _as_json(dataclasses.asdict(self))
+        return pytree.tree_map(_as_json, dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Graph:
-        data = _from_json(data)
-        inputs = {name: Input(**entry) for name, entry in data["inputs"].items()}
-        return cls(inputs, tuple(Node(**entry) for entry in data["nodes"]), data["results"])
+        data = pytree.tree_map(_from_json, data, is_leaf=_is_marked)
+        inputs = {name: requests.decode(Input, entry) for name, entry in data["inputs"].items()}
+        nodes = tuple(requests.decode(Node, entry) for entry in data["nodes"])
+        return cls(inputs, nodes, tuple(data["results"]))
 
 
-def _as_json(tree: Any) -> Any:
-    match tree:
-        case dict():
-            return {name: _as_json(value) for name, value in tree.items()}
-        case list() | tuple():
-            return [_as_json(value) for value in tree]
-        case torch.dtype():
-            return {"torch": str(tree).removeprefix("torch.")}
-        case float() if not math.isfinite(tree):
-            return {"float": str(tree)}
-    return tree
+_MARKS: dict[str, Callable[[str], Any]] = {"name": Value, "torch": functools.partial(getattr, torch), "float": float}  # fmt: skip
+"""What JSON has no values for, by the only name of an object in its place."""
 
 
-def _from_json(data: Any) -> Any:
-    match data:
-        case list():
-            return tuple(map(_from_json, data))
-        case {"name": name}:
-            return Value(name)
-        case {"torch": name}:
-            return getattr(torch, name)
-        case {"float": text}:
-            return float(text)
-        case dict():
-            return {name: _from_json(value) for name, value in data.items()}
-    return data
+def _as_json(leaf: Any) -> Any:
+    if isinstance(leaf, torch.dtype):
+        return {"torch": str(leaf).removeprefix("torch.")}
+    return {"float": str(leaf)} if isinstance(leaf, float) and not math.isfinite(leaf) else leaf
 
 
-def _shown(value: Any) -> str:
-    match value:
-        case Value(name):
-            return name
-        case list() | tuple():
-            return f"[{', '.join(map(_shown, value))}]"
-        case float() if not math.isfinite(value):
-            return f'float("{value}")'
-    return repr(value)
+def _is_marked(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and value.keys() <= _MARKS.keys()
 
 
-def values_of(argument: Input, random: np.random.Generator) -> torch.Tensor:
-    """The values of an input. Those of floating point are rounded to float16, so that all dtypes hold them alike."""
-    dtype, shape = getattr(torch, argument.dtype), argument.shape
-    if dtype is torch.bool:
-        return torch.from_numpy(np.asarray(random.random(shape) < 0.5))
-    if not dtype.is_floating_point:
-        low, high = {"large": (-128, 128), "positive": (1, 9)}.get(argument.values, (-8, 9))
-        # index:7: indices below 7; once:7: without repetition
-        if argument.values.startswith("index"):
-            low, high = 0, max(1, int(argument.values.partition(":")[2]))
-        elif argument.values.startswith("once"):
-            size = int(argument.values.partition(":")[2])
-            order = random.permuted(np.tile(np.arange(size), (max(1, math.prod(shape[1:])), 1)), axis=1)  # fmt: skip
-            chosen = order[:, : shape[0] if shape else 1].T.reshape(shape)
-            return torch.from_numpy(np.ascontiguousarray(chosen)).to(dtype)
-        if dtype is torch.uint8 and low < 0:
-            low, high = 0, high - low - 1
-        drawn = random.integers(low, high, shape)
-        return torch.from_numpy(np.asarray(drawn)).to(dtype)
-    values = np.asarray(random.standard_normal(shape), np.float32)
-    match argument.values:
-        case "whole":
-            values = np.round(3 * values)
-        case "positive":
-            values = np.abs(values) + np.float32(0.25)
-        case "large":
-            values = values * np.float32(100)
-        case "special":
-            chosen = random.integers(0, 10, shape)
-            for place, value in enumerate((np.nan, np.inf, -np.inf, -0.0, 0.0)):
-                values = np.where(chosen == place, np.float32(value), values)
-    return torch.from_numpy(np.asarray(values, np.float16)).to(dtype)
+def _from_json(leaf: Any) -> Any:
+    if not _is_marked(leaf):
+        return leaf
+    ((mark, text),) = leaf.items()
+    return _MARKS[mark](text)
 
 
 class Unsuitable(Exception):
     """No arguments of this operator suit the values so far."""
 
 
-@dataclass
-class Draw:
-    """A graph while it is drawn. `values`: its tensors so far by name, as eager computes them. `focus`: the name of the value that the
-    next operator has to take, or ""."""
+class Draw(random.Random):
+    """A graph while it is drawn, with the random choices. `values`: its tensors so far by name, as eager computes them. `focus`: the name
+    of the value that the next operator has to take, or ""."""
 
-    random: random.Random
-    inputs: dict[str, Input] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    values: dict[str, torch.Tensor] = field(default_factory=dict)
-    focus: str = ""
-
-    def __post_init__(self) -> None:
-        self.floats = self.random.choice(FLOATS)
-        self.rule = self.random.choice(VALUES)
+    def __init__(self, seed: str) -> None:
+        super().__init__(seed)
+        self.inputs: dict[str, Input] = {}
+        self.nodes: list[Node] = []
+        self.values: dict[str, torch.Tensor] = {}
+        self.focus = ""
+        self.floats, self.rule = self.choice(FLOATS), self.choice(VALUES)
 
     # Choices
 
     def chance(self, share: float) -> bool:
-        return self.random.random() < share
+        return self.random() < share
 
     def size(self, low: int = 1) -> int:
         if low == 0 and self.chance(0.03):
             return 0
-        return self.random.choice(LARGE) if self.chance(0.03) else self.random.choice(SIZES)
+        return self.choice(LARGE) if self.chance(0.03) else self.choice(SIZES)
 
     def shape(self, low: int = 0, high: int = 4) -> tuple[int, ...]:
         while True:
-            shape = tuple(self.size(0) for _ in range(self.random.randint(low, high)))
+            shape = tuple(self.size(0) for _ in range(self.randint(low, high)))
             if math.prod(shape) <= MOST_ELEMENTS // 2:
                 return shape
 
     def dtype(self, kinds: str) -> torch.dtype:
         """`f`: floating point, `i`: integer, `b`: boolean; one of these."""
-        kind = self.random.choice([k for k in kinds for _ in range(6 if k == "f" else 1)])
+        kind = self.choice([k for k in kinds for _ in range(6 if k == "f" else 1)])
         if kind == "b":
             return torch.bool
         if kind == "i":
-            return self.random.choice(INTEGERS)
-        return self.floats if self.chance(0.85) else self.random.choice(FLOATS)
+            return self.choice(INTEGERS)
+        return self.floats if self.chance(0.85) else self.choice(FLOATS)
 
     def dim(self, tensor: torch.Tensor) -> int:
         if not tensor.dim():
             raise Unsuitable
-        return self.random.randrange(-tensor.dim(), tensor.dim())
+        return self.randrange(-tensor.dim(), tensor.dim())
 
     def dims(self, tensor: torch.Tensor) -> list[int]:
         rank = tensor.dim()
-        chosen = self.random.sample(range(rank), self.random.randint(1, rank)) if rank else []
+        chosen = self.sample(range(rank), self.randint(1, rank)) if rank else []
         return [dim - rank if self.chance(0.3) else dim for dim in chosen]
 
     def scalar(self, tensor: torch.Tensor) -> float | int | bool:
         if tensor.dtype.is_floating_point or self.chance(0.1):
-            return self.random.choice((0.5, -1.5, 2.0, 3.0, 0.1, -0.25, 0.0, 1.0))
-        return self.random.choice((1, 2, 3, -1, 5, 0)) if tensor.dtype != torch.bool else True
+            return self.choice((0.5, -1.5, 2.0, 3.0, 0.1, -0.25, 0.0, 1.0))
+        return self.choice((1, 2, 3, -1, 5, 0)) if tensor.dtype != torch.bool else True
 
     def pick(self, *choices: Any) -> Any:
-        return self.random.choice(choices)
+        return self.choice(choices)
 
     # Values
 
-    def at(self, value: Value) -> torch.Tensor:
-        """What eager has computed for a value."""
-        return self.values[value.name]
-
-    def new(self, shape: Sequence[int], dtype: torch.dtype, rule: str = "") -> Value:
+    def new(self, shape: Sequence[int], dtype: torch.dtype, rule: str = "") -> torch.Tensor:
         """A new input."""
         if not rule and dtype.is_floating_point:
             rule = self.rule if self.chance(0.7) else "normal"
-        rule = rule or self.random.choice(("normal", "large", "positive"))
+        rule = rule or self.choice(("normal", "large", "positive"))
         name, kind = f"x{len(self.inputs)}", str(dtype).removeprefix("torch.")
-        self.inputs[name] = Input(tuple(shape), kind, rule, self.random.getrandbits(31))
+        self.inputs[name] = Input(tuple(shape), kind, rule, self.getrandbits(31))
         self.values[name] = self.inputs[name].tensor()
-        return Value(name)
+        return self.values[name]
 
-    def earlier(self, fits: Callable[[torch.Tensor], bool], share: float) -> Value | None:
+    def earlier(self, fits: Callable[[torch.Tensor], bool], share: float) -> torch.Tensor | None:
         """A value so far that fits: the one in focus, or another at this share of the calls."""
-        if self.focus and fits(self.values[self.focus]):
-            name, self.focus = self.focus, ""
-            return Value(name)
-        fitting = [name for name, tensor in self.values.items() if fits(tensor)]
-        return Value(self.random.choice(fitting[-6:])) if fitting and self.chance(share) else None
+        if self.focus and fits(focused := self.values[self.focus]):
+            self.focus = ""
+            return focused
+        fitting = [tensor for tensor in self.values.values() if fits(tensor)]
+        return self.choice(fitting[-6:]) if fitting and self.chance(share) else None
 
     def any(
         self, kinds: str = "fib", low: int = 0, high: int = 5, ok: Callable[[torch.Tensor], bool] = lambda _: True
-    ) -> Value:  # fmt: skip
+    ) -> torch.Tensor:  # fmt: skip
         """A value of these kinds and ranks."""
 
         def fits(tensor: torch.Tensor) -> bool:
             return kind_of(tensor) in kinds and low <= tensor.dim() <= high and ok(tensor)
 
-        if known := self.earlier(fits, 0.75):
+        if (known := self.earlier(fits, 0.75)) is not None:
             return known
         for _ in range(ATTEMPTS):
             shape = self.shape(low, min(high, 4) if high > low else high)
@@ -365,49 +337,46 @@ class Draw:
                 return self.new(shape, dtype)
         raise Unsuitable
 
-    def exactly(self, shape: Sequence[int], kinds: str, dtype: torch.dtype | None = None, rule: str = "") -> Value:  # fmt: skip
-        """A value of this shape. One with a rule is a new input."""
+    def exactly(self, shape: Sequence[int], dtype: torch.dtype, rule: str = "") -> torch.Tensor:
+        """A value of this shape and dtype. One with a rule is a new input."""
         if math.prod(shape) > MOST_ELEMENTS:
             raise Unsuitable
+        known = None if rule else self.earlier(lambda t: t.dtype == dtype and t.shape == tuple(shape), 0.7)  # fmt: skip
+        return self.new(shape, dtype, rule) if known is None else known
 
-        def fits(tensor: torch.Tensor) -> bool:
-            typed = tensor.dtype == dtype if dtype else kind_of(tensor) in kinds
-            return typed and tuple(tensor.shape) == tuple(shape)
+    def like(self, tensor: torch.Tensor, shape: Sequence[int], rule: str = "") -> torch.Tensor:
+        """A value of another value's dtype."""
+        return self.exactly(shape, tensor.dtype, rule)
 
-        known = None if rule else self.earlier(fits, 0.7)
-        return known or self.new(shape, dtype or self.dtype(kinds), rule)
-
-    def beside(self, value: Value, kinds: str = "", rule: str = "") -> Value:
+    def beside(self, tensor: torch.Tensor, kinds: str = "fib") -> torch.Tensor:
         """A value that broadcasts with another one, mostly of its dtype."""
-        tensor = self.at(value)
         shape = [1 if self.chance(0.2) else size for size in tensor.shape]
         if self.chance(0.25):
-            shape = shape[self.random.randint(0, len(shape)) :]
+            shape = shape[self.randint(0, len(shape)) :]
         elif self.chance(0.1) and tensor.numel() * 3 <= MOST_ELEMENTS and len(shape) < 5:
-            shape = [self.random.choice((1, 2, 3)), *shape]
-        same = kind_of(tensor) in (kinds or "fib") and self.chance(0.8)
-        return self.exactly(shape, kinds or "fib", tensor.dtype if same else None, rule)
-
-    def of_type(self, value: Value, shape: Sequence[int], rule: str = "") -> Value:
-        """A value of another value's dtype."""
-        return self.exactly(shape, "", self.at(value).dtype, rule)
+            shape = [self.choice((1, 2, 3)), *shape]
+        same = kind_of(tensor) in kinds and self.chance(0.8)
+        return self.exactly(shape, tensor.dtype if same else self.dtype(kinds))
 
     # Calls
 
-    def call(self, op: str, *args: Any, **kwargs: Any) -> None:
-        """Add a node; raises Unsuitable if eager refuses it, or if a result is too large."""
+    def call(self, op: str, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        """Add a node, and return its results; raises Unsuitable if eager refuses it, or if a result is too large."""
         node = Node(f"aten.{op}" if op.count(".") == 1 else op, args, kwargs)
         try:
-            known, named = node.replaced(Value, self.at)
-            returned = tensors_in(node.operator(*known, **named))
+            returned = tensors_in(node.operator(*args, **kwargs))
         except EAGER_ERRORS:
             raise Unsuitable from None
         if not returned or not all(map(is_small, returned)):
             raise Unsuitable
         first = len(self.values) - len(self.inputs)
         results = {f"v{first + at}": tensor for at, tensor in enumerate(returned)}
-        self.nodes.append(dataclasses.replace(node, results=tuple(results)))
+        # An operator may return what it takes, which then has the new name.
+        names = {id(tensor): Value(name) for name, tensor in self.values.items()}
+        named = node.replaced(torch.Tensor, lambda tensor: names[id(tensor)])
+        self.nodes.append(dataclasses.replace(named, results=tuple(results)))
         self.values |= results
+        return returned
 
     def graph(self) -> Graph:
         """The graph, which returns the values that no node uses, and at times one more."""
@@ -415,7 +384,7 @@ class Draw:
         produced = [name for node in self.nodes for name in node.results]
         results = [name for name in produced if name not in used]
         if self.chance(0.2):
-            results = list(dict.fromkeys([*results, self.random.choice(produced)]))
+            results = list(dict.fromkeys([*results, self.choice(produced)]))
         return Graph(self.inputs, tuple(self.nodes), tuple(results)).pruned()
 
 

@@ -39,9 +39,8 @@ def layer(calls: Sequence[fx.Node]) -> Graph | None:
         if node not in names:
             if not isinstance(tensor, torch.Tensor) or tensor.dtype not in DTYPES:
                 raise TypeError(node.name)
-            dtype = str(tensor.dtype).removeprefix("torch.")
             rule = "normal" if tensor.is_floating_point() else "index:2"
-            inputs[node.name] = Input(tuple(tensor.shape), dtype, rule, len(inputs))
+            inputs[node.name] = Input.like(tensor, rule, len(inputs))
             names[node] = [node.name]
         return Value(names[node][0])
 

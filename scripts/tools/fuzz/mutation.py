@@ -30,28 +30,19 @@ def mutated(graph: Graph, seed: int, number: int) -> Graph | None:
 def _changed(graph: Graph, chooser: random.Random) -> Graph:
     """A graph in which each size of the inputs and each dtype may be another one, wherever it occurs, at times in arguments too. Sizes of 1,
     which broadcast, stay."""
-    sizes = {size for i in graph.inputs.values() for size in i.shape if size > 1}
-    other = {
-        size: chooser.choice((size, *generator.SIZES, *generator.LARGE)) for size in sorted(sizes)
-    }
-    dtypes: dict[str, str] = {}
-    if in_arguments := chooser.random() < 0.5:
-        graph = reduction.resized(graph, lambda size: other.get(size, size))
+    sizes = sorted({size for i in graph.inputs.values() for size in i.shape if size > 1})
+    other = {n: chooser.choice((n, *generator.SIZES, *generator.LARGE)) for n in sizes}
+    graph = reduction.resized(graph, other, chooser.random() < 0.5)
+    dtypes: dict[torch.dtype, torch.dtype] = {}
 
     def input_of(argument: Input) -> Input:
-        shape = argument.shape if in_arguments else tuple(other.get(size, size) for size in argument.shape)  # fmt: skip
-        is_index = argument.values.startswith(("index", "once"))
-        dtype = getattr(torch, argument.dtype)
-        kinds = generator.FLOATS if dtype.is_floating_point else generator.INTEGERS
-        if not is_index and dtype is not torch.bool and argument.dtype not in dtypes:
-            dtypes[argument.dtype] = str(chooser.choice((dtype, *kinds))).removeprefix("torch.")
-        return dataclasses.replace(
-            argument,
-            shape=shape,
-            dtype=argument.dtype if is_index else dtypes.get(argument.dtype, argument.dtype),
-            values=chooser.choice(generator.VALUES) if dtype.is_floating_point else argument.values,
-            seed=chooser.getrandbits(31),
-            open=(),
-        )
+        dtype, rule = getattr(torch, argument.dtype), argument.values
+        if dtype.is_floating_point:
+            rule = chooser.choice(generator.VALUES)
+        if dtype is not torch.bool and not rule.startswith(("index", "once")):
+            kinds = generator.FLOATS if dtype.is_floating_point else generator.INTEGERS
+            dtype = dtypes.setdefault(dtype, chooser.choice((dtype, *kinds)))
+        name, seed = str(dtype).removeprefix("torch."), chooser.getrandbits(31)
+        return dataclasses.replace(argument, dtype=name, values=rule, seed=seed, open=())
 
     return graph.with_inputs(input_of)

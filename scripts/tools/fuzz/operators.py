@@ -1,437 +1,356 @@
-"""The operators that graphs are made of, and how their arguments are drawn. Each function adds a call, or raises Unsuitable."""
+"""The operators that graphs are made of, and how their arguments are drawn: by the types and names in the schemas of operators."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
+import operator
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
-from scripts.tools.fuzz.generator import ATTEMPTS, EAGER_ERRORS, Draw, Graph, Unsuitable, Value
+from scripts.tools.fuzz.generator import ATTEMPTS, EAGER_ERRORS, Draw, Graph, Unsuitable
 
-Operator = Callable[[Draw], None]
+Operator = Callable[[Draw], object]
+"""Adds a call, or raises Unsuitable."""
+Rule = Callable[[Draw, torch.Tensor, "Arguments"], Any]
+"""Draws an argument, by the main tensor of the call and its other arguments."""
+MAIN = ("mat1", "batch1", "self", "input", "query", "weight")
+"""The main tensor of a call, by which the others are drawn: the first of these arguments that an operator has."""
 INDEX = torch.int64
+
+
+class Arguments(dict[str, Any]):
+    """The arguments of a call, by name. One that is asked for before it was drawn is drawn then, by its rule."""
+
+    def __init__(self, d: Draw, main: str, x: torch.Tensor, rules: Mapping[str, Any]) -> None:
+        super().__init__({main: x})
+        self.main, self._draw, self._x, self._rules = main, d, x, rules
+
+    def __missing__(self, name: str) -> Any:
+        rule = self._rules[name]
+        self[name] = value = rule(self._draw, self._x, self) if callable(rule) else rule
+        return value
+
+
+def calls(
+    overloads: str, kinds: str = "fib", low: int = 0, high: int = 5, ok: Callable[[torch.Tensor], bool] = lambda _: True, **own: Any
+) -> Operator:  # fmt: skip
+    """Calls one of the overloads, with a main tensor of one of these kinds, and of these ranks. `own`: values and rules of arguments,
+    before those of RULES. An argument that has none keeps its default."""
+
+    @functools.cache
+    def signature(overload: str) -> tuple[str, list[str], int, dict[str, Any]]:
+        """The main argument, those to draw, how many are passed by position, and the rules."""
+        arguments = operator.attrgetter(overload)(torch.ops.aten)._schema.arguments
+        rules = {a.name: rule for a in arguments if (rule := rule_of(a)) is not None} | own
+        names = [a.name for a in arguments if a.name in rules]
+        positional = [a.name for a in arguments if not a.kwarg_only]
+        main = next(name for name in MAIN if name in names)
+        return main, names, sum(map(operator.eq, names, positional)), RULES | rules
+
+    def call(d: Draw) -> None:
+        overload = d.pick(*overloads.split())
+        overload += "" if "." in overload else ".default"
+        main, names, first, rules = signature(overload)
+        kind = d.pick(*kinds.split())
+        drawn = Arguments(d, main, d.any(kind, low, high, ok), {**rules, "kinds": kind})
+        values = {name: drawn[name] for name in names} | drawn  # `beside` may change the main one
+        named = {name: v for name in names[first:] if (v := values[name]) is not None}
+        d.call(overload, *(values[name] for name in names[:first]), **named)
+
+    return call
+
+
+def rule_of(argument: Any) -> Any:
+    """The rule of an argument of a schema, or None."""
+    words = re.findall(r"\w+", str(argument.type))
+    kind = words[-1] + "[]" * ("List" in words)
+    otherwise = None if argument.has_default_value() else RULES.get(kind)
+    return RULES.get(f"{kind} {argument.name}", otherwise)
+
+
+def each(names: str, *more: Any, **own: Any) -> dict[str, Operator]:
+    """Operators with the same rules. A name may have an overload."""
+    return {name.partition(".")[0]: calls(name, *more, **own) for name in names.split()}
+
+
+def binary(names: str, *more: Any, **own: Any) -> dict[str, Operator]:
+    """Operators of two tensors, or at times of a tensor and a number."""
+    return {name: calls(f"{name}.Tensor {name}.Tensor {name}.Tensor {name}.Scalar", *more, **own) for name in names.split()}  # fmt: skip
+
+
+def coin(d: Draw, x: torch.Tensor, a: Arguments) -> bool:
+    return d.chance(0.5)
 
 
 def full(tensor: torch.Tensor) -> bool:
     return tensor.numel() > 0
 
 
-def unary(kinds: str, names: str) -> dict[str, Operator]:
-    return by_name(names, lambda d, name: d.call(f"{name}.default", d.any(kinds)))
+def beside(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
+    """A tensor that broadcasts with the main one, before or after it."""
+    pair = [x, d.beside(x, a["kinds"])]
+    d.shuffle(pair)
+    a[a.main], other = pair
+    return other
 
 
-def binary(d: Draw, name: str, suffix: str = "Tensor", kinds: str = "fib", **more: object) -> None:
-    """An operator of two values that are broadcast, or of a value and a number."""
-    x = d.any(kinds)
-    overloads = {"pow": ("Tensor_Tensor", "Tensor_Scalar"), "floor_divide": ("default", "Scalar"), "div_mode": ("Tensor_mode", "Scalar_mode")}  # fmt: skip
-    of_tensor, of_scalar = overloads.get(name, (suffix, "Scalar"))
-    name = name.removesuffix("_mode")
-    if suffix == "Tensor" and d.chance(0.25):
-        d.call(f"{name}.{of_scalar}", x, d.scalar(d.at(x)), **more)
-    else:
-        pair = [x, d.beside(x, kinds)]
-        d.random.shuffle(pair)
-        d.call(f"{name}.{of_tensor}", *pair, **more)
-
-
-def shift(d: Draw, name: str) -> None:
-    x = d.any("i")
-    d.call(f"{name}.Tensor", x, d.of_type(x, d.at(x).shape, f"index:{d.pick(2, 7)}"))
-
-
-def lerp(d: Draw, name: str) -> None:
-    x = d.any("f")
-    y, z, number = d.beside(x, "f"), d.beside(x, "f"), d.pick(1, 0.5, -2)
-    if name == "lerp":
-        d.call("lerp.Scalar", x, y, number)
-    else:
-        d.call(f"{name}.default", x, y, z, value=number)
-
-
-def where(d: Draw) -> None:
-    x = d.any()
-    condition = d.any("b") if d.chance(0.3) else d.exactly(d.at(x).shape, "b", torch.bool)
-    d.call("where.self", condition, x, d.beside(x))
-
-
-def clamp(d: Draw) -> None:
-    x = d.any("fi")
-    low, high = sorted((d.scalar(d.at(x)), d.scalar(d.at(x))))
-    if d.chance(0.3):
-        d.call("clamp.Tensor", x, d.beside(x, "fi"), d.beside(x, "fi"))
-    else:
-        d.call("clamp.default", x, *d.pick((low, high), (low,), (None, high)))
-
-
-def masked_fill(d: Draw) -> None:
-    x = d.any()
-    number = d.scalar(d.at(x))
-    d.call("masked_fill.Scalar", x, d.beside(x, "b"), d.pick(number, -math.inf) if d.at(x).is_floating_point() else number)  # fmt: skip
-
-
-def reduction(d: Draw, name: str, overload: str, kinds: str, single: bool = False) -> None:
-    x = d.any(kinds, 1, 5, full if single else lambda _: True)
-    dims = d.dim(d.at(x)) if single else d.dims(d.at(x))
-    kwargs = {"dtype": d.dtype("fi")} if name == "sum" and d.chance(0.2) else {}
-    d.call(f"{name}.{overload}", x, dims, d.chance(0.5), **kwargs)
-
-
-def variance(d: Draw, name: str) -> None:
-    x = d.any("f", 1, 5, full)
-    d.call(f"{name}.correction", x, d.dims(d.at(x)), correction=d.pick(0, 1), keepdim=d.chance(0.5))
-
-
-def norm(d: Draw) -> None:
-    x = d.any("f", 1)
-    order = d.pick(1, 2, 3, 0, math.inf, -math.inf)
-    d.call("linalg_vector_norm.default", x, order, d.dims(d.at(x)), d.chance(0.5))
-
-
-def along(d: Draw, name: str, kinds: str, *more: object) -> None:
-    x = d.any(kinds, 1)
-    d.call(f"{name}.default", x, d.dim(d.at(x)), *more)
-
-
-def reshape(d: Draw, name: str) -> None:
-    shape: list[int] = []
-    x = d.any()
-    left = d.at(x).numel()
+def other_shape(d: Draw, x: torch.Tensor, a: Arguments) -> list[int]:
+    """Another shape of as many elements."""
+    left, shape = x.numel(), list[int]()
     while left > 1 and len(shape) < 4 and d.chance(0.8):
-        shape.append(d.pick(*[n for n in range(1, min(left, 70) + 1) if left % n == 0]))
+        shape.append(divisor(d, left))
         left //= shape[-1]
     shape.append(left)
-    d.random.shuffle(shape)
-    if d.chance(0.3) and d.at(x).numel():
-        shape[d.random.randrange(len(shape))] = -1
-    d.call(f"{name}.default", x, shape)
+    d.shuffle(shape)
+    if d.chance(0.3) and x.numel():
+        shape[d.randrange(len(shape))] = -1
+    return shape
 
 
-def roll(d: Draw) -> None:
-    x = d.any("fib", 1)
-    dims = d.dims(d.at(x))
-    d.call("roll.default", x, [d.random.randint(-5, 5) for _ in dims], dims)
+def divisor(d: Draw, number: int) -> int:
+    return d.pick(*[n for n in range(1, min(number, 70) + 1) if number % n == 0])
 
 
-def two_dims(d: Draw, name: str) -> None:
-    x = d.any("fib", 2)
-    dims = d.random.sample(range(d.at(x).dim()), 2)
-    match name:
-        case "transpose.int" | "movedim.int":
-            d.call(name, x, *dims)
-        case "diagonal.default":
-            d.call(name, x, d.random.randint(-2, 2), *dims)
-        case "rot90.default":
-            d.call(name, x, d.random.randint(0, 3), dims)
-        case _:
-            d.call(name, x, d.random.randint(-3, 3))
+def index_lists(d: Draw, x: torch.Tensor, a: Arguments) -> list[torch.Tensor | None]:
+    """Indices of one shape for one or two dimensions."""
+    places = d.sample(range(x.dim()), d.randint(1, min(2, x.dim())))
+    shape, sizes = d.pick((2,), (3,), (5,), (2, 3)), enumerate(x.shape[: max(places) + 1])
+    return [d.exactly(shape, INDEX, f"index:{size}") if dim in places else None for dim, size in sizes]  # fmt: skip
 
 
-def expand(d: Draw, name: str) -> None:
-    x = d.any("fib", 0, 4)
-    more = [d.pick(1, 2, 3)] if d.chance(0.4) else []
-    if name == "expand":
-        sizes = [d.size() if size == 1 else d.pick(size, -1) for size in d.at(x).shape]
-    else:
-        sizes = [d.pick(1, 1, 2, 3) for _ in d.at(x).shape]
-    d.call(f"{name}.default", x, [*more, *sizes])
+def chosen(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
+    """Values for the elements that indices choose, or one for all."""
+    shape = torch.ops.aten.index(x, a["indices"]).shape
+    return d.like(x, shape if d.chance(0.7) else [1] * len(shape))
 
 
-def sliced(d: Draw, name: str) -> None:
-    x = d.any("fib", 1)
-    dim = d.dim(d.at(x))
-    size, number = d.at(x).shape[dim], d.random.randint
-    match name:
-        case "slice.Tensor":
-            end = d.pick(number(-size, size + 2), 2**63 - 1)
-            d.call(name, x, dim, number(-size, size), end, d.pick(1, 1, 2, 3))
-        case "select.int":
-            d.call(name, x, dim, d.random.randrange(-size, max(1, size)))
-        case "unbind.int":
-            if size > 5:
-                raise Unsuitable
-            d.call(name, x, dim)
-        case "unfold.default":
-            d.call(name, x, dim, number(1, max(1, size)), number(1, 3))
-        case "repeat_interleave.self_int":
-            d.call(name, x, number(1, 3), dim)
-        case "split.Tensor":
-            least = max(1, -(-size // 4))
-            d.call(name, x, number(least, max(least, size)), dim)
-        case _:
-            d.call(name, x, number(1, 4), dim)
+def of_matmul(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
+    batch = [n if d.chance(0.7) else 1 for n in x.shape[:-2]]
+    shape = [*batch[d.randint(0, len(batch)) :], x.shape[-1], d.size()]
+    return d.like(x, shape if d.chance(0.8) else x.shape[-1:])
 
 
-def cat(d: Draw, name: str) -> None:
+def added(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
+    """What is added to a product of matrices."""
+    width = a["mat2" if x.dim() == 2 else "batch2"].shape[-1]
+    return d.like(x, [width] if d.chance(0.5) else [*x.shape[:-1], width])
+
+
+def kernel(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
+    """The weight of a convolution."""
+    filters, groups = a["filters"], a["groups"]
+    shape = (x.shape[1], filters) if a["transposed"] else (filters * groups, x.shape[1] // groups)
+    return d.like(x, [*shape, *(d.pick(1, 2, 3, 3, 4) for _ in x.shape[2:])])
+
+
+def channels(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor:
+    return d.like(x, x.shape[1:2])
+
+
+def weights(d: Draw, x: torch.Tensor, a: Arguments) -> torch.Tensor | None:
+    """For the dimensions that are normalized: both weight and bias, or none."""
+    return d.like(x, a["normalized_shape"]) if a["has_weights"] else None
+
+
+def join(d: Draw, name: str) -> None:
     x = d.any("fib", 0 if name == "stack" else 1, 4)
-    rank = d.at(x).dim()
-    dim = d.random.randrange(-rank - 1, rank + 1) if name == "stack" else d.dim(d.at(x))
+    dim = d.randint(-x.dim() - 1, x.dim()) if name == "stack" else d.dim(x)
     parts = [x]
-    for _ in range(d.random.randint(1, 3)):
-        shape = list(d.at(x).shape)
+    for _ in range(d.randint(1, 3)):
+        shape = list(x.shape)
         if name == "cat":
             shape[dim] = d.size(0)
-        parts.append(d.of_type(x, shape) if d.chance(0.8) else d.exactly(shape, "fib"))
-    d.random.shuffle(parts)
+        parts.append(d.exactly(shape, x.dtype if d.chance(0.8) else d.dtype("fib")))
+    d.shuffle(parts)
     d.call(f"{name}.default", parts, dim)
 
 
-def pad(d: Draw, name: str) -> None:
-    if name == "constant_pad":
-        x = d.any("fib", 1)
-        pads = [d.random.randint(-1, 3) for _ in range(2 * d.random.randint(1, d.at(x).dim()))]
-        d.call("constant_pad_nd.default", x, pads, d.scalar(d.at(x)))
-    else:
-        rank = d.pick(1, 2)
-        x = d.any("f", rank + 1, rank + 2, full)
-        d.call(f"{name}{rank}d.default", x, [d.random.randint(0, 3) for _ in range(2 * rank)])
+def quantize(d: Draw) -> None:
+    x = d.any("f", ok=lambda t: t.dtype is torch.float32)
+    how = (d.pick(0.1, 0.05, 0.5), d.pick(0, 3, -7), -128, 127, torch.int8)
+    (quantized,) = d.call("quantized_decomposed.quantize_per_tensor.default", x, *how)
+    d.call("quantized_decomposed.dequantize_per_tensor.default", quantized, *how)
 
 
-def constant(d: Draw, name: str) -> None:
-    kwargs = {"dtype": d.dtype("fi")} if d.chance(0.5) else {}
-    if name == "full_like":
-        x = d.any()
-        d.call("full_like.default", x, d.scalar(d.at(x)))
-    elif name == "arange":
-        d.call("arange.start_step", d.random.randint(-3, 3), d.random.randint(4, 20), d.pick(1, 2, 3), **kwargs)  # fmt: skip
-    else:
-        d.call("eye.m", d.pick(1, 3, 8), d.pick(2, 3, 5), **kwargs)
-
-
-def index_select(d: Draw) -> None:
-    x = d.any("fib", 1)
-    dim = d.dim(d.at(x))
-    indices = d.exactly((d.size(),), "i", d.pick(INDEX, torch.int32), f"index:{d.at(x).shape[dim]}")
-    d.call("index_select.default", x, dim, indices)
-
-
-def embedding(d: Draw) -> None:
-    x = d.any("f", 2, 2, full)
-    d.call("embedding.default", x, d.exactly(d.shape(1, 2), "i", INDEX, f"index:{d.at(x).shape[0]}"))  # fmt: skip
-
-
-def index_add(d: Draw, name: str) -> None:
-    x = d.any("fi", 1, 4, full)
-    dim = d.random.randrange(d.at(x).dim())
-    shape = list(d.at(x).shape)
-    size, shape[dim] = shape[dim], d.random.randint(1, shape[dim])
-    rule = "once" if name == "index_copy" else "index"
-    indices = d.exactly(shape[dim : dim + 1], "i", INDEX, f"{rule}:{size}")
-    d.call(f"{name}.default", x, dim, indices, d.of_type(x, shape))
-
-
-def scatter(d: Draw, name: str) -> None:
-    base, _, overload = name.partition(".")
-    x = d.any("fi" if "_" in base else "fib", 1, 4, full)
-    dim = d.random.randrange(d.at(x).dim())
-    size, shape = d.at(x).shape[dim], [d.random.randint(1, n) for n in d.at(x).shape]
-    if base == "gather":
-        shape[dim] = d.size()
-    # Indices without repetition are drawn along the first dimension.
-    if base == "scatter" and dim:
-        raise Unsuitable
-    indices = d.exactly(shape, "i", INDEX, f"{'once' if base == 'scatter' else 'index'}:{size}")
-    source = () if base == "gather" else (d.scalar(d.at(x)),) if overload == "value" else (d.of_type(x, shape),)  # fmt: skip
-    more = (d.pick("sum", "prod", "amax", "amin", "mean"),) if base == "scatter_reduce" else ()
-    kwargs = {"include_self": d.chance(0.6)} if more else {}
-    d.call(name, x, dim, indices, *source, *more, **kwargs)
-
-
-def index(d: Draw, name: str) -> None:
-    x = d.any("fib", 1, 4, full)
-    tensor = d.at(x)
-    places = sorted(d.random.sample(range(tensor.dim()), d.random.randint(1, min(2, tensor.dim()))))
-    shape = d.pick((2,), (3,), (5,), (2, 3))
-    indices: list[Value | None] = [None] * (places[-1] + 1)
-    for place in places:
-        indices[place] = d.exactly(shape, "i", INDEX, f"index:{tensor.shape[place]}")
-    if name == "index":
-        d.call("index.Tensor", x, indices)
-        return
-    chosen = tensor[tuple(slice(None) if i is None else d.at(i) for i in indices)]
-    values = d.of_type(x, chosen.shape if d.chance(0.7) else [1] * chosen.dim())
-    d.call("index_put.default", x, indices, values, tensor.dtype != torch.bool)
-
-
-def slice_scatter(d: Draw, name: str) -> None:
-    x = d.any("fib", 1, 4, full)
-    dim = d.dim(d.at(x))
-    shape = list(d.at(x).shape)
-    start = d.random.randrange(shape[dim])
-    if name == "select_scatter":
-        d.call("select_scatter.default", x, d.of_type(x, d.at(x).select(dim, start).shape), dim, start)  # fmt: skip
-        return
-    end, step = d.random.randint(start + 1, shape[dim]), d.pick(1, 1, 2)
-    shape[dim] = len(range(start, end, step))
-    d.call("slice_scatter.default", x, d.of_type(x, shape), dim, start, end, step)
-
-
-def sort(d: Draw, name: str) -> None:
-    x = d.any("fi", 1, 4, full)
-    dim = d.dim(d.at(x))
-    count = (d.random.randint(1, d.at(x).shape[dim]),) if name == "topk" else ()
-    d.call(f"{name}.default", x, *count, dim, d.chance(0.5))
-
-
-def product(d: Draw, name: str) -> None:
-    """A product of matrices. Numbers of integers are multiplied too."""
-    low, high = {"matmul": (1, 4), "linear": (1, 4), "mv": (2, 2), "dot": (1, 1), "outer": (1, 1)}.get(name, (2, 2))  # fmt: skip
-    low, high = (3, 3) if "bmm" in name else (low, high)
-    x = d.any("f" if d.chance(0.85) else "fi", low, high)
-    left, columns = list(d.at(x).shape), d.size()
-    if name in ("mv", "dot", "outer"):
-        d.call(f"{name}.default", x, d.of_type(x, (columns if name == "outer" else left[-1],)))
-    elif name == "linear":
-        bias = [d.of_type(x, (columns,))] if d.chance(0.5) else []
-        d.call("linear.default", x, d.of_type(x, (columns, left[-1])), *bias)
-    elif name == "matmul":
-        batch = [n if d.chance(0.7) else 1 for n in left[:-2]]
-        shape = [*batch[d.random.randint(0, len(batch)) :], left[-1], columns]
-        d.call("matmul.default", x, d.of_type(x, shape if d.chance(0.8) else left[-1:]))
-    else:
-        y, bias = d.of_type(x, [*left[:-2], left[-1], columns]), []
-        scales = {"beta": d.pick(0.5, 2), "alpha": d.pick(0.5, -1)} if d.chance(0.3) and d.at(x).is_floating_point() else {}  # fmt: skip
-        if name.startswith("add") or name.startswith("badd"):
-            bias = [d.of_type(x, [columns] if d.chance(0.5) else [*left[:-1], columns])]
-        d.call(f"{name}.default", *bias, x, y, **(scales if bias else {}))
-
-
-def convolution(d: Draw, name: str) -> None:
-    rank, transposed = int(name[-2]), "transpose" in name
-    x = d.any("f", rank + 2, rank + 2, lambda t: t.numel() > 0 and t.shape[1] <= 16)
-    channels, filters = d.at(x).shape[1], d.pick(1, 2, 3, 4)
-    divisors = [n for n in range(1, channels + 1) if channels % n == 0]
-    groups = d.pick(*divisors) if d.chance(0.4) else 1
-    kernel, stride, padding, dilation = ([d.pick(*choices) for _ in range(rank)] for choices in ((1, 2, 3, 3, 4), (1, 1, 2, 3), (0, 0, 1, 2), (1, 1, 2)))  # fmt: skip
-    shape = (channels, filters) if transposed else (filters * groups, channels // groups)
-    weight, bias = d.of_type(x, [*shape, *kernel]), d.of_type(x, (filters * groups,)) if d.chance(0.5) else None  # fmt: skip
-    extra = [d.random.randint(0, s - 1) if transposed and d.chance(0.3) else 0 for s in stride]
-    d.call("convolution.default", x, weight, bias, stride, padding, dilation, transposed, extra, groups)  # fmt: skip
-
-
-def pool(d: Draw, name: str) -> None:
-    rank = int(name[name.index("pool") + 4])
-    x = d.any("f", rank + 2, rank + 2, full)
-    if name.startswith("_adaptive"):
-        d.call(f"{name}.default", x, [d.pick(1, n, max(1, n // 2), 2) for n in d.at(x).shape[2:]])
-        return
-    kernel = [d.pick(1, 2, 2, 3) for _ in range(rank)]
-    stride, padding = [d.pick(1, 2, 3) for _ in kernel], [d.random.randint(0, k // 2) for k in kernel]  # fmt: skip
-    more = ([d.pick(1, 1, 2) for _ in kernel], d.chance(0.3)) if name.startswith("max") else (d.chance(0.3), d.chance(0.5))  # fmt: skip
-    d.call(f"{name}.default", x, kernel, stride, padding, *more)
-
-
-def upsample(d: Draw, name: str) -> None:
-    x = d.any("f", 4, 4, full)
-    sizes = [d.pick(1, 2, 3, n, 2 * n, n + 1) for n in d.at(x).shape[2:]]
-    d.call(f"{name}.default", x, sizes, *([d.chance(0.5)] if "bilinear" in name else []))
-
-
-def normalization(d: Draw, name: str) -> None:
-    x = d.any("f", 2, 4, full)
-    shape = d.at(x).shape
-    own = list(shape[-d.random.randint(1, len(shape) - 1) :])
-    weights = [d.of_type(x, own) for _ in range(1 if name == "rms_norm" else 2)]
-    channels = [d.of_type(x, (shape[1],)) for _ in range(3)]
-    match name:
-        case "layer_norm" | "rms_norm":
-            d.call(f"{name}.default", x, own, *(weights if d.chance(0.6) else []))
-        case "group_norm":
-            groups = d.pick(*[n for n in range(1, shape[1] + 1) if shape[1] % n == 0])
-            d.call("group_norm.default", x, groups, *channels[:2])
-        case _:
-            variances = d.of_type(x, (shape[1],), "positive")
-            d.call("_native_batch_norm_legit_no_training.default", x, *channels, variances, 0.1, 1e-5)  # fmt: skip
-
-
-def attention(d: Draw) -> None:
-    q = d.any("f", 3, 4, lambda t: t.numel() > 0 and t.shape[-1] <= 64 and t.shape[-2] <= 64)
-    *batch, rows, width = d.at(q).shape
-    columns, out = d.pick(1, 2, 5, 8, 16, 17), d.pick(width, width, 3, 8)
-    k, v = d.of_type(q, (*batch, columns, width)), d.of_type(q, (*batch, columns, out))
-    masks = (None, d.of_type(q, (rows, columns)), d.exactly((rows, columns), "b", torch.bool, "normal"))  # fmt: skip
-    mask = d.pick(*masks)
-    scale = {"scale": 0.3} if d.chance(0.2) else {}
-    d.call("scaled_dot_product_attention.default", q, k, v, mask, 0.0, mask is None and d.chance(0.5), **scale)  # fmt: skip
-
-
-def quantize(d: Draw, name: str) -> None:
-    x, scale, zero = d.any("f", ok=lambda t: t.dtype is torch.float32), d.pick(0.1, 0.05, 0.5), d.pick(0, 3, -7)  # fmt: skip
-    if name == "fake_quantize":
-        d.call("fake_quantize_per_tensor_affine.default", x, scale, zero, -128, 127)
-        return
-    of_8_bits = (scale, zero, -128, 127, torch.int8)
-    d.call("quantized_decomposed.quantize_per_tensor.default", x, *of_8_bits)
-    d.call(
-        "quantized_decomposed.dequantize_per_tensor.default",
-        Value(d.nodes[-1].results[0]),
-        *of_8_bits,
-    )
-
-
-def control(d: Draw, name: str) -> None:
-    branches = d.random.sample(("sin", "neg", "tanh", "relu", "abs", "sigmoid"), 2)
+def flow(d: Draw, name: str) -> None:
+    branches = d.sample(("sin", "neg", "tanh", "relu", "abs", "sigmoid"), 2)
     if name == "cond":
         d.call(f"flow.cond.{'.'.join(branches)}", d.any("b"), d.any("f"))
     else:
         d.call(f"flow.while_loop.{branches[0]}", d.pick(0, 1, 3), d.any("f"))
 
 
-def by_name(names: str, function: Callable[..., None], *more: object) -> dict[str, Operator]:
-    def operator(name: str) -> Operator:
-        return lambda d: function(d, name, *more)
-
-    return {name: operator(name) for name in names.split()}
-
+RULES: dict[str, Any] = {
+    "Tensor": beside,
+    "number": lambda d, x, a: d.scalar(x),
+    "bool": coin,
+    **{f"bool {name}": coin for name in ("keepdim", "descending", "largest", "ceil_mode", "count_include_pad", "include_self")},
+    "bool half_to_float": False,
+    "bool accumulate": lambda d, x, a: x.dtype != torch.bool,
+    **dict.fromkeys(("int dim", "int dimension"), lambda d, x, a: d.dim(x)),
+    **dict.fromkeys(("int[] dim", "int[] dims"), lambda d, x, a: d.dims(x)),
+    **dict.fromkeys(("int dim0", "int source"), lambda d, x, a: a["pair"][0]),
+    **dict.fromkeys(("int dim1", "int destination"), lambda d, x, a: a["pair"][1]),
+    "int start_dim": lambda d, x, a: d.randrange(x.dim()),
+    "int end_dim": lambda d, x, a: d.randrange(a["start_dim"], x.dim()),
+    "int[] shifts": lambda d, x, a: [d.randint(-5, 5) for _ in a["dims"]],
+    "int diagonal": lambda d, x, a: d.randint(-3, 3),
+    "int offset": lambda d, x, a: d.randint(-2, 2),
+    "int k": lambda d, x, a: d.randint(1, a["length"]),
+    "int start": lambda d, x, a: d.randint(-a["length"], a["length"]),
+    "int end": lambda d, x, a: d.pick(d.randint(-a["length"], a["length"] + 2), 2**63 - 1),
+    "int step": lambda d, x, a: d.pick(1, 1, 2, 3),
+    "int index": lambda d, x, a: d.randrange(-a["length"], max(1, a["length"])),
+    "int size": lambda d, x, a: d.randint(1, max(1, x.shape[a["dimension"]])),
+    "int split_size": lambda d, x, a: d.randint(max(1, -(-a["length"] // 4)), max(1, a["length"])),
+    "int chunks": lambda d, x, a: d.randint(1, 4),
+    "int repeats": lambda d, x, a: d.randint(1, 3),
+    "int[] repeats": lambda d, x, a: [d.pick(1, 1, 2, 3) for _ in range(x.dim() + d.chance(0.4))],
+    **dict.fromkeys(("int[] size", "int[] shape"), other_shape),
+    "int[] pad": lambda d, x, a: [d.randint(-1, 3) for _ in range(2 * d.randint(1, x.dim()))],
+    "int upscale_factor": 2,
+    "number min": lambda d, x, a: d.pick(None, d.scalar(x)),
+    "number max": lambda d, x, a: d.scalar(x) if a["min"] is None else d.pick(None, max(a["min"], d.scalar(x))),
+    **dict.fromkeys(("Tensor min", "Tensor max"), beside),
+    "number ord": lambda d, x, a: d.pick(1, 2, 3, 0, math.inf, -math.inf),
+    "number correction": lambda d, x, a: d.pick(0, 1),
+    "str rounding_mode": lambda d, x, a: d.pick("floor", "trunc"),
+    "Tensor condition": lambda d, x, a: d.any("b") if d.chance(0.3) else d.exactly(x.shape, torch.bool),
+    "Tensor mask": lambda d, x, a: d.beside(x, "b"),
+    "Tensor index": lambda d, x, a: d.exactly(a["index_shape"], a["index_type"], f"{a['index_rule']}:{a['length']}"),
+    "Tensor src": lambda d, x, a: d.like(x, a["index"].shape),
+    "Tensor source": lambda d, x, a: d.like(x, x.index_select(a["dim"], a["index"]).shape),
+    "Tensor[] indices": index_lists,
+    "Tensor values": chosen,
+    "str reduce": lambda d, x, a: d.pick("sum", "prod", "amax", "amin", "mean"),
+    **dict.fromkeys(("Tensor mat2", "Tensor batch2"), lambda d, x, a: d.like(x, [*x.shape[:-2], x.shape[-1], d.size()])),
+    "Tensor vec": lambda d, x, a: d.like(x, x.shape[-1:]),
+    "Tensor vec2": lambda d, x, a: d.like(x, (d.size(),)),
+    "Tensor tensor": lambda d, x, a: d.like(x, x.shape),
+    "int[] kernel_size": lambda d, x, a: [d.pick(1, 2, 2, 3) for _ in x.shape[2:]],
+    "int[] stride": lambda d, x, a: [d.pick(1, 1, 2, 3) for _ in x.shape[2:]],
+    "int[] dilation": lambda d, x, a: [d.pick(1, 1, 2) for _ in x.shape[2:]],
+    "int[] padding": lambda d, x, a: [d.randint(0, k // 2) for k in a["kernel_size"]],
+    "int[] output_padding": lambda d, x, a: [d.randint(0, s - 1) if a["transposed"] and d.chance(0.3) else 0 for s in a["stride"]],
+    "int[] output_size": lambda d, x, a: [d.pick(1, 2, 3, n, 2 * n, n + 1, max(1, n // 2)) for n in x.shape[2:]],
+    "int groups": lambda d, x, a: divisor(d, x.shape[1]) if d.chance(0.4) else 1,
+    "int[] normalized_shape": lambda d, x, a: list(x.shape[d.randint(1, x.dim() - 1) :]),
+    "int num_groups": lambda d, x, a: divisor(d, x.shape[1]),
+    "Tensor running_mean": channels,
+    "Tensor running_var": lambda d, x, a: d.like(x, x.shape[1:2], "positive"),
+    "Tensor key": lambda d, x, a: d.like(x, (*x.shape[:-2], d.pick(1, 2, 5, 8, 16, 17), x.shape[-1])),
+    "Tensor value": lambda d, x, a: d.like(x, (*a["key"].shape[:-1], d.pick(x.shape[-1], x.shape[-1], 3, 8))),
+    "Tensor attn_mask": lambda d, x, a: d.pick(None, d.exactly((x.shape[-2], a["key"].shape[-2]), d.pick(x.dtype, torch.bool))),
+    "bool is_causal": lambda d, x, a: a["attn_mask"] is None and d.chance(0.5),
+    "float dropout_p": 0.0,
+    "int zero_point": lambda d, x, a: d.pick(0, 3, -7),
+    "int quant_min": -128,
+    "int quant_max": 127,
+    # What several arguments depend on:
+    "pair": lambda d, x, a: d.sample(range(x.dim()), 2),
+    "length": lambda d, x, a: x.shape[a["dim"]],
+    "index_shape": lambda d, x, a: [d.randint(1, size) for size in x.shape],
+    "index_type": INDEX,
+    "index_rule": "index",
+    "has_weights": coin,
+    "filters": lambda d, x, a: d.pick(1, 2, 3, 4),
+}  # fmt: skip
+"""How arguments are drawn, by type and name, or by type alone if they have no default."""
+TO_NUMBER = "f f f f f fi"
 
 OPERATORS: dict[str, Operator] = {
-    **unary("f", "exp log sqrt rsqrt sin cos tan tanh sigmoid silu erf floor ceil round trunc reciprocal relu6 softplus elu selu celu mish log1p "
-            "expm1 log2 log10 exp2 atan asin acos sinh cosh asinh acosh atanh logit hardtanh hardsigmoid hardswish leaky_relu gelu frac erfc log_sigmoid"),
-    **unary("fib", "neg abs relu sign sgn square positive isnan isinf isfinite nan_to_num logical_not clone exp sqrt sigmoid"),
-    **unary("ib", "bitwise_not"),
-    "gelu_tanh": lambda d: d.call("gelu.default", d.any("f"), approximate="tanh"),
-    **by_name("add sub mul div eq ne lt le gt ge remainder fmod pow floor_divide", binary),
-    **by_name("maximum minimum atan2 logical_and logical_or logical_xor", binary, "default"),
-    **by_name("bitwise_and bitwise_or bitwise_xor", binary, "Tensor", "ib"),
-    "add_scaled": lambda d: binary(d, "add", alpha=d.pick(2, -1, 3)),
-    "div_rounded": lambda d: binary(d, "div_mode", rounding_mode=d.pick("floor", "trunc")),
-    "rsub": lambda d: d.call("rsub.Scalar", x := d.any("fi"), d.scalar(d.at(x))),
-    **by_name("bitwise_left_shift bitwise_right_shift", shift),
-    **by_name("lerp addcmul addcdiv", lerp),
-    "where": where, "clamp": clamp, "masked_fill": masked_fill,
-    **{name: lambda d: d.call("_to_copy.default", d.any(), dtype=d.dtype(d.pick(*"ffib"))) for name in ("cast", "cast_again")},
-    **by_name("sum", reduction, "dim_IntList", "fib"), **by_name("mean", reduction, "dim", "f"),
-    **by_name("amax amin", reduction, "default", "fib"), **by_name("logsumexp", reduction, "default", "f"),
-    **by_name("any all", reduction, "dim", "fib", True), **by_name("prod", reduction, "dim_int", "fi", True),
-    **by_name("argmax argmin", reduction, "default", "fi", True), **by_name("max min", reduction, "dim", "fi", True),
-    "count_nonzero": lambda d: d.call("count_nonzero.dim_IntList", x := d.any(), d.dims(d.at(x))),
-    **by_name("var std var_mean", variance), "norm": norm,
-    **by_name("cumsum cumprod", along, "fi"), **by_name("logcumsumexp", along, "f"), **by_name("_softmax _log_softmax", along, "f", False),
-    **by_name("view reshape", reshape), "roll": roll,
-    "permute": lambda d: d.call("permute.default", x := d.any("fib", 1), d.random.sample(range(d.at(x).dim()), d.at(x).dim())),
-    "flip": lambda d: d.call("flip.default", x := d.any("fib", 1), d.dims(d.at(x))),
-    "unsqueeze": lambda d: d.call("unsqueeze.default", x := d.any(), d.random.randint(-d.at(x).dim() - 1, d.at(x).dim())),
-    "squeeze": lambda d: d.call("squeeze.dims", x := d.any("fib", 1), d.dims(d.at(x))),
-    "flatten": lambda d: d.call("flatten.using_ints", x := d.any("fib", 1), at := d.random.randrange(d.at(x).dim()), d.random.randrange(at, d.at(x).dim())),
-    "pixel_shuffle": lambda d: d.call("pixel_shuffle.default", d.any("f", 3, 4, lambda t: t.shape[-3] % 4 == 0), 2),
-    **by_name("transpose.int movedim.int diagonal.default rot90.default tril.default triu.default", two_dims),
-    **by_name("expand repeat tile", expand),
-    **by_name("slice.Tensor select.int unbind.int unfold.default repeat_interleave.self_int split.Tensor chunk.default", sliced),
-    **by_name("cat stack", cat), **by_name("constant_pad reflection_pad replication_pad", pad), **by_name("full_like arange eye", constant),
-    "index_select": index_select, "embedding": embedding,
-    **by_name("index_add index_copy", index_add), **by_name("index index_put", index), **by_name("slice_scatter select_scatter", slice_scatter),
-    **by_name("gather.default scatter.value scatter.src scatter_add.default scatter_reduce.two", scatter),
-    **by_name("sort topk argsort", sort),
-    **by_name("mm bmm matmul linear addmm baddbmm mv dot outer", product),
-    **by_name("conv1d conv2d conv3d conv_transpose1d conv_transpose2d", convolution),
-    **by_name("max_pool1d max_pool2d max_pool2d_with_indices avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d", pool),
-    **by_name("upsample_nearest2d upsample_bilinear2d", upsample),
-    **by_name("layer_norm group_norm batch_norm rms_norm", normalization), "attention": attention,
-    **by_name("fake_quantize quantize", quantize), **by_name("cond while_loop", control),
+    **each("log rsqrt sin cos tan tanh silu erf floor ceil round trunc reciprocal relu6 softplus elu selu celu mish log1p "
+           "expm1 log2 log10 exp2 atan asin acos sinh cosh asinh acosh atanh logit hardtanh hardsigmoid hardswish leaky_relu gelu frac erfc log_sigmoid", "f"),
+    **each("neg abs relu sign sgn square positive isnan isinf isfinite nan_to_num logical_not clone exp sqrt sigmoid full_like"),
+    **each("bitwise_not", "ib"),
+    "gelu_tanh": calls("gelu", "f", approximate="tanh"),
+    **binary("add sub mul div eq ne lt le gt ge remainder fmod"),
+    **binary("bitwise_and bitwise_or bitwise_xor", "ib"),
+    **each("maximum minimum atan2 logical_and logical_or logical_xor where.self"),
+    "pow": calls("pow.Tensor_Tensor pow.Tensor_Tensor pow.Tensor_Tensor pow.Tensor_Scalar"),
+    "floor_divide": calls("floor_divide floor_divide floor_divide floor_divide.Scalar"),
+    "add_scaled": calls("add.Tensor add.Tensor add.Scalar", alpha=lambda d, x, a: d.pick(2, -1, 3)),
+    "div_rounded": calls("div.Tensor_mode div.Tensor_mode div.Scalar_mode"),
+    **each("rsub.Scalar", "fi"),
+    **each("bitwise_left_shift.Tensor bitwise_right_shift.Tensor", "i", other=lambda d, x, a: d.like(x, x.shape, f"index:{d.pick(2, 7)}")),
+    **each("lerp.Scalar", "f", weight=lambda d, x, a: d.pick(1, 0.5, -2)),
+    **each("addcmul addcdiv", "f", value=lambda d, x, a: d.pick(1, 0.5, -2)),
+    "clamp": calls("clamp clamp clamp.Tensor", "fi"),
+    **each("masked_fill.Scalar", value=lambda d, x, a: d.pick(d.scalar(x), -math.inf if x.is_floating_point() else d.scalar(x))),
+    **dict.fromkeys(("cast", "cast_again"), calls("_to_copy", dtype=lambda d, x, a: d.dtype(d.pick(*"ffib")))),
+    **each("sum.dim_IntList", "fib", 1, dtype=lambda d, x, a: d.dtype("fi") if d.chance(0.2) else None),
+    **each("amax amin", "fib", 1), **each("count_nonzero.dim_IntList"),
+    **each("mean.dim logsumexp linalg_vector_norm", "f", 1),
+    **each("any.dim all.dim", "fib", 1, 5, full), **each("prod.dim_int argmax argmin max.dim min.dim", "fi", 1, 5, full),
+    **each("var.correction std.correction var_mean.correction", "f", 1, 5, full),
+    **each("cumsum cumprod", "fi", 1), **each("logcumsumexp _softmax _log_softmax", "f", 1),
+    **each("view reshape repeat"),
+    **each("roll flip squeeze.dims flatten.using_ints", "fib", 1),
+    **each("constant_pad_nd", "fib", 1, value=RULES["number"]),
+    **each("permute", "fib", 1, dims=lambda d, x, a: d.sample(range(x.dim()), x.dim())),
+    **each("unsqueeze", dim=lambda d, x, a: d.randint(-x.dim() - 1, x.dim())),
+    **each("pixel_shuffle", "f", 3, 4, lambda t: t.shape[-3] % 4 == 0),
+    **each("transpose.int movedim.int tril triu", "fib", 2),
+    **each("diagonal", "fib", 2, dim1=RULES["int dim0"], dim2=RULES["int dim1"]),
+    **each("rot90", "fib", 2, k=lambda d, x, a: d.randint(0, 3), dims=lambda d, x, a: a["pair"]),
+    **each("expand", "fib", 0, 4,
+           size=lambda d, x, a: [d.pick(1, 2, 3)] * d.chance(0.4) + [d.size() if n == 1 else d.pick(n, -1) for n in x.shape]),
+    **each("tile", "fib", 0, 4, dims=RULES["int[] repeats"]),
+    **each("slice.Tensor select.int unfold repeat_interleave.self_int split.Tensor chunk", "fib", 1),
+    **each("unbind.int", "fib", 1, 5, lambda t: min(t.shape) <= 5),
+    "cat": lambda d: join(d, "cat"),
+    "stack": lambda d: join(d, "stack"),
+    **each("reflection_pad1d replication_pad1d", "f", 2, 3, full, padding=lambda d, x, a: [d.randint(0, 3), d.randint(0, 3)]),
+    **each("reflection_pad2d replication_pad2d", "f", 3, 4, full, padding=lambda d, x, a: [d.randint(0, 3) for _ in range(4)]),
+    "arange": lambda d: d.call("arange.start_step", d.randint(-3, 3), d.randint(4, 20), d.pick(1, 2, 3), dtype=d.pick(None, d.dtype("fi"))),
+    "eye": lambda d: d.call("eye.m", d.pick(1, 3, 8), d.pick(2, 3, 5), dtype=d.pick(None, d.dtype("fi"))),
+    **each("index_select", "fib", 1, index_shape=lambda d, x, a: (d.size(),), index_type=lambda d, x, a: d.pick(INDEX, torch.int32)),
+    **each("embedding", "f", 2, 2, full, indices=RULES["Tensor index"], index_shape=lambda d, x, a: d.shape(1, 2), dim=0),
+    **{name: calls(name, "fi", 1, 4, full, index_shape=lambda d, x, a: (d.randint(1, a["length"]),), index_rule=rule)
+       for name, rule in (("index_add", "index"), ("index_copy", "once"))},
+    **each("index.Tensor index_put", "fib", 1, 4, full),
+    **each("slice_scatter", "fib", 1, 4, full,
+           src=lambda d, x, a: d.like(x, torch.ops.aten.slice(x, a["dim"], a["start"], a["end"], a["step"]).shape)),
+    **each("select_scatter", "fib", 1, 4, full, src=lambda d, x, a: d.like(x, x.select(a["dim"], a["index"]).shape)),
+    **each("gather", "fib", 1, 4, full,
+           index_shape=lambda d, x, a: [d.size() if dim == a["dim"] % x.dim() else d.randint(1, n) for dim, n in enumerate(x.shape)]),
+    **each("scatter_add scatter_reduce.two", "fi", 1, 4, full),
+    # Indices without repetition are drawn along the first dimension.
+    "scatter": calls("scatter.src", "fib", 1, 4, full, dim=0, index_rule="once"),
+    "scatter_value": calls("scatter.value", "fib", 1, 4, full, dim=0, index_rule="once"),
+    **each("sort topk argsort", "fi", 1, 4, full),
+    **each("dot outer", TO_NUMBER, 1, 1), **each("mm mv", TO_NUMBER, 2, 2), **each("bmm", TO_NUMBER, 3, 3),
+    **{name: calls(name, TO_NUMBER, rank, rank, self=added, beta=lambda d, x, a: d.pick(None, 0.5, 2) if x.is_floating_point() else None,
+                   alpha=lambda d, x, a: d.pick(None, 0.5, -1) if x.is_floating_point() else None)
+       for name, rank in (("addmm", 2), ("baddbmm", 3))},
+    **each("matmul", TO_NUMBER, 1, 4, other=of_matmul),
+    **each("linear", TO_NUMBER, 1, 4, weight=lambda d, x, a: d.like(x, (d.size(), x.shape[-1])),
+           bias=lambda d, x, a: d.pick(None, d.like(x, a["weight"].shape[:1]))),
+    **{name: calls("convolution", "f", rank, rank, lambda t: t.numel() > 0 and t.shape[1] <= 16, transposed="transpose" in name,
+                   weight=kernel, bias=lambda d, x, a: d.pick(None, d.like(x, (a["filters"] * a["groups"],))),
+                   padding=lambda d, x, a: [d.pick(0, 0, 1, 2) for _ in x.shape[2:]])
+       for name, rank in (("conv1d", 3), ("conv2d", 4), ("conv3d", 5), ("conv_transpose1d", 3), ("conv_transpose2d", 4))},
+    **each("max_pool1d avg_pool1d", "f", 3, 3, full), **each("avg_pool3d", "f", 5, 5, full),
+    **each("max_pool2d max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d upsample_nearest2d upsample_bilinear2d", "f", 4, 4, full),
+    **each("layer_norm rms_norm", "f", 2, 4, full, weight=weights, bias=weights),
+    **each("group_norm", "f", 2, 4, full, weight=channels, bias=channels),
+    "batch_norm": calls("_native_batch_norm_legit_no_training", "f", 2, 4, full, weight=channels, bias=channels,
+                        momentum=0.1, eps=1e-5),
+    "attention": calls("scaled_dot_product_attention", "f", 3, 4, lambda t: t.numel() > 0 and max(t.shape[-2:]) <= 64,
+                       scale=lambda d, x, a: d.pick(None, None, None, 0.3)),
+    "fake_quantize": calls("fake_quantize_per_tensor_affine", "f", 0, 5, lambda t: t.dtype is torch.float32,
+                           scale=lambda d, x, a: d.pick(0.1, 0.05, 0.5)),
+    "quantize": quantize,
+    "cond": lambda d: flow(d, "cond"),
+    "while_loop": lambda d: flow(d, "while_loop"),
 }  # fmt: skip
 """By the name by which pairs are counted."""
 
@@ -449,37 +368,35 @@ _BY_WEIGHT = {
     6: "layer_norm relu",
     5: "div _softmax cat cast",
     4: "gelu clone mean",
-    3: "constant_pad pow sigmoid silu sub neg index_select unbind.int",
-    2: "stack gather scatter_add masked_fill rsub split.Tensor avg_pool2d index leaky_relu hardswish eq where tanh embedding",
+    3: "constant_pad_nd pow sigmoid silu sub neg index_select unbind",
+    2: "stack gather scatter_add masked_fill rsub split avg_pool2d index leaky_relu hardswish eq where tanh embedding",
 }  # fmt: skip
 WEIGHTS = {name: weight for weight, names in _BY_WEIGHT.items() for name in names.split()}
 """How often an operator is drawn around a pair (others: 1): log2 of its calls in the traces of models of BackendBench's dataset, divided by 50."""
 
 
-def draw(seed: int, number: int) -> Graph:
+def draw(seed: int, number: int, attempt: int = 0) -> Graph:
     """Graph `number` of a seed."""
-    chooser = random.Random(f"{seed}/{number}")
-    names = list(OPERATORS)
-    weights = [WEIGHTS.get(name, 1) for name in names]
-    while True:
-        drawn = Draw(chooser)
-        plan = [names[place] for place in places(seed, number, len(names))]
-        if len(plan) > 1 and chooser.random() < 0.5:
-            before, after = (chooser.choices(names, weights, k=chooser.choice(count)) for count in (BEFORE, AFTER))  # fmt: skip
-            plan = [*before, *plan, *after]
-        for name in plan:
-            if drawn.nodes and drawn.chance(0.8):
-                drawn.focus = chooser.choice(drawn.nodes[-1].results)
-            _add(drawn, OPERATORS[name])
-        if drawn.nodes:
-            graph = drawn.graph()
-            return _opened(graph, chooser) if chooser.random() < OPEN else graph
+    drawn, names = Draw(f"{seed}/{number}/{attempt}"), tuple(OPERATORS)
+    plan = planned(seed, number, names)
+    if len(plan) > 1 and drawn.chance(0.5):
+        weights = [WEIGHTS.get(name, 1) for name in names]
+        before, after = (drawn.choices(names, weights, k=drawn.choice(count)) for count in (BEFORE, AFTER))  # fmt: skip
+        plan = (*before, *plan, *after)
+    for name in plan:
+        if drawn.nodes and drawn.chance(0.8):
+            drawn.focus = drawn.choice(drawn.nodes[-1].results)
+        _add(drawn, OPERATORS[name])
+    if not drawn.nodes:
+        return draw(seed, number, attempt + 1)
+    return _opened(drawn) if drawn.chance(OPEN) else drawn.graph()
 
 
-def _opened(graph: Graph, chooser: random.Random) -> Graph:
+def _opened(drawn: Draw) -> Graph:
     """The graph with all dimensions of one size open, if eager takes another size there."""
+    graph = drawn.graph()
     sizes = sorted({size for i in graph.inputs.values() for size in i.shape if size > 1})
-    size = chooser.choice(sizes or [0])
+    size = drawn.choice(sizes or [0])
     opened = graph.with_inputs(lambda i: dataclasses.replace(i, open=tuple(a for a, s in enumerate(i.shape) if s == size)))  # fmt: skip
     with contextlib.suppress(*EAGER_ERRORS), torch.no_grad():
         other = opened.resized()
@@ -488,26 +405,25 @@ def _opened(graph: Graph, chooser: random.Random) -> Graph:
     return graph
 
 
-def places(seed: int, number: int, count: int) -> tuple[int, ...]:
-    """The places of the operators that graph `number` contains: first each one alone, ALONE times, then all pairs."""
-    if number < ALONE * count:
-        return (_order(seed, count)[number % count],)
-    return divmod(_order(seed, count * count)[number % (count * count)], count)
+def planned(seed: int, number: int, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The operators that graph `number` contains: first each one alone, ALONE times, then all pairs."""
+    order = _order(seed, names, 1 if number < ALONE * len(names) else 2)
+    return order[number % len(order)]
 
 
 @functools.lru_cache(4)
-def _order(seed: int, count: int) -> list[int]:
-    order = list(range(count))
+def _order(seed: int, names: tuple[str, ...], length: int) -> list[tuple[str, ...]]:
+    order = list(itertools.product(names, repeat=length))
     random.Random(seed).shuffle(order)
     return order
 
 
-def _add(drawn: Draw, operator: Operator) -> None:
+def _add(drawn: Draw, add: Operator) -> None:
     """Add a call of an operator, if arguments for it are found."""
     focus, inputs = drawn.focus, len(drawn.inputs)
     for _ in range(ATTEMPTS // 4):
         with contextlib.suppress(Unsuitable):
-            operator(drawn)
+            add(drawn)
             return
         drawn.focus = focus
         for name in [*drawn.inputs][inputs:]:

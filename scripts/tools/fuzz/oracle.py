@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
 from scripts.core import tensors
 from scripts.frontends.torch_model import convert
@@ -45,15 +44,7 @@ convolution index_add scatter_add scatter_reduce index_put avg_pool1d avg_pool2d
 layer_norm group_norm rms_norm scaled_dot_product_attention
 """
 """Operators whose errors are those of sums: as large as those of the other values."""
-
-
-_DIVIDES = (
-    "fake_quantize_per_tensor_affine",
-    "quantize_per_tensor",
-    "remainder",
-    "fmod",
-    "floor_divide",
-)
+_DIVIDES = ("fake_quantize_per_tensor_affine", "quantize_per_tensor", "remainder", "fmod", "floor_divide")  # fmt: skip
 """Operators that divide, and decide by the quotient."""
 _FINITE = ("convolution", "avg_pool1d", "avg_pool2d", "avg_pool3d", "quantize_per_tensor", "fake_quantize_per_tensor_affine")  # fmt: skip
 """Operators that may multiply zeros of the padding with infinity, or make a NaN an integer."""
@@ -108,7 +99,7 @@ def reference(graph: Graph) -> Reference:
         results = [values[name] for name in graph.results]
         if not any(tensor.numel() for tensor in results):
             raise Undefined("empty")
-        wide = list(map(_double_tensor, inputs))
+        wide = convert.cast_floats(inputs, torch.float64)
         wide_values = graph.run(wide, _widened)
         exact = [wide_values[name] for name in graph.results]
         chosen = torch.Generator().manual_seed(0)
@@ -192,25 +183,12 @@ def _castable(values: torch.Tensor, dtype: torch.dtype) -> None:
 
 def _widened(node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
     """Call an operator in float64. Those that have no float64 run in float32."""
-    wide = {k: _double(v) for k, v in kwargs.items()}
+    is_float = {k: isinstance(v, torch.dtype) and v.is_floating_point for k, v in kwargs.items()}
     try:
-        return node.operator(*args, **wide)
+        return node.operator(*args, **{k: torch.float64 if is_float[k] else v for k, v in kwargs.items()})  # fmt: skip
     except (RuntimeError, AssertionError):
-        narrow = pytree.tree_map_only(torch.Tensor, _single, args)
-        return pytree.tree_map_only(torch.Tensor, _double_tensor, node.operator(*narrow, **kwargs))
-
-
-def _double(value: Any) -> Any:
-    is_float = isinstance(value, torch.dtype) and value.is_floating_point
-    return torch.float64 if is_float else value
-
-
-def _single(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.float() if tensor.dtype is torch.float64 else tensor
-
-
-def _double_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor
+        narrow = convert.cast_floats(args, torch.float32)
+        return convert.cast_floats(node.operator(*narrow, **kwargs), torch.float64)
 
 
 class _Perturbed:
@@ -227,16 +205,13 @@ class _Perturbed:
         return [self._noisy(result, self._own[name], base) for name, result in results]
 
     def _noisy(self, result: torch.Tensor, own: torch.Tensor, base: str) -> torch.Tensor:
+        """A result with rounding errors of its own dtype."""
         is_exact = base in _EXACT.split() or (base == "_to_copy" and own.dtype not in _NARROW)
         if not own.is_floating_point() or not result.numel() or is_exact:
             return result
         size = result.abs()
         if base in _SUMS.split():
             size = size + torch.where(size.isfinite(), size, 0.0).mean()
-        return self._noise(result, size, own.dtype)
-
-    def _noise(self, values: torch.Tensor, size: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Values with rounding errors of a dtype at this size."""
-        noise = torch.rand(values.shape, generator=self._chosen, dtype=torch.float64) * 2 - 1
-        noisy = values + noise * ULPS * torch.finfo(dtype).eps * size
-        return torch.where(values.isfinite(), noisy, values)
+        noise = torch.rand(result.shape, generator=self._chosen, dtype=torch.float64) * 2 - 1
+        noisy = result + noise * ULPS * torch.finfo(own.dtype).eps * size
+        return torch.where(result.isfinite(), noisy, result)

@@ -6,10 +6,10 @@ Each step makes many smaller graphs and takes the smallest one that still fails.
 from __future__ import annotations
 
 import dataclasses
-import functools
+import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,24 +25,15 @@ MOST, TOGETHER = 24, 8
 
 def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
     """The smallest graph that was found until `deadline` (time.monotonic)."""
-    steps: tuple[Callable[[Graph], Iterator[Graph]], ...] = (
-        _single_results,
-        _without_open_size,
-        _cut,
-        _bypassed,
-        _smaller,
-        _without_dimensions,
-        _simpler_values,
-    )
     is_smaller = True
     while is_smaller:
         is_smaller = False
-        for step in steps:
+        for step in (_single_results, _without_open_size, _cut, _bypassed, _smaller, _without_dimensions, _simpler_values):  # fmt: skip
             while time.monotonic() < deadline:
-                smaller = _first_failing(sorted(_new(step(graph), graph), key=size), fails)
-                if smaller is None:
+                smaller = sorted((g for g in map(Graph.pruned, step(graph)) if size(g) < size(graph)), key=size)  # fmt: skip
+                if (found := _first_failing(smaller, fails)) is None:
                     break
-                graph, is_smaller = smaller, True
+                graph, is_smaller = found, True
     return graph
 
 
@@ -55,13 +46,6 @@ def size(graph: Graph) -> tuple[int, ...]:
 
 
 _SIMPLE = ("normal", "whole", "positive", "large", "special")
-
-
-def _new(graphs: Iterable[Graph], than: Graph) -> Iterator[Graph]:
-    for smaller in graphs:
-        pruned = smaller.pruned()
-        if size(pruned) < size(than):
-            yield pruned
 
 
 def _first_failing(graphs: Sequence[Graph], fails: Fails) -> Graph | None:
@@ -95,84 +79,70 @@ def _cut(graph: Graph) -> Iterator[Graph]:
         return
     for node in graph.nodes:
         if not set(node.results) & set(graph.results):
-            inputs = {name: _input_like(values[name], at) for at, name in enumerate(node.results)}
+            inputs = {name: Input.like(values[name], _rule(values[name]), at) for at, name in enumerate(node.results)}  # fmt: skip
             nodes = tuple(other for other in graph.nodes if other is not node)
             yield Graph(graph.inputs | inputs, nodes, graph.results)
 
 
-def _input_like(tensor: torch.Tensor, seed: int) -> Input:
-    rule = "normal"
-    if tensor.dtype in (torch.int64, torch.int32) and tensor.numel() and tensor.min() >= 0:
-        rule = f"index:{int(tensor.max()) + 1}"
-    return Input(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), rule, seed)
+def _rule(tensor: torch.Tensor) -> str:
+    """The rule of the values of an input in place of a tensor, which may be indices."""
+    may_be = tensor.dtype in (torch.int64, torch.int32) and tensor.numel() and tensor.min() >= 0
+    return f"index:{int(tensor.max()) + 1}" if may_be else "normal"
 
 
 def _bypassed(graph: Graph) -> Iterator[Graph]:
     """A value that a node takes in place of its only result."""
     for node in graph.nodes:
         for used in dict.fromkeys(node.used) if len(node.results) == 1 else ():
-            bypassed = _renamed(graph, node, used)
+            bypassed = _renamed(graph, node, {node.results[0]: used})
             if not set(bypassed.results) & set(graph.inputs):
                 yield bypassed
 
 
-def _renamed(graph: Graph, gone: Node, used: str) -> Graph:
-    """The graph without a node, whose only result is another value."""
-    others = {gone.results[0]: used}
-    nodes = []
-    for node in (node for node in graph.nodes if node is not gone):
-        args, kwargs = node.replaced(Value, lambda leaf: Value(others.get(leaf.name, leaf.name)))
-        nodes.append(dataclasses.replace(node, args=args, kwargs=kwargs))
-    results = tuple(others.get(name, name) for name in graph.results)
-    return Graph(graph.inputs, tuple(nodes), results)
+def _renamed(graph: Graph, gone: Node, names: Mapping[str, str]) -> Graph:
+    """The graph without a node, and with other values."""
+
+    def named(leaf: Value) -> Value:
+        return Value(names.get(leaf.name, leaf.name))
+
+    nodes = tuple(node.replaced(Value, named) for node in graph.nodes if node is not gone)
+    return Graph(graph.inputs, nodes, tuple(names.get(name, name) for name in graph.results))
 
 
 def _smaller(graph: Graph) -> Iterator[Graph]:
     """One size smaller, wherever it is in shapes and arguments; or in a single dimension of an input."""
+    leaves = pytree.tree_leaves([(node.args, node.kwargs) for node in graph.nodes])
+    shapes = [argument.shape for argument in graph.inputs.values()]
+    sizes = {n for n in (*leaves, *itertools.chain(*shapes)) if type(n) is int and n > 1}
     for most in (1, 2, 3, 5):
-        yield resized(graph, functools.partial(_at_most, most))
-    sizes = {n for argument in graph.inputs.values() for n in argument.shape}
-    sizes |= {n for node in graph.nodes for n in _numbers(node) if n > 1}
+        yield resized(graph, {size: min(size, most) for size in sizes})
     for old in sorted(sizes, reverse=True):
-        for new in dict.fromkeys((1, 2, 3, 4, old // 2, old - 1)):
-            if 0 < new < old:
-                yield resized(graph, functools.partial(_instead, old, new))
+        for new in (1, 2, 3, 4, old // 2, old - 1) if old < 2**31 else ():
+            if new < old:
+                yield resized(graph, {old: new})
     for name, argument in graph.inputs.items():
         for dim, old in enumerate(argument.shape):
-            for new in dict.fromkeys((1, 2, old // 2)):
+            for new in (1, 2, old // 2):
                 if 0 < new < old:
                     shape = (*argument.shape[:dim], new, *argument.shape[dim + 1 :])
                     yield _with_input(graph, name, shape=shape)
 
 
-def _at_most(most: int, size: int) -> int:
-    return min(size, most) if size > 0 else size
+def resized(graph: Graph, sizes: Mapping[int, int], in_arguments: bool = True) -> Graph:
+    """The graph with other sizes in place of some, wherever these are in shapes, and in arguments."""
 
-
-def _instead(old: int, new: int, size: int) -> int:
-    return new if size == old else size
-
-
-def _numbers(node: Node) -> Iterator[int]:
-    for leaf in pytree.tree_leaves((node.args, node.kwargs)):
-        if isinstance(leaf, int) and not isinstance(leaf, bool) and leaf < 2**31:
-            yield leaf
-
-
-def resized(graph: Graph, size_of: Callable[[int], int]) -> Graph:
-    """The graph with other sizes, wherever they are in shapes and arguments."""
+    def of_number(leaf: int) -> int:
+        return leaf if isinstance(leaf, bool) else sizes.get(leaf, leaf)
 
     def of_input(argument: Input) -> Input:
         rule, _, most = argument.values.partition(":")
-        rule = f"{rule}:{size_of(int(most))}" if most else rule
-        shape = tuple(map(size_of, argument.shape))
+        rule = f"{rule}:{of_number(int(most))}" if most else rule
+        shape = tuple(map(of_number, argument.shape))
         return dataclasses.replace(argument, shape=shape, values=rule)
 
-    nodes = []
-    for node in graph.nodes:
-        args, kwargs = node.replaced(int, lambda leaf: leaf if isinstance(leaf, bool) else size_of(leaf))  # fmt: skip
-        nodes.append(dataclasses.replace(node, args=args, kwargs=kwargs))
-    return dataclasses.replace(graph.with_inputs(of_input), nodes=tuple(nodes))
+    resized = graph.with_inputs(of_input)
+    nodes = tuple(node.replaced(int, of_number) for node in graph.nodes)
+    return dataclasses.replace(resized, nodes=nodes) if in_arguments else resized
 
 
 def _with_input(graph: Graph, name: str, **changes: Any) -> Graph:

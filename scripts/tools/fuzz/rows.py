@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +35,7 @@ FIELDS = (
 )  # fmt: skip
 Record = Mapping[str, Any]
 Counts = Mapping[tuple[str, str], int]
+_THROWN = "thrown away"
 
 
 def records(causes: Iterable[Cause], folders: Mapping[str, Path]) -> list[Record]:
@@ -45,6 +46,7 @@ def records(causes: Iterable[Cause], folders: Mapping[str, Path]) -> list[Record
 def _values(cause: Cause, folder: Path) -> dict[str, Any]:
     first, reduced = cause.first, cause.reduced.get("reduced")
     folders = [*folder.glob(f"*/causes/{first.name}")] if reduced else []
+    is_small = reduced or len(first.operators) < 3
     return {
         "path": first.path,
         "status": first.status,
@@ -52,58 +54,41 @@ def _values(cause: Cause, folder: Path) -> dict[str, Any]:
         "known": cause.known.name if cause.known else "",
         "issue": cause.known.issue if cause.known else "",
         "count": cause.count,
-        "operators": " ".join(cause.operators)
-        if reduced or len(first.operators) < 3
-        else f"not reduced ({len(first.operators)})",
+        "operators": " ".join(cause.operators) if is_small else f"not reduced ({len(first.operators)})",
         "inputs": " ".join(cause.reduced.get("inputs", ())),
         "right_on": " ".join(cause.right_on),
         "detail": cause.detail[:500],
         "graph": first.name.replace("-", "/"),
         "source": cause.reduced.get("source", ""),
         "reproducer": str(folders[0]) if folders else "",
-    }
+    }  # fmt: skip
 
 
 def sections(records: Sequence[Record], counts: Counts) -> list[Section]:
     """What is shown of causes."""
-    paths = list(dict.fromkeys(path for path, _ in counts))
-    statuses = Counter(status for _, status in counts)
     judged = ("ok", "wrong", "crashed", "hangs", "refused")
-    open_ = [status for status in sorted(statuses) if status not in judged]
-    table = [[path, *(str(counts.get((path, s), 0)) for s in judged), str(sum(counts.get((path, s), 0) for s in open_))] for path in paths]  # fmt: skip
+    by_path: dict[str, Counter[str]] = defaultdict(Counter)
     reasons = Counter[str]()
-    for (_, status), count in counts.items():
-        if status in open_:
+    for (path, status), count in counts.items():
+        by_path[path][status if status in judged else _THROWN] += count
+        if status not in judged:
             reasons[status.removeprefix("undefined: ")] += count
     thrown = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+    about = f"{_THROWN.capitalize()}, as no result is right: {thrown}." if thrown else ""
+    counted = ("path", *judged, _THROWN)
+    table = [[path, *(str(of_path[name]) for name in counted[1:])] for path, of_path in by_path.items()]  # fmt: skip
     head = ("status", "stage", "known", "graphs", "operators", "inputs", "right on", "detail")
-    lines = []
-    for record in records:
-        cause = record["cause"]
-        status = Styled(cause["status"], STRONG) if cause["status"] == "wrong" else cause["status"]
-        detail = " ".join(cause["detail"].split())
-        lines.append([status, cause["stage"], cause["known"], str(cause["count"]), Styled(cause["operators"], CODE), cause["inputs"], cause["right_on"], detail[:160]])  # fmt: skip
+    causes = [record["cause"] for record in records]
+    lines = [
+        [Styled(c["status"], STRONG) if c["status"] == "wrong" else c["status"], c["stage"], c["known"], str(c["count"]),
+         Styled(c["operators"], CODE), c["inputs"], c["right_on"], " ".join(c["detail"].split())[:160]]
+        for c in causes
+    ]  # fmt: skip
+    reduced = [Section(f"{c['status']}: {c['operators']}", text=c["source"], lines=[c["reproducer"]]) for c in causes if c["source"]]  # fmt: skip
     return [
-        Section(
-            "Graphs",
-            ("path", *judged, "thrown away"),
-            table,
-            range(1, 7),
-            f"Thrown away, as no result is right: {thrown}." if thrown else "",
-        ),
+        Section("Graphs", counted, table, range(1, 7), about),
         Section("Causes", head, lines, (3,)),
-        Section(
-            "Reduced graphs",
-            parts=[
-                Section(
-                    f"{r['cause']['status']}: {r['cause']['operators']}",
-                    text=r["cause"]["source"],
-                    lines=[r["cause"]["reproducer"]],
-                )
-                for r in records
-                if r["cause"]["source"]
-            ],
-        ),
+        Section("Reduced graphs", parts=reduced),
     ]
 
 

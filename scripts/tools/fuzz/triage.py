@@ -85,7 +85,7 @@ def to_reduce(failures: Iterable[Failure]) -> list[Failure]:
     for failure in failures:
         by_kind[failure.path, failure.kind].append(failure)
     chosen: list[Failure] = []
-    for (_, _), same in by_kind.items():
+    for same in by_kind.values():
         same.sort(key=lambda failure: (len(failure.operators), failure.number))
         programs = {failure.program: failure for failure in reversed(same)}
         chosen += [*reversed(programs.values())][: MOST if _VAGUE.search(same[0].kind) else 1]
