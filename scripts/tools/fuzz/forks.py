@@ -1,12 +1,13 @@
 """Takes graphs along a path in a forked process, which a crash or a hang ends alone.
 
-What was computed then is tried in halves, until one graph is alone in a process: torch has crashed in graphs that never crash again.
+What was computed then is tried in parts, until one graph is alone in a process: torch has crashed in graphs that never crash again.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -35,6 +36,8 @@ TIMED_S = 0.2
 """Seconds of the calls of which the fastest is taken."""
 LIMIT_S, WAITING = 30, 10
 """CPU seconds that a part of a fork's work may take beside those of its graphs, and how many times as much time may pass."""
+PARTS = 4
+"""In how many forks the programs are tried again that a fork was working on when it crashed."""
 MOST_DETAIL = 2000
 _ERROR = re.compile(r"error: (.*)")
 _FRAME = re.compile(r"\s*#\d+ \S+ (?:in )?([\w:~<>, ]+?)\(")
@@ -140,11 +143,13 @@ class ForkedPath(abc.ABC):
             rest = [n for n in part if n not in done and n not in suspects]
             if rest:
                 left.append(rest)
-            if len(part) == 1:
+            programs = alike({n: cases[n] for n in suspects})
+            if stopped.stage == RUN and len(programs) == 1:
+                programs = [[n] for n in suspects]  # whose values may make it crash
+            if programs == [part]:
                 ends |= dict.fromkeys(suspects, stopped)
-            else:
-                middle = len(suspects) // 2
-                left += filter(None, (suspects[middle:], suspects[:middle]))
+                continue
+            left += [list(itertools.chain(*programs[at::PARTS])) for at in range(min(PARTS, len(programs)))]  # fmt: skip
         return ends
 
     def _forked(self, cases: Cases) -> tuple[dict[int, Ended], Ended, list[int]]:
