@@ -199,38 +199,52 @@ def values(count: int) -> dict[str, Any]:
 
 
 class _Failing(forks.ForkedPath):
-    """Fails as the text in place of a graph says."""
+    """Fails as the name of a graph's result says."""
+
+    each_s, forks = 0, 0
 
     def script(self) -> tuple[str, str]:
         return "", ""
 
-    def compiled_call(self, graph: Any, reference: Any) -> Callable[[], object]:
+    def compiled_call(self, graph: Graph, reference: Any) -> Callable[[], object]:
         return lambda: self._do(graph)
 
     def judge(self, cases: Any) -> None:
-        for n, (graph, _) in cases.items():
-            self._begin([n], forks.RUN)
-            self._do(graph)
-            self._end([n], forks.Ended(forks.OK))
+        for group in forks.alike(cases):
+            self._begin(group, forks.COMPILE)
+            if cases[group[0]][0].results == ("crashes",):
+                os.kill(os.getpid(), signal.SIGSEGV)
+            for n in group:
+                self._begin(group, forks.RUN)
+                self._do(cases[n][0])
+                self._end([n], forks.Ended(forks.OK))
 
-    def _do(self, graph: str) -> None:
-        while graph == "spins":
+    def _do(self, graph: Graph) -> None:
+        while graph.results == ("spins",):
             pass
-        if graph == "sleeps":
+        if graph.results == ("sleeps",):
             time.sleep(3600)
-        if graph == "crashes":
+        if graph.results == ("NaN",) and graph.inputs["x0"].values == "special":
             os.kill(os.getpid(), signal.SIGSEGV)
+
+    def _forked(self, cases: Any) -> Any:
+        self.forks += 1
+        return super()._forked(cases)
 
 
 def ends(_: int) -> dict[str, Any]:
-    """How graphs end that crash and hang, beside others, and whether their time is measured."""
+    """How graphs end that crash and hang, beside others, in how many forks, and whether their time is measured."""
     forks.LIMIT_S, forks.WAITING = 1, 2
-    texts: Any = ["right", "spins", "right", "sleeps", "crashes", "right"]
+    texts = ("right", "spins", "sleeps", "crashes", "NaN")
+    graphs = [Graph({"x0": Input((1,), "float32", rule, 0)}, (), (text,)) for text in texts for rule in ("normal", "special")]  # fmt: skip
+    cases: Any = {n: (graph, None) for n, graph in enumerate(graphs)}
     with tempfile.TemporaryDirectory() as folder:
         path = _Failing(pathlib.Path(folder))
-        by_number = path.run({n: (text, None) for n, text in enumerate(texts)})  # type: ignore[misc]
-        timed = [text for text in set(texts) if path.milliseconds(text, None) is not None]  # type: ignore[arg-type]
-    return {"ends": [by_number[n].status for n in range(len(texts))], "timed": timed}
+        by_number = path.run(cases)
+        of_crash = _Failing(pathlib.Path(folder))
+        of_crash.run({n: cases[n] for n in (6, 7)})
+        timed = [text for text, graph in zip(texts, graphs[::2], strict=True) if path.milliseconds(graph, cases[0][1]) is not None]  # fmt: skip
+    return {"ends": [by_number[n].status for n in cases], "timed": timed, "forks": of_crash.forks}
 
 
 def never_drawn(count: int) -> list[str]:
