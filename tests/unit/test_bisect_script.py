@@ -60,10 +60,10 @@ def bisected(tmp_path, monkeypatch, capsys):
         ((RIGHT, BLIND, BLIND, WRONG), "3.1.0 is the first bad release; 3.0.0 is good"),
         ((RIGHT, NO_FLAG, NOT_COMPILED, WRONG), "3.3.0 is the first bad release; 3.0.0 is good; 3.1.0 cannot be judged; 3.2.0 cannot be judged"),
         ((RIGHT, NOT_COMPILED, NOT_COMPILED), "3.1.0 is the first bad release; 3.0.0 is good"),
-        ((BLIND, RIGHT, WRONG), "3.0.0, the good end, is bad, too: its results are those of the bad end; give an older one"),
-        ((WRONG, WRONG), "3.0.0, the good end, is bad, too: iree-run-module fails: [FAILED] 0"),
-        ((RIGHT, RIGHT), "3.1.0, the bad end: ok; expected that a tool fails"),
-        ((NOT_INSTALLED, WRONG), "3.0.0, the good end, cannot be judged: no wheel; give another one"),
+        ((BLIND, RIGHT, WRONG), "--good 3.0.0 is bad, too: its results are those of --bad; give another release"),
+        ((WRONG, WRONG), "--good 3.0.0 is bad, too: iree-run-module fails: [FAILED] 0"),
+        ((RIGHT, RIGHT), "--bad 3.1.0 is ok; expected that a tool fails"),
+        ((NOT_INSTALLED, WRONG), "--good 3.0.0 cannot be judged: no wheel; give another release"),
     ],
 )  # fmt: skip
 def test_the_first_bad_release_or_what_is_wrong_with_the_ends(bisected, behaviour, answer):

@@ -1,6 +1,6 @@
-"""Random graphs in parts, for a cluster: `snakemake results/fuzz.csv --config fuzz='{parts: 8, minutes: 60}'`.
+"""Random graphs in parts, for a cluster: `vmfbench run results/fuzz.csv --config fuzz='{parts: 8, minutes: 60}' -- --profile …`.
 
-Each part tries its share of the graphs, on a node. All write into results/fuzz/, where they see what the others found.
+Each part runs its share of the graphs, on a node. All write into results/fuzz/, where each sees what the others have found.
 """
 
 from scripts.tools.fuzz import fuzz

@@ -1,10 +1,10 @@
-"""Find the first release of IREE in which a cell, or a script of IREE's tools, behaves in another way.
+"""Find the release of IREE that changed the outcome of a cell, or of a script of IREE's tools.
 
 vmfbench bisect --cell conv/torchmlir-torch/llvm-cpu --good 3.9.0 --bad 3.13.0
 vmfbench bisect --script results/fuzz/<path>/<core>/causes/<graph>/run.sh --good 3.9.0 --bad 3.13.0
 
 With --cell, takes the program, the flags and the golden outputs from results/, and makes a temporary environment for each release
-that it tries. A script is bad if it ends with an error. If --good is newer than --bad, it finds the first release of an improvement, in the order from --good
+that it tries. A release is bad for a script if the same tool fails as with --bad. If --good is newer than --bad, it finds the first release of an improvement, in the order from --good
 to --bad.
 """
 
@@ -83,8 +83,8 @@ def _arguments() -> argparse.Namespace:
     subjects = parser.add_mutually_exclusive_group(required=True)
     subjects.add_argument("--cell", help="such as bert/torchmlir-torch/llvm-cpu")
     subjects.add_argument("--script", type=Path, metavar="FILE", help="a shell script with files beside it, such as run.sh of a cause of `vmfbench fuzz`")  # fmt: skip
-    parser.add_argument("--good", metavar="VERSION", help="an end where it is as it should be")
-    parser.add_argument("--bad", metavar="VERSION", help="an end where it is not")
+    parser.add_argument("--good", metavar="VERSION", help="a release that is right")
+    parser.add_argument("--bad", metavar="VERSION", help="a release that is not")
     text = (
         "what is bad: it fails (broken, the default), has wrong results, fails for another reason, "
         "its module is larger, it takes more CPU time to compile, or it is slower; on a GPU, it spills registers, or leaves "
@@ -92,9 +92,13 @@ def _arguments() -> argparse.Namespace:
     )
     choices = tuple(QUESTIONS)
     parser.add_argument("--if", dest="question", choices=choices, default="broken", help=text)
-    parser.add_argument("--wheels", nargs="+", type=Path, help="own wheels instead of the index's")
+    parser.add_argument(
+        "--wheels", nargs="+", type=Path, help="local wheels, not those of the index"
+    )
     parser.add_argument("--pre", action="store_true", help="with pre-releases of the index")
-    parser.add_argument("--timeout", type=float, default=600.0, help="seconds of a stage (600)")
+    parser.add_argument(
+        "--timeout", type=float, default=600.0, help="seconds per stage, or of a script (600)"
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder")
     args = parser.parse_args()
     if not args.wheels and not (args.good and args.bad):

@@ -1,4 +1,4 @@
-"""Finds the first release of IREE with which a script of its tools ends in another way, such as a reproducer of `vmfbench fuzz`."""
+"""Finds the release of IREE that changed the outcome of a script of its tools, such as a reproducer of `vmfbench fuzz`."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def try_release(script: Path, candidate: Candidate, folder: Path, timeout_s: flo
 def require_ends(good: Ended, bad: Ended) -> None:
     """Exit unless one end works, and the other does not."""
     if not bad.tool:
-        exits.fail(f"{bad.version}, the bad end: {bad.words}; expected that a tool fails")
+        exits.fail(f"--bad {bad.version} is {bad.words}; expected that a tool fails")
     if good.tool or side(bad, good) is Side.BAD:
-        why = good.words if good.tool else "its results are those of the bad end"
-        exits.fail(f"{good.version}, the good end, is bad, too: {why}; give an older one")
+        why = good.words if good.tool else "its results are those of --bad"
+        exits.fail(f"--good {good.version} is bad, too: {why}; give another release")
     if good.tool is None:
-        exits.fail(f"{good.version}, the good end, {good.words}; give another one")
+        exits.fail(f"--good {good.version} {good.words}; give another release")
