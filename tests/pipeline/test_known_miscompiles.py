@@ -7,22 +7,26 @@ import pytest
 from tests.checkouts import ON_CPU, keep_models, shipped
 from tests.pipeline.test_user_models import LINALG, STABLEHLO, TORCH, XLA, run, written
 
-BARE = ["torch_mlir", {"dialect": "torch", "rewrites": "none"}]
+BARE, BARE_STABLEHLO = (["torch_mlir", {"dialect": dialect, "rewrites": "none"}] for dialect in ("torch", "stablehlo"))  # fmt: skip
 SPECIAL = "torch.tensor([torch.nan, torch.inf, -torch.inf, 1.0, -2.0, 0.0])"
 OTHER = "torch.tensor([0.0, 0.0, torch.nan, torch.nan, 3.0, -1.0])"
 BYTES = "torch.tensor([0, 1, 127, 128, 200, 255], dtype=torch.uint8)"
 DIVISORS = "torch.tensor([3, 200, 7, 3, 130, 2], dtype=torch.uint8)"
 FLOATS = "torch.tensor([1.5, -2.0, 3.0, 0.5, 7.0, -1.0])"
+DIVIDENDS = "torch.tensor([-1.975, 1.48, 5.0, -5.0, 1.0, -1.0, 0.0, 2.5, 7.0, 1.0, 3.0, -6.0])"
+LIMITS = "torch.tensor([0.404, -1.59, 2.5, 2.5, -torch.inf, torch.inf, 3.0, 0.0, torch.nan, 0.1, 0.1, 0.1])"
 MASK = "torch.tensor([True, False, False])"
 TENS = "torch.randint(-50, 50, (4, 4), dtype=torch.int8)"
 # rewrite: (results, inputs)
 CASES = {
     "equal-to-itself-as-number": ("x == x, x == x.clone(), torch.isfinite(x), y", (SPECIAL, FLOATS)),
+    "constants-compared-as-floats": (
+        "torch.ones(2) == 1, torch.zeros(2) != 0, torch.ones_like(x) >= 1, torch.full((2,), -1.5) < 0, x > 0", (FLOATS,)),
     "limits-keep-nan": (
         "torch.maximum(x, y), torch.minimum(x, y), torch.maximum(y, x + 0.0), x.clamp(-1.0, 1.0), x.clamp(y), F.relu6(x), F.hardsigmoid(x), F.hardtanh(x)",
         (SPECIAL, OTHER)),
     "clamp-by-one-limit": ("x.clamp(min=0.0), x.clamp(max=0.0)", (SPECIAL,)),
-    "sum-over-dimensions": ("x.sum() + x, x.sum(), x[0, 0].sum(), (x > 0).sum()", ("torch.randn(2, 3)",)),
+    "sum-over-dimensions": ("x.sum() + x, x.sum(), x[0, 0].sum(), (x > 0).sum(), x.amin(), x.amax()", ("torch.randn(2, 3)",)),
     "dot-as-sum": ("torch.dot(x, y), torch.dot(x, y) + x, torch.dot(z, z)", (FLOATS, FLOATS, "torch.tensor([1, 2], dtype=torch.int32)")),
     "sums-of-booleans-in-int32": (
         "torch.ops.aten.add.Scalar(x, True), x + y, x.scatter_add(0, i, y), x.index_put((i,), y, accumulate=True), x.index_put((i,), y)",
@@ -51,11 +55,30 @@ CASES = {
         ("torch.tensor([0.0, 0.0, torch.inf, -torch.inf, 1.0, 0.0])", "torch.tensor([0.0, -0.0, torch.inf, -torch.inf, -1.0, 2.0])", "torch.tensor([0, 0, 1])")),
     "negative-pow-as-reciprocal": ("x ** -1, x ** -2.0, x.abs() ** -0.5", ("torch.tensor([0.0, 2.0, -2.0, 0.5])",)),
     "negative-padding-as-slice": ("F.pad(x, (-1, 2, 1, -1)), F.pad(x, (-1, -1)), F.pad(x, (0, -2, 1, 0), value=3.0)", ("torch.randn(3, 5)",)),
+    "number-as-tensor": ("torch.remainder(2.0, x), torch.fmod(x, 1.5), torch.fmod(i, 2)", (FLOATS, "torch.tensor([0, 0, 1])")),
+    "shifts-and-extremes-in-int32": (
+        "torch.ops.aten.bitwise_right_shift.Tensor(x, y), z.amin(1), z.amax(0), *z.min(1), z.max(0)[0], x.amax(), z.amin()",
+        (BYTES, "torch.tensor([1, 0, 7, 3, 2, 9], dtype=torch.uint8)", "torch.tensor([[True, True], [True, False], [True, False]])")),
+    "sum-into-itself-apart": (
+        "x.index_add(1, i, x), x.index_add(1, i, x.view(9).view(3, 3)), x.scatter_add(1, i.expand(3, 3), x)",
+        ("torch.randn(3, 3)", "torch.tensor([2, 0, 1])")),
+    "remainder-by-sign": (
+        "torch.remainder(x, y), x % 1.5, x % -1.5, torch.remainder(x.half(), y.half()), torch.remainder(z, 3), torch.remainder(z, -3)",
+        (DIVIDENDS, LIMITS, "torch.tensor([-7, 8, 0, -2])")),
+    "fmod-by-remainder": (
+        "torch.fmod(x, y), torch.fmod(x.half(), y.half()), torch.fmod(x * 1e9, y)", (DIVIDENDS, LIMITS)),
+    "floor-divide-by-remainder": (
+        "torch.floor_divide(x, y), x // 0.1, x // -0.1, x // 2.0, torch.div(x, y, rounding_mode='floor'), 1.0 // y, z // 0.1, x.half() // 0.1, y // x, y // 2",
+        (DIVIDENDS, LIMITS, "torch.tensor([1, 3, -6, 7])")),
+    "averages-of-whole-windows": (
+        "F.avg_pool1d(x, 2, count_include_pad=False), F.avg_pool2d(y, 2, 1, 0, False, False), F.avg_pool2d(y, 3, 1, 1, False, False)",
+        ("torch.randn(2, 3, 6).half()", "torch.randn(1, 2, 5, 5).bfloat16()")),
     "nothing-as-constant": ("torch.cat([x[:0].reshape(-1, 2, 1).reshape(0, 2), x]), x[:0] * 2", ("torch.randn(3, 2)",)),
 }  # fmt: skip
 NOT_BY_TORCH_MLIR = ("clamp-by-one-limit", "dot-as-sum", "sum-over-dimensions")
-WRONG_BY_XLA = ("atan2-by-signs",)
-"""Rewrites that PyTorch/XLA's path does not have, though it computes the same wrongly."""
+ONLY_STABLEHLO = (
+    *("shifts-and-extremes-in-int32", "remainder-by-sign", "averages-of-whole-windows"),
+)
 NOT_WRONG_BY_THE_TORCH_DIALECT = (*NOT_BY_TORCH_MLIR, "nothing-as-constant")
 
 
@@ -75,8 +98,10 @@ def cases(environments, tmp_path_factory) -> dict:
     work = tmp_path_factory.mktemp("known")
     files = written(work, {name: text(*case) for name, case in CASES.items()})
     cases = run(environments / "torch-mlir/bin/python", work, files, [TORCH, STABLEHLO, LINALG, BARE], True)  # fmt: skip
-    for name, other in run(environments / "torch-xla/bin/python", work, files, [XLA], True).items():
-        cases[name]["paths"] |= other["paths"]
+    bare = {name: files[name] for name in ONLY_STABLEHLO}
+    for environment, some, path in (("torch-xla", files, XLA), ("torch-mlir", bare, BARE_STABLEHLO)):  # fmt: skip
+        for name, other in run(environments / environment / "bin/python", work, some, [path], True).items():  # fmt: skip
+            cases[name].setdefault("paths", {}).update(other.get("paths", {}))
     return cases
 
 
@@ -84,16 +109,16 @@ def cases(environments, tmp_path_factory) -> dict:
 def test_the_values_are_right_by_every_lowering_path(cases, name):
     assert "error" not in cases[name], cases[name]
     paths = dict(cases[name]["paths"])
-    bare = paths.pop("torch_mlir torch none")
+    dialect = "stablehlo" if name in ONLY_STABLEHLO else "torch"
+    bare = {path: paths.pop(path) for path in list(paths) if path.endswith(" none")}
     ended = {path: outcome.get("verdict", outcome) for path, outcome in paths.items()}
-    if name in WRONG_BY_XLA:
-        assert ended.pop("torch_xla all") != "PASS"
     assert ended == dict.fromkeys(ended, "PASS")
-    assert len(ended) == 4 - (name in WRONG_BY_XLA)
-    path = "torch_xla all" if name in NOT_BY_TORCH_MLIR else "torch_mlir torch all"
+    assert len(ended) == 4
+    path = "torch_xla all" if name in NOT_BY_TORCH_MLIR else f"torch_mlir {dialect} all"
     assert name in paths[path]["rewrites"]
     if name not in NOT_WRONG_BY_THE_TORCH_DIALECT:
-        assert bare.get("verdict") != "PASS", "what the rewrite avoids is gone"
+        without = bare[f"torch_mlir {dialect} none"]
+        assert without.get("verdict") != "PASS", "what the rewrite avoids is gone"
 
 
 def test_a_row_without_the_rewrites_fails_and_names_the_known_cause(make_checkout):

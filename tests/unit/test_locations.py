@@ -86,6 +86,7 @@ module @IrToHlo.10 attributes {{mhlo.is_dynamic = false}} {{
   func.func @main(%arg0: tensor<8xf32> {mm}, %arg1: tensor<8xf32> [unknown]) -> tensor<8xf32> {{
     %0 = stablehlo.dot_general %arg1, %arg0, contracting_dims = [1] x [0] : (tensor<8xf32>) -> tensor<8xf32> {mm}
     %1 = stablehlo.custom_call @f(%0) {{backend_config = ""}} : (tensor<8xf32>) -> tensor<8xf32> [{add}, {mm}]
+    %2 = stablehlo.abs %1 : tensor<8xf32> [#loc1, #loc2]
     return %1 : tensor<8xf32> [unknown]
   }} [unknown]
 }} [unknown]
@@ -98,6 +99,7 @@ module @IrToHlo.10 attributes {mhlo.is_dynamic = false} {
   func.func @main(%arg0: tensor<8xf32>, %arg1: tensor<8xf32>) -> tensor<8xf32> {
     %0 = stablehlo.dot_general %arg1, %arg0, contracting_dims = [1] x [0] : (tensor<8xf32>) -> tensor<8xf32> loc("mm_1")
     %1 = stablehlo.custom_call @f(%0) {backend_config = ""} : (tensor<8xf32>) -> tensor<8xf32> loc("add")
+    %2 = stablehlo.abs %1 : tensor<8xf32> loc(unknown)
     return %1 : tensor<8xf32> loc(unknown)
   } loc(unknown)
 } loc(unknown)

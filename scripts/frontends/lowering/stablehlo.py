@@ -408,7 +408,8 @@ NODE = "node"
 _STRING = r'"(?:[^"\\]|\\.)*"'
 # `\22` is MLIR's escape of a quotation mark.
 _NAME = re.compile(rf"22{NODE}[\\2]+: [\\2]+(?P<name>\w+?)\\")
-_OF_OPERATION = re.compile(rf" (?:{_STRING}|\[unknown\]|\[{_STRING}(?:, {_STRING})*\])$")
+_LOCATION = rf"(?:{_STRING}|#loc\d*)"
+_OF_OPERATION = re.compile(rf" (?:{_STRING}|\[unknown\]|\[{_LOCATION}(?:, {_LOCATION})*\])$")
 _OF_ARGUMENT = re.compile(rf"(?<=>) (?:{_STRING}|\[unknown\])(?=[,)])")
 _BOOLEANS = re.compile(r'dense<"0x(?P<digits>[0-9A-F]+)"> : tensor<(?P<sizes>(?:\d+x)+)i1>')
 

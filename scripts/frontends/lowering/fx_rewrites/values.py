@@ -1,7 +1,7 @@
 """Operators whose values are computed wrongly behind a lowering path, or that it refuses, in forms that it computes rightly.
 
 `vmfbench fuzz` has found them, and workflow/known_failures.yaml names the causes (torch-mlir 20261001, IREE 3.13). Values are those of
-eager, but for the rounding of asinh, logcumsumexp and log10.
+eager, but for the rounding of asinh, logcumsumexp and log10, the sign of a zero, and the order of sums into a tensor itself.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from collections.abc import Container, Iterable
 from typing import Any
 
 import numpy as np
@@ -48,14 +49,15 @@ def without_elements(program: ExportedProgram) -> bool:
     return changed
 
 
-@each(aten.sum.default, aten.sum.dim_IntList, with_open=True)
+@each(aten.sum.default, aten.sum.dim_IntList, aten.amin.default, aten.amax.default, with_open=True)
 def sum_over_dimensions(node: fx.Node) -> fx.Node | None:
-    """A sum of all elements names the dimensions: PyTorch/XLA 2.9 sums over none if none is named."""
+    """A sum of all elements, or the least or largest of them, names the dimensions: PyTorch/XLA 2.9 goes over none if none is named."""
     tensor = argument(node, "self")
     dims = list(range(value(tensor).dim()))
     if not dims or (node.target is not aten.sum.default and argument(node, "dim")):
         return None
-    return Builder(node)(aten.sum.dim_IntList, tensor, dims, *node.args[2:], **node.kwargs)
+    target = aten.sum.dim_IntList if node.target is aten.sum.default else node.target
+    return Builder(node)(target, tensor, dims, *node.args[2:], **node.kwargs)
 
 
 @each(aten.dot.default, with_open=True)
@@ -67,6 +69,7 @@ def dot_as_sum(node: fx.Node) -> fx.Node:
 
 
 _SAME = (aten.alias.default, aten.detach.default, aten.clone.default)
+_RESHAPED = (*_SAME, aten.view.default, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims)
 
 
 @each(aten.eq.Tensor, aten.isfinite.default, with_open=True)
@@ -83,9 +86,9 @@ def equal_to_itself(node: fx.Node) -> fx.Node | None:
     return call(aten.logical_not.default, call(aten.ne.Tensor, number, number))
 
 
-def _source(node: fx.Node) -> fx.Node:
-    """What a node is a copy of."""
-    while node.target in _SAME:
+def _source(node: fx.Node, through: Container[Any] = _SAME) -> fx.Node:
+    """What a node is a copy of; what operators of `through` have made it of."""
+    while node.target in through:
         node = node.args[0]
     return node
 
@@ -101,6 +104,25 @@ def clamp_by_one_limit(node: fx.Node) -> fx.Node | None:
     call = Builder(node)
     target = aten.minimum.default if least is None else aten.maximum.default
     return call(target, node.args[0], call.full([], limit, value(node).dtype))
+
+
+_COMPARISONS = (
+    *(aten.lt.Scalar, aten.le.Scalar, aten.gt.Scalar, aten.ge.Scalar, aten.eq.Scalar),
+    aten.ne.Scalar,
+)
+_FILLED = (aten.full_like.default, aten.ones_like.default, aten.zeros_like.default)
+
+
+def constants_compared_as_floats(program: ExportedProgram) -> bool:
+    """Floats that are known before the program runs are compared with floats: torch-mlir 20261001 folds `torch.ones(2) == 1` to False."""
+    known, changed = KnownValues(program), False
+    for node in calls(program, *_COMPARISONS, with_open=True):
+        tensor, number = node.args
+        is_known = tensor.target in _FILLED or known(tensor) is not None
+        if isinstance(number, int) and value(tensor).is_floating_point() and is_known:
+            node.update_arg(1, float(number))
+            changed = True
+    return changed
 
 
 _LIMITS = (aten.clamp.default, aten.clamp.Tensor, aten.hardtanh.default)
@@ -189,15 +211,36 @@ def products_of_8_bits_in_int32(node: fx.Node) -> fx.Node | None:
     return _in_type(node, torch.int32) if narrow else None
 
 
-def _in_type(node: fx.Node, dtype: torch.dtype) -> fx.Node:
+_OF_NARROW = {
+    aten.bitwise_right_shift.Tensor: torch.uint8,
+    **dict.fromkeys((aten.amin.default, aten.amax.default, aten.min.dim, aten.max.dim), torch.bool),
+}
+"""Operators of one type that torch-mlir 20261001 lowers to StableHLO with signs: a shift of uint8 repeats the highest bit, and the least
+of booleans is False, the largest True."""
+
+
+@each(*_OF_NARROW, with_open=True)
+def shifts_and_extremes_in_int32(node: fx.Node) -> fx.Node | dict[int, fx.Node] | None:
+    """A shift of bytes to the right, and the least and largest of booleans, are computed in int32."""
+    tensor = argument(node, "self")
+    return _in_type(node, torch.int32) if value(tensor).dtype is _OF_NARROW[node.target] else None
+
+
+def _in_type(node: fx.Node, dtype: torch.dtype) -> Any:
     """A call that takes its tensors of the result's type in another type. The result has its own again; indices keep theirs."""
-    call, own = Builder(node), value(node).dtype
+    call, results = Builder(node), value(node)
+    several = isinstance(results, tuple | list)
+    own = (results[0] if several else results).dtype
 
     def wider(given: Any) -> Any:
         is_narrow = isinstance(given, fx.Node) and value(given).dtype is own
         return call.cast(given, dtype) if is_narrow else given
 
-    return call.cast(call(node.target, *map(wider, node.args), **node.kwargs), own)
+    new = call(node.target, *map(wider, node.args), **node.kwargs)
+    if not several:
+        return call.cast(new, own)
+    first, second = (call(operator.getitem, new, number) for number in range(2))
+    return {0: call.cast(first, own), 1: second}
 
 
 _WITHOUT_SIGN = (
@@ -339,6 +382,23 @@ def index_put_of_itself(node: fx.Node) -> fx.Node | None:
     return call(aten.where.self, is_moved, moved, target)
 
 
+@each(aten.index_put.default, aten.scatter_add.default, with_open=True)
+def sum_into_itself_apart(node: fx.Node) -> fx.Node | None:
+    """Values of a tensor that are added to itself, at other positions, are added to zeros first, and the tensor is added to that. Where
+    several have one position, the sum has another order.
+
+    IREE 3.13 reads and writes the same buffer in one dispatch: it adds values that it has changed, or crashes (SIGSEGV).
+    """
+    is_put = node.target is aten.index_put.default
+    target, source = argument(node, "self"), argument(node, "values" if is_put else "src")
+    first, second = (_source(tensor, _RESHAPED) for tensor in (target, source))
+    if first is not second or (is_put and not argument(node, "accumulate")):
+        return None
+    call = Builder(node)
+    sums = call(node.target, call(aten.zeros_like.default, target), *node.args[1:], **node.kwargs)
+    return call(aten.add.Tensor, target, sums)
+
+
 def _is_computed_with(node: fx.Node, other: fx.Node) -> bool:
     """Whether a tensor is another one, or is computed from it in ways that IREE fuses with what takes it."""
     if node is other:
@@ -452,6 +512,124 @@ def atan2_by_signs(node: fx.Node) -> fx.Node:
     y = call(aten.where.self, is_infinite, signs[0], y)
     is_limit = call(aten.logical_or.default, is_zero, is_infinite)
     return call(node.target, y, call(aten.where.self, is_limit, signs[1], x))
+
+
+_OF_TENSORS = {
+    aten.remainder.Scalar_Tensor: aten.remainder.Tensor,
+    aten.fmod.Scalar: aten.fmod.Tensor,
+}
+"""Operators of a number and a tensor that torch-mlir 20261001 refuses, and PyTorch/XLA 2.9 the first of them, with those of two tensors."""
+
+
+@each(*_OF_TENSORS, with_open=True)
+def number_as_tensor(node: fx.Node) -> fx.Node:
+    """The remainder of a number and a tensor, or a tensor and a number, is that of two tensors."""
+    call = Builder(node)
+    return call(_OF_TENSORS[node.target], *_of_type(call, node.args, value(node).dtype))
+
+
+@each(aten.remainder.Tensor, aten.remainder.Scalar, with_open=True)
+def remainder_by_sign(node: fx.Node) -> fx.Node | None:
+    """A remainder whose sign is not that of the divisor has the divisor added to it. PyTorch computes none; in the StableHLO of
+    torch-mlir 20261001, a remainder has the sign of the dividend.
+    """
+    call, dtype = Builder(node), value(node).dtype
+    if dtype is torch.uint8:
+        return None
+    number, divisor = _of_type(call, node.args, dtype)
+    rest = call(aten.remainder.Tensor, number, divisor)
+    differs = call(aten.logical_and.default, _differ_in_sign(call, rest, divisor), call(aten.ne.Scalar, rest, 0))  # fmt: skip
+    return call(aten.where.self, differs, call(aten.add.Tensor, rest, divisor), rest)
+
+
+def _of_type(call: Builder, operands: Iterable[Any], dtype: torch.dtype) -> list[fx.Node]:
+    """Tensors and numbers as tensors of a type."""
+    tensors = []
+    for operand in operands:
+        if not isinstance(operand, fx.Node) or not isinstance(value(operand), torch.Tensor):
+            tensors.append(call.full([], operand, dtype))
+        else:
+            tensors.append(operand if value(operand).dtype is dtype else call.cast(operand, dtype))
+    return tensors
+
+
+def _differ_in_sign(call: Builder, *tensors: fx.Node) -> fx.Node:
+    """Where one of two tensors is negative and the other is not. torch-mlir 20261001 compares constant floats with the integer 0 wrongly."""
+    zero = 0.0 if value(tensors[0]).is_floating_point() else 0
+    return call(aten.logical_xor.default, *(call(aten.lt.Scalar, n, zero) for n in tensors))
+
+
+def _remainder_of_sizes(call: Builder, number: fx.Node, divisor: fx.Node) -> fx.Node:
+    """The remainder of |number| and |divisor|, which has one sign in all definitions."""
+    return call(aten.remainder.Tensor, *(call(aten.abs.default, n) for n in (number, divisor)))
+
+
+@each(aten.fmod.Tensor, with_open=True)
+def fmod_by_remainder(node: fx.Node) -> fx.Node | None:
+    """`fmod` of floats is the remainder of their sizes with the sign of the dividend.
+
+    torch-mlir 20261001 computes x - trunc(x / y) * y, which is NaN for an infinite y, and inexact for large quotients.
+    """
+    call, dtype = Builder(node), value(node).dtype
+    if not dtype.is_floating_point:
+        return None
+    number, divisor = _of_type(call, node.args, dtype)
+    rest = _remainder_of_sizes(call, number, divisor)
+    is_negative = call(aten.lt.Scalar, number, 0.0)
+    return call(aten.where.self, is_negative, call(aten.neg.default, rest), rest)
+
+
+_QUOTIENTS = (
+    *(aten.floor_divide.default, aten.floor_divide.Scalar),
+    *(aten.div.Tensor_mode, aten.div.Scalar_mode),
+)
+
+
+@each(*_QUOTIENTS, with_open=True)
+def floor_divide_by_remainder(node: fx.Node) -> fx.Node | None:
+    """The floor of a quotient of floats is computed from what is left without the remainder, as PyTorch does.
+
+    Both frontends take the floor of the quotient, which may have been rounded up: 1 // 0.1 is 9. A quotient by a power of two is not
+    rounded, but that of infinity is NaN.
+    """
+    dtype = value(node).dtype
+    if node.kwargs.get("rounding_mode", "floor") != "floor" or not dtype.is_floating_point:
+        return None
+    call = Builder(node)
+    wide = dtype if dtype in WIDE else torch.float32
+    number, divisor = _of_type(call, node.args, wide)
+    quotient = call(aten.div.Tensor, number, divisor)
+    if isinstance(node.args[1], int | float) and abs(math.frexp(node.args[1])[0]) == 0.5:
+        is_infinite = call(aten.eq.Scalar, call(aten.abs.default, number), math.inf)
+        result = call(aten.where.self, is_infinite, call.full([], math.nan, wide), call(aten.floor.default, quotient))  # fmt: skip
+    else:
+        result = _floor(call, number, divisor, quotient)
+    return result if wide is dtype else call.cast(result, dtype)
+
+
+def _floor(call: Builder, number: fx.Node, divisor: fx.Node, quotient: fx.Node) -> fx.Node:
+    """The floor of a quotient, given as it was rounded."""
+    rest = _remainder_of_sizes(call, number, divisor)
+    size, by = (call(aten.abs.default, n) for n in (number, divisor))
+    whole = call(aten.div.Tensor, call(aten.sub.Tensor, size, rest), by)
+    below = call(aten.neg.default, call(aten.add.Tensor, whole, call.cast(call(aten.ne.Scalar, rest, 0.0), value(whole).dtype)))  # fmt: skip
+    whole = call(aten.where.self, _differ_in_sign(call, number, divisor), below, whole)
+    floor = call(aten.floor.default, whole)
+    is_rounded = call(aten.gt.Scalar, call(aten.sub.Tensor, whole, floor), 0.5)
+    floor = call(aten.where.self, is_rounded, call(aten.add.Scalar, floor, 1), floor)
+    return call(aten.where.self, call(aten.eq.Scalar, divisor, 0.0), quotient, floor)
+
+
+@each(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default, with_open=True)
+def averages_of_whole_windows(node: fx.Node) -> fx.Node | None:
+    """Averages over windows without padding need not count what is in a window: `count_include_pad=True`.
+
+    torch-mlir 20261001 lowers the count to a sum of ones in StableHLO, which IREE 3.13 computes as 1 in float16 and bfloat16.
+    """
+    given = {declared.name: argument(node, declared.name) for declared in node.target._schema.arguments}  # fmt: skip
+    if given["count_include_pad"] or value(node).dtype in WIDE or any(given["padding"]):
+        return None
+    return Builder(node)(node.target, *(given | {"count_include_pad": True}).values())
 
 
 @each(aten.log10.default, with_open=True)
