@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import torch.ao.quantization.fx._decomposed
 
@@ -284,6 +285,10 @@ def rules(count: int) -> dict[str, Any]:
         torch.ones(3).view(2)
     except RuntimeError as error:
         of_view = is_of_open_size(error)
+    nodes = [Node("aten.mean.dim", (Value("x0"), [0, 1]), {}, ("v0",)), Node("aten.lt.Scalar", (Value("x0"), 0.3), {}, ("v1",))]  # fmt: skip
+    mean = oracle.reference(Graph({"x0": Input((32, 13), "bfloat16", "normal", 0)}, tuple(nodes), ("v0", "v1")))  # fmt: skip
+    value, is_less = mean.expected.golden
+    near = value + 5 * mean.spread[0]
     three = _chain(("neg.default",), ("neg.default",), ("neg.default",))
     small = reduction.reduced(three, lambda graphs: [len(graphs) > 1 or graph == three for graph in graphs], float("inf"))  # fmt: skip
     return {
@@ -293,6 +298,7 @@ def rules(count: int) -> dict[str, Any]:
         "sizes": [of_size, of_view],
         "kinds": len({forks.Ended(forks.REFUSED, forks.EXPORT, f"no <function at {n:#x}>").kind for n in (0x7EFD48B09300, 0x7F4E16315A00)}),
         "nodes": len(small.nodes),
+        "near": [bool(mean.problem([near, less])) for less in (is_less, ~is_less, is_less.astype(np.int64))],
     }  # fmt: skip
 
 

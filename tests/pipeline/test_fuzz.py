@@ -84,6 +84,7 @@ def test_graphs_are_judged_and_reduced_by_what_they_compute_alone(environments):
         "sizes": [True, False],
         "kinds": 1,
         "nodes": 3,
+        "near": [False, True, True],
     }
 
 

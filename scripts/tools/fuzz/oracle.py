@@ -82,7 +82,9 @@ class Reference:
     def _differs(self, number: int, got: np.ndarray) -> bool:
         """Whether an output differs from eager's by more than rounding explains."""
         spread, want = self.spread[number], self.expected.golden[number]
-        if spread is None or got.shape != want.shape or self.expected.fp64 is None:
+        if spread is None:
+            return got.dtype != want.dtype or not np.array_equal(got, want)
+        if got.shape != want.shape or self.expected.fp64 is None:
             return True
         exact = self.expected.fp64[number]
         with np.errstate(invalid="ignore", over="ignore"):
