@@ -40,8 +40,8 @@ class Failure(Protocol):
 
 class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An entry of KNOWN. It is the cause of a failure of this `status` if one of the program's operators matches one of the globs
-    `operators`, one of its dtypes is among `dtypes`, and the regular expression `message` is found in what was said; what is left out
-    is not compared. `issue`: of the project that owns it. `avoided_by`: the rewrites without which programs have it."""
+    `operators` (`alone`: if all do), one of its dtypes is among `dtypes`, and the regular expression `message` is found in what was said;
+    what is left out is not compared. `issue`: of the project that owns it. `avoided_by`: the rewrites without which programs have it."""
 
     name: str
     about: str
@@ -51,14 +51,15 @@ class KnownFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message: str = ""
     issue: str = ""
     avoided_by: tuple[str, ...] = ()
+    alone: bool = False
 
     def is_cause(self, failure: Failure) -> bool:
-        ops, dtypes = failure.operators, set(failure.dtypes)
+        dtypes = set(failure.dtypes)
+        fitting = [any(fnmatchcase(op, g) for g in self.operators) for op in failure.operators]
         return (
             self.status == failure.status
-            and (
-                not self.operators or any(fnmatchcase(op, g) for op in ops for g in self.operators)
-            )
+            and (not self.operators or any(fitting))
+            and (not self.alone or all(fitting))
             and (not self.dtypes or bool(dtypes & set(self.dtypes)))
             and bool(re.search(self.message, failure.detail))
         )
@@ -98,9 +99,9 @@ def name_cause(record: dict[str, Any], operators: Mapping[str, Sequence[str]]) -
     avoided = _rewrites(record["experiment"])
     seen = [_OfOperator(status, [op], dtypes, ended["detail"]) for op, dtypes in operators.items()]
     for known in _shipped():
-        failures = (
-            seen if known.operators else [_OfOperator(status, (), known.dtypes, ended["detail"])]
-        )
+        failures = seen if known.operators else [_OfOperator(status, (), known.dtypes, ended["detail"])]  # fmt: skip
+        if known.alone and len(operators) > 1:
+            continue
         if not avoided & set(known.avoided_by) and any(map(known.is_cause, failures)):
             more = f" ({known.issue})" if known.issue else ""
             ended["detail"] += f"; {CALLED[status]}: {known.name}{more}"

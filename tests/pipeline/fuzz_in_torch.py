@@ -1,7 +1,7 @@
 """Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, mutates them and layers of a model, and writes
 programs as one function. Prints JSON.
 
-Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3; … ends 0; … never_drawn 20
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3; … ends 0; … never_drawn 20; … rules 500
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import torch.ao.quantization.fx._decomposed
 
 from scripts.frontends.torch_model import convert, loading
 from scripts.iree.backends import compile_flags
-from scripts.tools.fuzz import forks, layers, operators, oracle
+from scripts.tools.fuzz import forks, layers, operators, oracle, reduction
 from scripts.tools.fuzz.fuzz_graphs import VALUES, with_values
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Draw, Graph, Input, Node, Unsuitable, Value
 from scripts.tools.fuzz.mutation import mutated
-from scripts.tools.fuzz.paths import LoweringPath, together
+from scripts.tools.fuzz.paths import LoweringPath, is_of_open_size, together
 
 Fault = Callable[[str, Node, list[Any], dict[str, Any]], Any]
 """What a miscompiled operator returns, given its name; None where the fault does not apply."""
@@ -260,6 +261,61 @@ def never_drawn(count: int) -> list[str]:
     return [name for name in names if not any(is_drawn(name, seed) for seed in range(count))]
 
 
+def _chain(*calls: tuple[str, *tuple[Any, ...]]) -> Graph:
+    """Operators of which each takes the result of the one before, on four numbers."""
+    nodes = [Node(f"aten.{op}", (Value(f"v{n - 1}" if n else "x0"), *args), {}, (f"v{n}",)) for n, (op, *args) in enumerate(calls)]  # fmt: skip
+    return Graph({"x0": Input((4,), "float32", "normal", 0)}, tuple(nodes), nodes[-1].results)
+
+
+def _reason(graph: Graph) -> str:
+    """Why a graph has no right result, or ""."""
+    try:
+        oracle.reference(graph)
+    except oracle.Undefined as why:
+        return str(why)
+    return ""
+
+
+class _Sliced(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[5::2]
+
+
+def rules(count: int) -> dict[str, Any]:
+    """What has a right result, what `count` norms are drawn of, what a refusal is, and how small a graph is made that fails beside others alone."""
+    drawn = []
+    for n in range(count):
+        draw = Draw(str(n))
+        with contextlib.suppress(Unsuitable):
+            operators.OPERATORS["linalg_vector_norm"](draw)
+            x, order, *_ = draw.nodes[0].args
+            drawn.append((draw.values[x.name].numel(), abs(order) == float("inf")))
+    try:
+        size = torch.export.Dim("size", min=2)
+        torch.export.export(_Sliced(), (torch.ones(8, 3),), dynamic_shapes=({0: size},))
+    except Exception as error:
+        of_size = is_of_open_size(error)
+    try:
+        torch.ones(3).view(2)
+    except RuntimeError as error:
+        of_view = is_of_open_size(error)
+    nodes = [Node("aten.mean.dim", (Value("x0"), [0, 1]), {}, ("v0",)), Node("aten.lt.Scalar", (Value("x0"), 0.3), {}, ("v1",))]  # fmt: skip
+    mean = oracle.reference(Graph({"x0": Input((32, 13), "bfloat16", "normal", 0)}, tuple(nodes), ("v0", "v1")))  # fmt: skip
+    value, is_less = mean.expected.golden
+    near = value + 5 * mean.spread[0]
+    three = _chain(("neg.default",), ("neg.default",), ("neg.default",))
+    small = reduction.reduced(three, lambda graphs: [len(graphs) > 1 or graph == three for graph in graphs], float("inf"))  # fmt: skip
+    return {
+        "infinities": _reason(_chain(("full_like.default", float("inf")), ("argsort.default", 0, False))),
+        "small": _reason(_chain(("mul.Scalar", 1e-3), ("rms_norm.default", [4]))),
+        "nothing": sorted({is_infinite for numel, is_infinite in drawn if not numel}),
+        "sizes": [of_size, of_view],
+        "kinds": len({forks.Ended(forks.REFUSED, forks.EXPORT, f"no <function at {n:#x}>").kind for n in (0x7EFD48B09300, 0x7F4E16315A00)}),
+        "nodes": len(small.nodes),
+        "near": [bool(mean.problem([near, less])) for less in (is_less, ~is_less, is_less.astype(np.int64))],
+    }  # fmt: skip
+
+
 class Blocks(torch.nn.Module):
     """Five equal blocks, with a normalization that returns three tensors."""
 
@@ -304,6 +360,6 @@ if __name__ == "__main__":
     print(
         json.dumps(
             {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "ends": ends, "layers": of_layers,
-             "never_drawn": never_drawn}[what](count)
+             "never_drawn": never_drawn, "rules": rules}[what](count)
         )
     )  # fmt: skip

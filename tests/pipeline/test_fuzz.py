@@ -76,6 +76,19 @@ def test_graphs_that_crash_or_hang_do_not_take_others_along(environments):
     assert made["forks"] == 1
 
 
+def test_graphs_are_judged_and_reduced_by_what_they_compute_alone(environments):
+    made = in_torch(environments, "rules", "500")
+    assert made == {
+        "infinities": "tie",
+        "small": "",
+        "nothing": [False],
+        "sizes": [True, False],
+        "kinds": 1,
+        "nodes": 3,
+        "near": [False, True, True],
+    }
+
+
 def test_programs_in_one_function_keep_their_lines_and_their_names(environments):
     made = in_torch(environments, "together", "2")
     assert "@main(%g0_arg0: t, %g1_arg0: t) -> (t, t)" in made["text"]

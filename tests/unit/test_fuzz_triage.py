@@ -55,6 +55,15 @@ def test_a_known_cause_has_its_operators_and_dtypes(dtype, is_known):
     assert known.is_cause(cause) is is_known
 
 
+def test_wrong_values_of_several_operators_are_named_once_they_are_reduced():
+    known = KnownFailure("negated", "about", "wrong", ("neg*",))
+    wrong = [failure(0, "wrong", "wrong run:")]
+    (cause,) = triage.causes(wrong, {}, [known])
+    assert cause.known is None
+    (cause,) = triage.causes(wrong, {("f/t", "0-0"): reduced("neg.default")}, [known])
+    assert cause.known is known
+
+
 def test_one_failure_of_each_message_is_reduced_and_many_with_wrong_values():
     failures = [failure(n) for n in range(5)] + [
         failure(n, "wrong", "wrong run:") for n in range(5, 9)

@@ -43,6 +43,32 @@ def test_others_do_not(operators, said):
     assert detail(operators, said) == ""
 
 
+def test_an_entry_of_operators_alone_is_the_cause_in_programs_without_others():
+    beyond = "1 of 6 values beyond tol 0.001, worst at [1]: 1.5, expected 2"
+    pooled = {"max_pool2d.default": ["float32"]}
+    assert detail(pooled, beyond) == "; known-miscompile: ceil-mode-pads-both-sides"
+    assert detail({**pooled, "relu.default": ["float32"]}, beyond) == ""
+
+
+@pytest.mark.parametrize(
+    ("operator", "said", "name"),
+    [
+        ("index_copy.default", "'vector.store' op write affecting operations on global resources", "put-into-itself-is-refused"),
+        ("max_pool2d_with_indices.default", "'vector.store' op write affecting operations on global resources", "pooled-with-indices"),
+        ("convolution.default", "failed to legalize operation 'torch.aten.convolution': (!torch.vtensor<[1,2,1,1,1],f32>)", "convolved-by-channel"),
+        ("convolution.default", "failed to legalize operation 'torch.aten.convolution': (!torch.vtensor<[2,1,?],f32>)", "convolution-by-open-weight"),
+        ("convolution.default", "failed to legalize operation 'stablehlo.convolution' that was: tensor<1x?xf32>", "open-size-in-stablehlo"),
+        ("cumprod.default", "failed to legalize operation 'torch.constant.int': %0", "not-in-stablehlo"),
+        ("relu.default", "failed to legalize operation 'torch.constant.int': %0", ""),
+        ("relu.default", "failed to legalize operation 'stablehlo.convolution' that was: tensor<1x2xf32>", ""),
+    ],
+)  # fmt: skip
+def test_refusals_in_the_same_words_are_told_apart_by_operators_and_sizes(operator, said, name):
+    compiled = {"stage": "compile", "reason": "compiler-error"}
+    named = detail({operator: ["float32"]}, said, **compiled)
+    assert named == (f"; known-refusal: {name}" if name else "")
+
+
 def test_what_the_lowering_path_avoids_is_not_the_cause():
     assert detail(BOTH, LOST_NAN, rewrites="needed") == ""
     assert detail(BOTH, LOST_NAN, rewrites="all", dialect="stablehlo") != ""

@@ -60,7 +60,7 @@ class Ended:
             text, _, operation = text.partition("\n")[0].partition(": %")
             if named := re.search(r'name = "([^"]*)"', operation):
                 text += f" {named[1]}"
-        text = re.sub(r"tensor<[^>]*>|\[[\d,? ]*\]|-?\d+", "0", text)
+        text = re.sub(r"tensor<[^>]*>|\[[\d,? ]*\]|0x[\da-f]+|-?\d+", "0", text)
         return " ".join(f"{self.status} {self.stage}: {text}".split())[:300]
 
 

@@ -220,7 +220,8 @@ RULES: dict[str, Any] = {
     "number min": lambda d, x, a: d.pick(None, d.scalar(x)),
     "number max": lambda d, x, a: d.scalar(x) if a["min"] is None else d.pick(None, max(a["min"], d.scalar(x))),
     **dict.fromkeys(("Tensor min", "Tensor max"), beside),
-    "number ord": lambda d, x, a: d.pick(1, 2, 3, 0, math.inf, -math.inf),
+    # Capturing refuses the largest and the least of nothing, even where no result needs it.
+    "number ord": lambda d, x, a: d.pick(1, 2, 3, 0, *((math.inf, -math.inf) if x.numel() else ())),
     "number correction": lambda d, x, a: d.pick(0, 1),
     "str rounding_mode": lambda d, x, a: d.pick("floor", "trunc"),
     "Tensor condition": lambda d, x, a: d.any("b") if d.chance(0.3) else d.exactly(x.shape, torch.bool),

@@ -15,6 +15,7 @@ import os
 import re
 import shlex
 import sys
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from scripts.core import atomic, requests, tensors
@@ -183,13 +185,9 @@ class LoweringPath(ForkedPath):
             self._begin(group, EXPORT)
             try:
                 program = self.program(graph, reference)
-            except (
-                torch._dynamo.exc.UserError
-            ):  # a size that is open in eager is not in torch.export
-                self._end(group, Ended(UNDEFINED))
-                continue
             except Exception as error:
-                self._end(group, Ended(REFUSED, EXPORT, self._diagnostic(error)))
+                refused = Ended(REFUSED, EXPORT, self._diagnostic(error))
+                self._end(group, Ended(UNDEFINED) if is_of_open_size(error) else refused)
                 continue
             self._begin(group, COMPILE)
             if (log := self.compile(program, None)) is None:
@@ -291,6 +289,12 @@ class GraphModule(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         return self._graph(*inputs)
+
+
+def is_of_open_size(error: Exception) -> bool:
+    """Whether torch.export says that a size cannot be open, which is open in eager, or fails when it says so."""
+    raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
+    return isinstance(error, torch._dynamo.exc.UserError) or raised_in == symbolic_shapes.__file__
 
 
 class InPlace(Exception):

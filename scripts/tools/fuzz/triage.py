@@ -140,7 +140,9 @@ def causes(
         if reduced.get("reduced") and _size(reduced) < _size(cause.reduced):
             cause.first, cause.reduced = failure, reduced
     for cause in by_key.values():
-        cause.known = next((entry for entry in known if entry.is_cause(cause)), None)
+        # Wrong values of several operators may be those of any.
+        if cause.status != WRONG or cause.reduced.get("reduced") or len(cause.operators) == 1:
+            cause.known = next((entry for entry in known if entry.is_cause(cause)), None)
         cause.right_on = right_on(cause)
     order = (WRONG, "crashed", "hangs", "refused", SLOW)
 
