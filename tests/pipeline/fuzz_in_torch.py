@@ -27,7 +27,7 @@ from scripts.tools.fuzz import forks, layers, operators, oracle, reduction
 from scripts.tools.fuzz.fuzz_graphs import VALUES, with_values
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Draw, Graph, Input, Node, Unsuitable, Value
 from scripts.tools.fuzz.mutation import mutated
-from scripts.tools.fuzz.paths import LoweringPath, is_of_open_size, together
+from scripts.tools.fuzz.paths import LoweringPath, is_of_dynamic_size, together
 
 Fault = Callable[[str, Node, list[Any], dict[str, Any]], Any]
 """What a miscompiled operator returns, given its name; None where the fault does not apply."""
@@ -294,11 +294,11 @@ def rules(count: int) -> dict[str, Any]:
         size = torch.export.Dim("size", min=2)
         torch.export.export(_Sliced(), (torch.ones(8, 3),), dynamic_shapes=({0: size},))
     except Exception as error:
-        of_size = is_of_open_size(error)
+        of_size = is_of_dynamic_size(error)
     try:
         torch.ones(3).view(2)
     except RuntimeError as error:
-        of_view = is_of_open_size(error)
+        of_view = is_of_dynamic_size(error)
     nodes = [Node("aten.mean.dim", (Value("x0"), [0, 1]), {}, ("v0",)), Node("aten.lt.Scalar", (Value("x0"), 0.3), {}, ("v1",))]  # fmt: skip
     mean = oracle.reference(Graph({"x0": Input((32, 13), "bfloat16", "normal", 0)}, tuple(nodes), ("v0", "v1")))  # fmt: skip
     value, is_less = mean.expected.golden

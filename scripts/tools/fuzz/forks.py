@@ -1,6 +1,6 @@
-"""Takes graphs along a path in a forked process, which a crash or a hang ends alone.
+"""Runs graphs on a path in a forked process, so that a crash or a hang ends only that.
 
-What was computed then is tried in parts, until one graph is alone in a process: torch has crashed in graphs that never crash again.
+What it was working on is tried again in parts, until one graph is alone in a process: some crashes of torch do not repeat.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Ended:
 
     @property
     def kind(self) -> str:
-        """What failures of the same cause have in common: their message without numbers and names."""
+        """The message without numbers and names, which failures of one cause often share."""
         text = "" if self.status in (WRONG, HANGS) else self.detail
         if self.status == REFUSED:
             text, _, operation = text.partition("\n")[0].partition(": %")
@@ -78,7 +78,7 @@ def alike(cases: Cases) -> list[list[int]]:
 
 @dataclass
 class ForkedPath(abc.ABC):
-    """Where graphs are computed. `folder`: for scratch files."""
+    """Runs graphs in a fork. `folder`: for scratch files."""
 
     folder: Path
     each_s: ClassVar[int] = 1
@@ -94,7 +94,7 @@ class ForkedPath(abc.ABC):
 
     @abc.abstractmethod
     def script(self) -> tuple[str, str]:
-        """What a script of torch imports, and the expression by which it takes the module Graph() with its `inputs` along this path."""
+        """The imports of a script, and the expression by which it runs the module Graph() with its `inputs` on this path."""
 
     def write(self, folder: Path, graph: Graph, reference: Reference, ended: Ended) -> None:
         """Write a reproducer that needs the wheels alone."""

@@ -1,4 +1,4 @@
-"""Draw random graphs of operators, take them along lowering paths, and report what goes wrong, by cause.
+"""Run random graphs of operators on lowering paths, and report their failures by cause.
 
 vmfbench fuzz --minutes 60
 vmfbench fuzz --seed 3 --frontends 'torchmlir-*' --operators 'conv*' neg --dtypes float16
@@ -6,8 +6,8 @@ vmfbench fuzz --frontends torchmlir-torch,torchxla-stablehlo --levels O0 O3 --to
 vmfbench fuzz --baselines inductor,onnxruntime,openvino --models resnet,gpt2-prefill
 vmfbench run results/fuzz.csv --config fuzz='{parts: 8, minutes: 60}' -- --profile workflow/profiles/slurm
 
-Eager decides what is right. Writes results/fuzz.csv, fuzz.md and a reproducer of each cause to results/fuzz/. A later call with the same
-seed goes on where the last one stopped.
+Expected results are eager's. Writes results/fuzz.csv, fuzz.md and a reproducer of each cause to results/fuzz/. A later call with the same
+seed and options continues the run.
 """
 
 from __future__ import annotations
@@ -112,20 +112,30 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=10.0, help="default: 10; 0: only report")
+    parser.add_argument("--minutes", type=float, default=10.0, help="default: 10; 0: report only")
     parser.add_argument("--seed", type=int, default=0, help="of the graphs (default: 0)")
     parser.add_argument("--targets", default="llvm-cpu", help="names or globs, with commas")
-    parser.add_argument("--frontends", default="torchmlir-torch", help="names or globs")
     parser.add_argument(
-        "--baselines", default="", help="names or globs, with commas: the same graphs by these"
+        "--frontends", default="torchmlir-torch", help="names or globs, with commas"
     )
-    parser.add_argument("--toolchains", default="", help="names of the configuration, with commas")
-    parser.add_argument("--models", default="", help="names or globs: parts of these, mutated")
+    parser.add_argument(
+        "--baselines", default="", help="names or globs, with commas: also run on these"
+    )
+    parser.add_argument("--toolchains", default="", help="names in the configuration, with commas")
+    parser.add_argument(
+        "--models", default="", help="names or globs, with commas: parts of these, mutated"
+    )
     parser.add_argument("--levels", nargs="+", default=[], choices=OPT_LEVELS, help="of iree-compile (default: the target's)")  # fmt: skip
-    parser.add_argument("--operators", nargs="+", default=[], metavar="GLOB", help="of graphs")
-    parser.add_argument("--dtypes", nargs="+", default=[], choices=DTYPES, help="of inputs")
+    parser.add_argument(
+        "--operators", nargs="+", default=[], metavar="GLOB", help="limit graphs to these"
+    )
+    parser.add_argument(
+        "--dtypes", nargs="+", default=[], choices=DTYPES, help="limit inputs to these"
+    )
     parser.add_argument("--part", type=_part, metavar="K/N", help="a share of the graphs; no report")  # fmt: skip
-    parser.add_argument("--cores", type=int, default=machine.physical_cores())
+    parser.add_argument(
+        "--cores", type=int, default=machine.physical_cores(), help="default: all physical ones"
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder")
     args = parser.parse_args()
     args.reports, args.part = args.part is None, args.part or (1, 1)

@@ -110,8 +110,8 @@ def layers_of(model: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
-    """Draw and judge a block of graphs. Returns how many ended how, the seconds of each part, the failures, and the graph
-    with the largest tensor among those that are right."""
+    """Draw and judge a block of graphs. Returns the count of each status, the seconds of each step, the failures, and the correct graph
+    with the largest tensor."""
     begun, numbers = time.monotonic(), range(task["first"], task["first"] + task["count"])
     graphs: list[tuple[int, str, Graph | None]] = []
     for number in numbers:
@@ -138,7 +138,7 @@ def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Reduce a graph that ended in a way of some kind, and write its reproducer."""
+    """Reduce a graph with a failure of this kind, and write its reproducer."""
 
     def fails(graphs: Sequence[Graph]) -> list[bool]:
         return [ended.kind == payload["kind"] for ended in ends(path, graphs)]

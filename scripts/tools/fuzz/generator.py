@@ -41,14 +41,14 @@ ATTEMPTS = 40
 
 @dataclass(frozen=True)
 class Input:
-    """An argument of a graph: `shape`, torch's name of the `dtype`, the rule of its values and their seed. `open`: the dimensions whose
-    size, which is the same for all, is known when the program is called."""
+    """An argument of a graph: `shape`, torch's name of the `dtype`, the rule of its values and their seed. `dynamic`: its dynamic
+    dimensions, which all have the same size."""
 
     shape: tuple[int, ...]
     dtype: str
     values: str
     seed: int
-    open: tuple[int, ...] = ()
+    dynamic: tuple[int, ...] = ()
 
     @classmethod
     def like(cls, tensor: torch.Tensor, values: str, seed: int) -> Input:
@@ -174,19 +174,21 @@ class Graph:
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
-        """Those that are open."""
-        return tuple(Dimension(n, f"x{n}", axis, "size", min=2) for n, i in enumerate(self.inputs.values()) for axis in i.open)  # fmt: skip
+        """The dynamic dimensions of its inputs."""
+        return tuple(Dimension(n, f"x{n}", axis, "size", min=2) for n, i in enumerate(self.inputs.values()) for axis in i.dynamic)  # fmt: skip
 
     def with_inputs(self, change: Callable[[Input], Input]) -> Graph:
         """The graph with each of its inputs changed."""
         return dataclasses.replace(self, inputs={n: change(i) for n, i in self.inputs.items()})
 
     def resized(self) -> Graph:
-        """The graph with another size in place of the open one, and without open dimensions."""
+        """The graph with another size in place of the dynamic one, and without dynamic dimensions."""
 
         def closed(i: Input) -> Input:
-            shape = (2 * size + 1 if axis in i.open else size for axis, size in enumerate(i.shape))
-            return dataclasses.replace(i, shape=tuple(shape), open=())
+            shape = (
+                2 * size + 1 if axis in i.dynamic else size for axis, size in enumerate(i.shape)
+            )
+            return dataclasses.replace(i, shape=tuple(shape), dynamic=())
 
         return self.with_inputs(closed)
 

@@ -43,6 +43,6 @@ def _changed(graph: Graph, chooser: random.Random) -> Graph:
             kinds = generator.FLOATS if dtype.is_floating_point else generator.INTEGERS
             dtype = dtypes.setdefault(dtype, chooser.choice((dtype, *kinds)))
         name, seed = str(dtype).removeprefix("torch."), chooser.getrandbits(31)
-        return dataclasses.replace(argument, dtype=name, values=rule, seed=seed, open=())
+        return dataclasses.replace(argument, dtype=name, values=rule, seed=seed, dynamic=())
 
     return graph.with_inputs(input_of)

@@ -355,8 +355,8 @@ OPERATORS: dict[str, Operator] = {
 }  # fmt: skip
 """By the name by which pairs are counted."""
 
-OPEN = 0.04
-"""Share of the graphs that may have an open size, which torch.export captures in a second."""
+DYNAMIC = 0.04
+"""Share of the graphs that may have a dynamic size, which torch.export captures in a second."""
 ALONE = 4
 """How many graphs of a seed have one operator, by the number of operators."""
 BEFORE, AFTER = (0, 0, 1, 2), (0, 0, 0, 1, 1, 2, 3, 6, 20)
@@ -390,19 +390,19 @@ def draw(seed: int, number: int, attempt: int = 0) -> Graph:
         _add(drawn, OPERATORS[name])
     if not drawn.nodes:
         return draw(seed, number, attempt + 1)
-    return _opened(drawn) if drawn.chance(OPEN) else drawn.graph()
+    return _dynamic(drawn) if drawn.chance(DYNAMIC) else drawn.graph()
 
 
-def _opened(drawn: Draw) -> Graph:
-    """The graph with all dimensions of one size open, if eager takes another size there."""
+def _dynamic(drawn: Draw) -> Graph:
+    """The graph with all dimensions of one size dynamic, if eager accepts another size there."""
     graph = drawn.graph()
     sizes = sorted({size for i in graph.inputs.values() for size in i.shape if size > 1})
     size = drawn.choice(sizes or [0])
-    opened = graph.with_inputs(lambda i: dataclasses.replace(i, open=tuple(a for a, s in enumerate(i.shape) if s == size)))  # fmt: skip
+    dynamic = graph.with_inputs(lambda i: dataclasses.replace(i, dynamic=tuple(a for a, s in enumerate(i.shape) if s == size)))  # fmt: skip
     with contextlib.suppress(*EAGER_ERRORS), torch.no_grad():
-        other = opened.resized()
+        other = dynamic.resized()
         other(*other.tensors())
-        return opened
+        return dynamic
     return graph
 
 

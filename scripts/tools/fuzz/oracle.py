@@ -1,7 +1,7 @@
 """Decides what a graph has to compute: eager in its own dtypes, in float64, and in float64 with rounding errors put in.
 
 The last one shows how much the results of correct programs differ, because a compiler may round each value otherwise. A graph
-has no right result if a decision depends on that (a tie, a comparison of equal numbers), or if PyTorch leaves it open.
+has no right result if rounding can change a decision (a tie, a comparison of equal numbers), or if PyTorch does not define it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Undefined(Exception):
 @dataclass(frozen=True)
 class Reference:
     """What a graph has to compute. `inputs`: the types of its inputs, and `arrays` their values, as stages store them. `spread`: how far
-    correct results are from float64, by element; None for results that are not of floating point. `resized`: with another size in place of the open one."""
+    correct results are from float64, by element; None for results that are not of floating point. `resized`: at another dynamic size."""
 
     inputs: tuple[tensors.TensorType, ...]
     arrays: list[np.ndarray]
@@ -150,7 +150,7 @@ def _spread(own: torch.Tensor, exact: torch.Tensor, *others: torch.Tensor) -> np
 
 
 def _checked(node: Node, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Call an operator in its own dtypes. Raises Undefined where PyTorch leaves the result open."""
+    """Call an operator in its own dtypes. Raises Undefined where PyTorch does not define the result."""
     base = node.op.split(".")[1]
     if base == "_to_copy" and not kwargs["dtype"].is_floating_point and args[0].is_floating_point():
         _castable(args[0], kwargs["dtype"])

@@ -1,7 +1,7 @@
-"""Takes graphs along a lowering path: each is lowered, some are compiled as one function, which is run.
+"""Runs graphs on a lowering path: lowers each, compiles several as one function, and runs that.
 
-iree-compile takes as long for the passes over a function as for the code of its dispatches, so graphs share a function. Each keeps
-the dispatches that it has alone.
+iree-compile takes as long for the passes over a function as for the code of its dispatches, so graphs share a function. Each has
+the same dispatches as alone.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class LoweringPath(ForkedPath):
                 program = self.program(graph, reference)
             except Exception as error:
                 refused = Ended(REFUSED, EXPORT, self._diagnostic(error))
-                self._end(group, Ended(UNDEFINED) if is_of_open_size(error) else refused)
+                self._end(group, Ended(UNDEFINED) if is_of_dynamic_size(error) else refused)
                 continue
             self._begin(group, COMPILE)
             if (log := self.compile(program, None)) is None:
@@ -269,7 +269,7 @@ class LoweringPath(ForkedPath):
         calls: list[list[tuple[int, Reference]]] = []
         for first in programs:
             references = [(n, cases[n][1]) for n in self._alike[first]]
-            if hasattr(self._module, "export_graph"):  # PyTorch/XLA has no open sizes
+            if hasattr(self._module, "export_graph"):  # PyTorch/XLA has no dynamic sizes
                 references += [(n, r.resized) for n, r in references if r.resized]
             calls.append(references)
         problems: dict[int, list[str]] = defaultdict(list)
@@ -291,8 +291,8 @@ class GraphModule(torch.nn.Module):
         return self._graph(*inputs)
 
 
-def is_of_open_size(error: Exception) -> bool:
-    """Whether torch.export says that a size cannot be open, which is open in eager, or fails when it says so."""
+def is_of_dynamic_size(error: Exception) -> bool:
+    """Whether torch.export says that a size cannot be dynamic, which eager accepts, or fails when it says so."""
     raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
     return isinstance(error, torch._dynamo.exc.UserError) or raised_in == symbolic_shapes.__file__
 

@@ -24,11 +24,11 @@ MOST, TOGETHER = 24, 8
 
 
 def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
-    """The smallest graph that was found until `deadline` (time.monotonic)."""
+    """The smallest failing graph that is found by `deadline` (time.monotonic)."""
     is_smaller = True
     while is_smaller:
         is_smaller = False
-        for step in (_single_results, _without_open_size, _cut, _bypassed, _smaller, _without_dimensions, _simpler_values):  # fmt: skip
+        for step in (_single_results, _without_dynamic_size, _cut, _bypassed, _smaller, _without_dimensions, _simpler_values):  # fmt: skip
             while time.monotonic() < deadline:
                 smaller = sorted((g for g in map(Graph.pruned, step(graph)) if size(g) < size(graph)), key=size)  # fmt: skip
                 if (found := _first_failing(smaller, fails)) is None:
@@ -38,7 +38,7 @@ def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
 
 
 def size(graph: Graph) -> tuple[int, ...]:
-    """By which graphs are compared: nodes, results, open dimensions, elements of inputs, and how special their values are."""
+    """By which graphs are compared: nodes, results, dynamic dimensions, elements of inputs, and how special their values are."""
     inputs = graph.inputs.values()
     elements = sum(math.prod(argument.shape) + len(argument.shape) for argument in inputs)
     values = sum(_SIMPLE.index(i.values) for i in inputs if i.values in _SIMPLE)
@@ -67,8 +67,8 @@ def _single_results(graph: Graph) -> Iterator[Graph]:
         yield dataclasses.replace(graph, results=tuple(n for n in graph.results if n != name))
 
 
-def _without_open_size(graph: Graph) -> Iterator[Graph]:
-    yield graph.with_inputs(lambda argument: dataclasses.replace(argument, open=()))
+def _without_dynamic_size(graph: Graph) -> Iterator[Graph]:
+    yield graph.with_inputs(lambda argument: dataclasses.replace(argument, dynamic=()))
 
 
 def _cut(graph: Graph) -> Iterator[Graph]:
@@ -157,7 +157,7 @@ def _without_dimensions(graph: Graph) -> Iterator[Graph]:
         for dim, old in enumerate(argument.shape):
             if old == 1:
                 shape = argument.shape[:dim] + argument.shape[dim + 1 :]
-                yield _with_input(graph, name, shape=shape, open=())
+                yield _with_input(graph, name, shape=shape, dynamic=())
 
 
 def _simpler_values(graph: Graph) -> Iterator[Graph]:

@@ -23,7 +23,7 @@ _VAGUE = re.compile(r"^wrong|^hangs|'torch\.constant\.|failed to link|inferred i
 
 @dataclass(frozen=True)
 class Failure:
-    """A graph that failed. `path`: the lowering path. `kind`: its message without numbers. `values`: the rule of its inputs, "" for those it was drawn with.
+    """A graph that failed. `path`: the lowering path. `kind`: see Ended.kind. `values`: the rule of its inputs, "" for those it was drawn with.
     `origin`: the graph of which it is a mutation, as JSON."""
 
     path: str
@@ -80,7 +80,7 @@ class Cause:
 
 
 def to_reduce(failures: Iterable[Failure]) -> list[Failure]:
-    """The failures to reduce, the most informative first: one of each kind, and many of those whose message says little."""
+    """The failures to reduce, wrong values and small graphs first: one of each kind, and many of those whose message says little."""
     by_kind: dict[tuple[str, str], list[Failure]] = defaultdict(list)
     for failure in failures:
         by_kind[failure.path, failure.kind].append(failure)
@@ -123,7 +123,7 @@ def causes(
     known: Sequence[KnownFailure] = (),
     right_on: Callable[[Cause], Sequence[str]] = lambda _: (),
 ) -> list[Cause]:
-    """The causes of failures, wrong values first, and of each status those that are not known and that other paths do not have.
+    """The causes of failures, wrong values first; of each status, those first that are not known, and those that other lowering paths do not have.
 
     `reductions`: by lowering path and name of the failure. `right_on`: the other paths on which a cause's reduced graph does not fail.
     """
