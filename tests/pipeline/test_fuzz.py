@@ -13,7 +13,7 @@ import pytest
 from tests.checkouts import ROOT, environment
 
 FAULTS = 13
-SMALL_BLOCK = "from scripts.tools.fuzz import fuzz; fuzz.BLOCK, fuzz.FASTEST = 4, 0; fuzz.main()"
+SMALL_BLOCK = "from scripts.tools.fuzz import fuzz; fuzz.BLOCK, fuzz.OF_BASELINE, fuzz.FASTEST = 4, 1, 0; fuzz.main()"
 """`vmfbench fuzz` with one small block: it ends long before its time is over."""
 
 

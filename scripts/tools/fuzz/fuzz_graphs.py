@@ -1,7 +1,8 @@
 """What workers do: draw graphs, judge them on a path, and reduce those that fail.
 
 A task is a block of graphs of a seed, or of mutations of a graph (`origin`), by their numbers; one of these to reduce; the reduced
-graph of another path to judge; a graph to time; or a model whose layers are to be mutated. Tasks that begin after the time is over are left for the next call.
+graph of another path to judge; a graph to time; or a model whose parts are to be mutated. Tasks that would begin after the time is over
+are left for the next call.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from scripts.tools.operators.batch import batch_worker
 SEARCH_S = 240.0
 """Seconds of a reduction."""
 VALUES = ("", "special", "positive", "large")
-"""The rules of the values with which the program of a drawn graph is run, beside its own: a program takes far longer to compile than to run."""
+"""The rules of values (generator.VALUES) with which a program is run, first those that it was drawn with. It takes far longer to compile than to run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ INDEX = torch.int64
 
 
 class Arguments(dict[str, Any]):
-    """The arguments of a call, by name. One that is asked for before it was drawn is drawn then, by its rule."""
+    """The arguments of a call, by name. Reading one that is not drawn yet draws it, by its rule."""
 
     def __init__(self, d: Draw, main: str, x: torch.Tensor, rules: Mapping[str, Any]) -> None:
         super().__init__({main: x})
@@ -42,7 +42,7 @@ class Arguments(dict[str, Any]):
 def calls(
     overloads: str, kinds: str = "fib", low: int = 0, high: int = 5, ok: Callable[[torch.Tensor], bool] = lambda _: True, **own: Any
 ) -> Operator:  # fmt: skip
-    """Calls one of the overloads, with a main tensor of one of these kinds, and of these ranks. `own`: values and rules of arguments,
+    """How a call of one of the overloads is drawn: its main tensor has one of these kinds (Draw.dtype), and a rank from `low` to `high`. `own`: values and rules of arguments,
     before those of RULES. An argument that has none keeps its default."""
 
     @functools.cache
