@@ -1,7 +1,7 @@
 """Operators whose values are computed wrongly behind a lowering path, or that it refuses, in forms that it computes rightly.
 
 `vmfbench fuzz` has found them, and workflow/known_failures.yaml names the causes (torch-mlir 20261001, IREE 3.13). Values are those of
-eager, but for the rounding of asinh, logcumsumexp and log10, the sign of a zero, and the order of sums into a tensor itself.
+eager, but for the rounding of asinh, sinh, atanh, logcumsumexp and log10, the sign of a zero, and the order of sums into a tensor itself.
 """
 
 from __future__ import annotations
@@ -211,6 +211,42 @@ def products_of_8_bits_in_int32(node: fx.Node) -> fx.Node | None:
     return _in_type(node, torch.int32) if narrow else None
 
 
+@each(aten.mm.default, aten.linear.default, aten.addmm.default)
+def product_of_one_row(node: fx.Node) -> fx.Node | None:
+    """The product of a row, or by a column, that is repeated is that of the row or column, repeated. The data tiling of IREE 3.13 crashes (SIGSEGV)."""
+    adds = node.target is aten.addmm.default
+    bias = value(argument(node, "self")) if adds else None
+    if bias is not None and bias.dim() > 1 and bias.shape[0] != 1:
+        return None
+    for number, summed in ((int(adds), -1), *[(1, -2)] * (node.target is aten.mm.default)):
+        repeated = _source(node.args[number])
+        if repeated.target is not aten.expand.default or not is_static(repeated):
+            continue
+        shape, own = list(value(repeated).shape), list(value(repeated.args[0]).shape)
+        own = [1] * (len(shape) - len(own)) + own
+        own[summed] = shape[summed]
+        if own == shape:
+            continue
+        call, args = Builder(node), list(node.args)
+        args[number] = call(aten.expand.default, repeated.args[0], own)
+        product = call(node.target, *args, **node.kwargs)
+        return call(aten.expand.default, product, list(value(node).shape))
+    return None
+
+
+_BITS = (aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor)
+
+
+@each(*_BITS, with_open=True)
+def bits_of_one_type(node: fx.Node) -> fx.Node | None:
+    """Bits of 8-bit integers are combined with those of booleans as integers. torch-mlir 20261001 crashes (SIGSEGV) where it converts them."""
+    dtype = value(node).dtype
+    if dtype.itemsize > 1 or all(value(operand).dtype is dtype for operand in operands(node)):
+        return None
+    call = Builder(node)
+    return call(node.target, *_of_type(call, node.args, dtype))
+
+
 _OF_NARROW = {
     aten.bitwise_right_shift.Tensor: torch.uint8,
     **dict.fromkeys((aten.amin.default, aten.amax.default, aten.min.dim, aten.max.dim), torch.bool),
@@ -326,6 +362,28 @@ def asinh_of_size(node: fx.Node) -> fx.Node:
     return result if value(result).dtype is dtype else call.cast(result, dtype)
 
 
+@each(aten.sinh.default, aten.atanh.default, with_open=True)
+def hyperbolic_near_zero(node: fx.Node) -> fx.Node:
+    """sinh by expm1, and atanh by log1p. torch-mlir 20261001 subtracts exponentials, and logarithms, that are nearly equal near 0."""
+    call, dtype = Builder(node), value(node).dtype
+    wide = dtype if dtype in WIDE else torch.float32
+    (x,) = _of_type(call, node.args, wide)
+    size = call(aten.abs.default, x)
+    if node.target is aten.sinh.default:
+        power = call(aten.expm1.default, size)
+        rest = call(aten.div.Tensor, power, call(aten.add.Scalar, power, 1.0))
+        near = call(aten.mul.Scalar, call(aten.add.Tensor, power, rest), 0.5)
+        root = call(aten.exp.default, call(aten.mul.Scalar, size, 0.5))
+        far = call(aten.mul.Tensor, call(aten.mul.Scalar, root, 0.5), root)
+        result = call(aten.where.self, call(aten.gt.Scalar, size, 20.0), far, near)
+    else:
+        ratio = call(aten.div.Tensor, call(aten.mul.Scalar, size, 2.0), call(aten.rsub.Scalar, size, 1.0))  # fmt: skip
+        result = call(aten.mul.Scalar, call(aten.log1p.default, ratio), 0.5)
+    negative = call(aten.neg.default, result)
+    result = call(aten.where.self, call(aten.lt.Scalar, x, 0.0), negative, result)
+    return result if wide is dtype else call.cast(result, dtype)
+
+
 @each(aten.logcumsumexp.default)
 def logcumsumexp_by_doubling(node: fx.Node) -> fx.Node | None:
     """A scan by log(exp(a) + exp(b)): after the n-th of log2(size) steps, each value has the 2ⁿ before it. The sums have another order.
@@ -417,6 +475,33 @@ def rms_norm_in_float32(node: fx.Node) -> fx.Node | None:
     return _in_type(node, torch.float32) if narrow else None
 
 
+@each(aten.rms_norm.default, with_open=True)
+def rms_norm_with_epsilon(node: fx.Node) -> fx.Node | None:
+    """The epsilon of rms_norm is that of the type, if none is given. torch-mlir 20261001 takes 0."""
+    if argument(node, "eps") is not None:
+        return None
+    given = [argument(node, name) for name in ("input", "normalized_shape", "weight")]
+    return Builder(node)(node.target, *given, torch.finfo(value(node).dtype).eps)
+
+
+_ADDING = (
+    *(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim),
+    *(aten.cumsum.default, aten.linalg_vector_norm.default),
+)
+
+
+@each(*_ADDING, with_open=True)
+def sums_of_16_bits_in_float32(node: fx.Node) -> fx.Node | None:
+    """Sums, means and norms of f16 and bf16 are computed in float32 and rounded once, as eager does. IREE 3.13 rounds after each addition."""
+    dtype = value(node).dtype
+    if dtype not in (torch.float16, torch.bfloat16) or value(argument(node, "self")).dtype is not dtype:  # fmt: skip
+        return None
+    call = Builder(node)
+    given = {name: given for name, given in node.kwargs.items() if name != "dtype"}
+    wide = call.cast(argument(node, "self"), torch.float32)
+    return call.cast(call(node.target, wide, *node.args[1:], **given), dtype)
+
+
 @each(aten.roll.default)
 def roll_within_size(node: fx.Node) -> fx.Node | None:
     """A roll is by less than the size of a dimension, and names its dimensions.
@@ -455,6 +540,16 @@ def upsample_nearest_by_index(node: fx.Node) -> fx.Node | None:
         index = call(aten.clamp.default, index, 0, before - 1)
         result = call(aten.index_select.default, result, dim, index)
     return result
+
+
+@each(aten.pow.Tensor_Scalar, with_open=True)
+def pow_of_booleans(node: fx.Node) -> fx.Node | None:
+    """A power of booleans is the booleans, or 1 for an exponent of 0. torch-mlir 20261001 makes int64 of it, or refuses it, as PyTorch/XLA 2.9 does."""
+    base, exponent = node.args
+    if value(base).dtype is not torch.bool or not isinstance(exponent, int):
+        return None
+    call, dtype = Builder(node), torch.bool if isinstance(exponent, bool) else value(node).dtype
+    return call.cast(base, dtype) if exponent else call(aten.ones_like.default, base, dtype=dtype)
 
 
 @each(aten.pow.Tensor_Tensor, aten.pow.Scalar, with_open=True)
