@@ -47,6 +47,7 @@ NOT_STABLEHLO = {
     "products-of-8-bits-in-int32",
     "unsigned-bytes-in-wider-type",
     "bits-of-one-type",
+    "sorts-of-own-shapes",
     "asinh-of-size",
     "hyperbolic-near-zero",
     "scatter-dimension-from-the-front",

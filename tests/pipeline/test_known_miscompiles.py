@@ -62,6 +62,13 @@ CASES = {
     "product-of-one-row": (
         "torch.mm(x.expand(64, 16), y), F.linear(x[0].expand(64, 16), y.t(), z), F.linear(x.expand(3, 16), y.t()), torch.mm(y.t(), x.t().expand(16, 9)), F.linear(x, y.t())",
         ("torch.randn(1, 16)", "torch.randn(16, 64)", "torch.randn(64)")),
+    "sorts-of-own-shapes": (
+        "x.argsort(), (x * x).argsort(), (-x).sort()[1], *x.exp().topk(3), *y.sort(), *(y * 2).sort(0, True), *(y * y).sort(1, True), y.sort()[0].neg().argsort(-1), *(-y).topk(2)",
+        ("torch.randn(8)", "torch.randn(3, 8)")),
+    "update-of-copy": (
+        "(lambda v: (torch.ops.aten.slice_scatter(v, y, 0, 5, 22), v, torch.dot(z, z)))(x.sign()), "
+        "*(lambda v: (v.index_put((torch.arange(5, 22),), y), v))(x.exp()), *(lambda v: (v.index_add(0, torch.arange(5, 22), y), v))(x + 1)",
+        ("torch.randn(52, 1)", "torch.randn(17, 1)", "torch.randn(8)")),
     "roll-within-size": ("torch.roll(x, [4, -2], [-2, 1]), torch.roll(x, 7), torch.roll(x, -5, 0)", ("torch.randn(3, 2)",)),
     "upsample-nearest-by-index": (
         "torch.ops.aten.upsample_nearest2d(x, [2, 3]), torch.ops.aten.upsample_nearest2d(x, [7, 8]), torch.ops.aten.upsample_nearest2d(x, [6, 7], 1.5, 1.5)", ("torch.arange(40.0).reshape(1, 2, 4, 5)",)),

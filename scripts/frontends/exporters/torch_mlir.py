@@ -52,9 +52,11 @@ REWRITES = {
     "log10-by-log": ("torch", "linalg-on-tensors"),
     "index-put-of-itself": ("torch", "stablehlo", "linalg-on-tensors"),
     "sum-into-itself-apart": ("torch", "stablehlo", "linalg-on-tensors"),
+    "update-of-copy": ("torch", "stablehlo", "linalg-on-tensors"),
     "rms-norm-in-float32": ("torch", "stablehlo", "linalg-on-tensors"),
     "rms-norm-with-epsilon": ("torch", "stablehlo", "linalg-on-tensors"),
     "roll-within-size": ("torch", "stablehlo", "linalg-on-tensors"),
+    "sorts-of-own-shapes": ("torch", "linalg-on-tensors"),
     "upsample-nearest-by-index": ("torch", "stablehlo", "linalg-on-tensors"),
     "pow-of-booleans": ("torch", "stablehlo", "linalg-on-tensors"),
     "atan2-by-signs": ("torch", "stablehlo", "linalg-on-tensors"),
@@ -112,7 +114,7 @@ _REWRITTEN = (
     *("convolution_backward", "empty_permuted", "isfinite", "maximum", "minimum", "clamp"),
     *("hardtanh", "asinh", "logcumsumexp", "log10", "constant_pad_nd", "remainder", "fmod"),
     *("floor_divide", "_mode", "avg_pool", "pow", "atan2", "roll", "rms_norm", "upsample_nearest"),
-    *("max_pool", "sinh", "atanh", "expand"),
+    *("max_pool", "sinh", "atanh", "expand", "sort", "topk"),
 )
 """What is in the names of operators that an FX rewrite may change."""
 _NARROW = (torch.bool, torch.uint8, torch.int8)

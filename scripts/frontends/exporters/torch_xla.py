@@ -37,6 +37,7 @@ REWRITES = {
     "number-as-tensor": ("stablehlo",),
     "logcumsumexp-by-doubling": ("stablehlo",),
     "sum-into-itself-apart": ("stablehlo",),
+    "update-of-copy": ("stablehlo",),
     "pow-of-booleans": ("stablehlo",),
     "pow-of-size": ("stablehlo",),
     "atan2-by-signs": ("stablehlo",),

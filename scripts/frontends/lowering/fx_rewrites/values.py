@@ -457,6 +457,97 @@ def sum_into_itself_apart(node: fx.Node) -> fx.Node | None:
     return call(aten.add.Tensor, target, sums)
 
 
+_UPDATES = (
+    *(aten.slice_scatter.default, aten.index_put.default, aten.scatter_add.default),
+    *(aten.scatter.src, aten.scatter_reduce.two),
+)
+
+
+@each(*_UPDATES, with_open=True)
+def update_of_copy(node: fx.Node) -> fx.Node | None:
+    """Floats that are a result beside their update are copied before it, by a choice that IREE does not fold.
+
+    IREE 3.13 writes the update over them.
+    """
+    target = argument(node, "self")
+    if not value(target).is_floating_point() or not _is_result(target):
+        return None
+    call = Builder(node)
+    nan = call.full([], math.nan, value(target).dtype)
+    copy = call(aten.where.self, call(aten.ne.Tensor, target, target), nan, target)
+    return call(node.target, copy, *node.args[1:], **node.kwargs)
+
+
+def _is_result(node: fx.Node) -> bool:
+    """Whether a tensor is a result of the program, as it is or in another shape."""
+    return any(
+        user.op == "output" or (user.target in _RESHAPED and _is_result(user))
+        for user in node.users
+    )
+
+
+_SORTS = (aten.sort.default, aten.sort.stable, aten.argsort.default, aten.topk.default)
+
+
+def sorts_of_own_shapes(program: ExportedProgram) -> bool:
+    """Each sort and topk of a program has another shape: rows of zeros are added, and taken from its results, where one before has the same.
+
+    In IREE 3.13, sorts of one shape share the buffer of their positions, and each permutes those of the others.
+    """
+    seen: set[tuple] = set()
+    changed = False
+    for node in calls(program, *_SORTS):
+        tensor = argument(node, "self")
+        if not value(tensor).numel() or not value(tensor).dim() or not is_static(tensor):
+            continue
+        is_line = value(tensor).dim() == 1
+        shape = [1] * is_line + list(value(tensor).shape)
+        dim = argument(node, "dim") % value(tensor).dim() + is_line
+        rows = max((size, other) for other, size in enumerate(shape) if other != dim)[1]
+        count = shape[rows]
+        while (order := _order(shape, dim)) in seen:
+            shape[rows] += 1
+        seen.add(order)
+        if shape[rows] > count:
+            _sort_with_rows(node, dim, rows, shape, count)
+            changed = True
+    return changed
+
+
+def _order(shape: list[int], dim: int) -> tuple:
+    """What sorts along `dim` have in common that share their positions."""
+    return tuple((size, other == dim) for other, size in enumerate(shape) if size > 1)
+
+
+def _sort_with_rows(node: fx.Node, dim: int, rows: int, shape: list[int], count: int) -> None:
+    """Let a sort along `dim` be one of a tensor of `shape`, of which `count` rows are its own."""
+    call, tensor = Builder(node), argument(node, "self")
+    is_line = value(tensor).dim() < len(shape)
+    if is_line:
+        tensor = call(aten.unsqueeze.default, tensor, 0)
+    added = call.full([*shape[:rows], shape[rows] - count, *shape[rows + 1 :]], 0, value(tensor).dtype)  # fmt: skip
+    given = {"self": call(aten.cat.default, [tensor, added], rows), "dim": dim}
+    args, kwargs = [], {}
+    for declared in node.target._schema.arguments:
+        passed = given.get(declared.name, argument(node, declared.name))
+        if declared.kwarg_only:
+            kwargs[declared.name] = passed
+        else:
+            args.append(passed)
+    new = call(node.target, *args, **kwargs)
+
+    def own(result: fx.Node) -> fx.Node:
+        first = call(aten.slice.Tensor, result, rows, 0, count)
+        return call(aten.squeeze.dim, first, 0) if is_line else first
+
+    if node.target is aten.argsort.default:
+        replace(node, own(new))
+        return
+    for user in list(node.users):
+        replace(user, own(call(operator.getitem, new, user.args[1])))
+    node.graph.erase_node(node)
+
+
 def _is_computed_with(node: fx.Node, other: fx.Node) -> bool:
     """Whether a tensor is another one, or is computed from it in ways that IREE fuses with what takes it."""
     if node is other:

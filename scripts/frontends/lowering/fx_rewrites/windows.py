@@ -331,7 +331,10 @@ class _Windows:
         return (count - 1) * self.stride[dim] + self.dilation[dim] * (self.kernel[dim] - 1) + 1
 
 
-@each(aten.max_pool2d.default, aten.max_pool2d_with_indices.default, aten.max_pool3d.default)
+@each(
+    *(aten.max_pool2d.default, aten.max_pool2d_with_indices.default),
+    aten.max_pool3d_with_indices.default,
+)
 def ceil_mode_as_padding(node: fx.Node) -> fx.Node | None:
     """A maximum over windows with `ceil_mode=True` becomes one of an input that is padded at its end.
 
@@ -343,7 +346,7 @@ def ceil_mode_as_padding(node: fx.Node) -> fx.Node | None:
         return None
     if any(user.target is operator.getitem and user.args[1] for user in node.users):
         return None  # indices into the input, which has another width when it is padded
-    rank = 3 if node.target is aten.max_pool3d.default else 2
+    rank = 3 if node.target is aten.max_pool3d_with_indices.default else 2
     windows, result = _Windows.of_node(node, rank), value(node)
     counts = (result[0] if isinstance(result, tuple | list) else result).shape[-rank:]
     sizes = value(image).shape[-rank:]
