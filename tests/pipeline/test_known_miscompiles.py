@@ -98,11 +98,14 @@ CASES = {
     "averages-of-whole-windows": (
         "F.avg_pool1d(x, 2, count_include_pad=False), F.avg_pool2d(y, 2, 1, 0, False, False), F.avg_pool2d(y, 3, 1, 1, False, False)",
         ("torch.randn(2, 3, 6).half()", "torch.randn(1, 2, 5, 5).bfloat16()")),
+    "max-pool-with-end-padding": (
+        "F.max_pool3d(x, 2, 2, 0, 1, True), F.max_pool3d(x, 3, 2, 1, 1, True), F.max_pool2d(x[0], 2, 2, 0, 1, True)", ("torch.randn(1, 2, 3, 5, 6)",)),
     "nothing-as-constant": ("torch.cat([x[:0].reshape(-1, 2, 1).reshape(0, 2), x]), x[:0] * 2", ("torch.randn(3, 2)",)),
 }  # fmt: skip
 NOT_BY_TORCH_MLIR = ("clamp-by-one-limit", "dot-as-sum", "sum-over-dimensions")
 ONLY_STABLEHLO = (
     *("shifts-and-extremes-in-int32", "remainder-by-sign", "averages-of-whole-windows"),
+    "max-pool-with-end-padding",
 )
 NOT_WRONG_BY_THE_TORCH_DIALECT = (*NOT_BY_TORCH_MLIR, "nothing-as-constant", "product-of-one-row")
 """Without rewrites, as compiled here: products of one row crash with data tiling at O3."""

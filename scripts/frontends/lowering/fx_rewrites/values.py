@@ -470,7 +470,7 @@ def update_of_copy(node: fx.Node) -> fx.Node | None:
     IREE 3.13 writes the update over them.
     """
     target = argument(node, "self")
-    if not value(target).is_floating_point() or not _is_result(target):
+    if not value(target).is_floating_point() or not _is_result(_source(target, _RESHAPED)):
         return None
     call = Builder(node)
     nan = call.full([], math.nan, value(target).dtype)
@@ -480,10 +480,7 @@ def update_of_copy(node: fx.Node) -> fx.Node | None:
 
 def _is_result(node: fx.Node) -> bool:
     """Whether a tensor is a result of the program, as it is or in another shape."""
-    return any(
-        user.op == "output" or (user.target in _RESHAPED and _is_result(user))
-        for user in node.users
-    )
+    return any(n.op == "output" or (n.target in _RESHAPED and _is_result(n)) for n in node.users)
 
 
 _SORTS = (aten.sort.default, aten.sort.stable, aten.argsort.default, aten.topk.default)
