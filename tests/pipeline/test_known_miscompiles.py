@@ -44,6 +44,31 @@ CASES = {
     "index-put-of-itself": (
         "x.index_copy(1, i, x), y.index_copy(1, i, -x), y.index_put((i,), y), y.index_put((i,), z)", ("torch.randn(3, 3)", "torch.randn(3, 3)", "torch.randn(3, 3)", "torch.tensor([2, 0, 1])")),
     "rms-norm-in-float32": ("F.rms_norm(x, [3]), F.rms_norm(x, [3], y)", ("torch.tensor([[118.0, -129.0, -99.0], [5.0, -243.5, 106.0]]).half()", "torch.tensor([1.0, 2.0, 0.5]).half()")),
+    "rms-norm-with-epsilon": (
+        "F.rms_norm(x, [3]), F.rms_norm(x * 0, [3]), F.rms_norm(x.half(), [3]), F.rms_norm(x.bfloat16(), [3], x.bfloat16()), F.rms_norm(x, [3], x, 1e-5)",
+        ("torch.tensor([0.00064, -0.00032, 0.0003])",)),
+    "sums-of-16-bits-in-float32": (
+        "x.sum(0), x.mean(0), x.t().sum(1), x.sum(), x.mean(), x.cumsum(0), x.half().sum(0), x.sum((0, 1), keepdim=True, dtype=torch.bfloat16), x.sum(0, dtype=torch.float32), x.norm(dim=0)",
+        ("torch.full((4096, 3), 1.0625).bfloat16()",)),
+    "bits-of-one-type": (
+        "x & y, x | y, x ^ y, z & y, z ^ z, y | y, y & z",
+        ("torch.tensor([-1, 3, 5], dtype=torch.int8)", "torch.tensor([True, True, False])", "torch.tensor([200, 3, 5], dtype=torch.uint8)")),
+    "hyperbolic-near-zero": (
+        "x.sinh() * 1e5, x.atanh() * 1e5, x.half().sinh(), x.half().atanh(), y.sinh(), (y / 3).atanh(), i.sinh()",
+        ("torch.tensor([1.26e-5, -1.2e-5, 3.3e-6, 0.0])", "torch.tensor([3.0, -3.0, 0.5, -0.9, 1.0, 89.0, -89.0, 2.0, torch.inf, torch.nan, -torch.inf])", "torch.tensor([0, 0, 1])")),
+    "pow-of-booleans": ("x ** True, x ** False, x ** 2, x ** 0", (MASK,)),
+    "scatter-dimension-from-the-front": (
+        "x.scatter_add(-1, i.view(1, 3), y), x.scatter_reduce(-1, i.view(1, 3), y, 'amax')", ("torch.randn(2, 4)", "torch.randn(2, 3)", "torch.tensor([0, 0, 1])")),
+    "product-of-one-row": (
+        "torch.mm(x.expand(64, 16), y), F.linear(x[0].expand(64, 16), y.t(), z), F.linear(x.expand(3, 16), y.t()), torch.mm(y.t(), x.t().expand(16, 9)), F.linear(x, y.t())",
+        ("torch.randn(1, 16)", "torch.randn(16, 64)", "torch.randn(64)")),
+    "sorts-of-own-shapes": (
+        "x.argsort(), (x * x).argsort(), (-x).sort()[1], *x.exp().topk(3), *y.sort(), *(y * 2).sort(0, True), *(y * y).sort(1, True), y.sort()[0].neg().argsort(-1), *(-y).topk(2)",
+        ("torch.randn(8)", "torch.randn(3, 8)")),
+    "update-of-copy": (
+        "(lambda v: (torch.ops.aten.slice_scatter(v, y, 0, 5, 22), v, torch.dot(z, z)))(x.sign()), "
+        "*(lambda v: (v.index_put((torch.arange(5, 22),), y), v))(x.exp()), *(lambda v: (v.index_add(0, torch.arange(5, 22), y), v))(x + 1)",
+        ("torch.randn(52, 1)", "torch.randn(17, 1)", "torch.randn(8)")),
     "roll-within-size": ("torch.roll(x, [4, -2], [-2, 1]), torch.roll(x, 7), torch.roll(x, -5, 0)", ("torch.randn(3, 2)",)),
     "upsample-nearest-by-index": (
         "torch.ops.aten.upsample_nearest2d(x, [2, 3]), torch.ops.aten.upsample_nearest2d(x, [7, 8]), torch.ops.aten.upsample_nearest2d(x, [6, 7], 1.5, 1.5)", ("torch.arange(40.0).reshape(1, 2, 4, 5)",)),
@@ -73,13 +98,17 @@ CASES = {
     "averages-of-whole-windows": (
         "F.avg_pool1d(x, 2, count_include_pad=False), F.avg_pool2d(y, 2, 1, 0, False, False), F.avg_pool2d(y, 3, 1, 1, False, False)",
         ("torch.randn(2, 3, 6).half()", "torch.randn(1, 2, 5, 5).bfloat16()")),
+    "max-pool-with-end-padding": (
+        "F.max_pool3d(x, 2, 2, 0, 1, True), F.max_pool3d(x, 3, 2, 1, 1, True), F.max_pool2d(x[0], 2, 2, 0, 1, True)", ("torch.randn(1, 2, 3, 5, 6)",)),
     "nothing-as-constant": ("torch.cat([x[:0].reshape(-1, 2, 1).reshape(0, 2), x]), x[:0] * 2", ("torch.randn(3, 2)",)),
 }  # fmt: skip
 NOT_BY_TORCH_MLIR = ("clamp-by-one-limit", "dot-as-sum", "sum-over-dimensions")
 ONLY_STABLEHLO = (
     *("shifts-and-extremes-in-int32", "remainder-by-sign", "averages-of-whole-windows"),
+    "max-pool-with-end-padding",
 )
-NOT_WRONG_BY_THE_TORCH_DIALECT = (*NOT_BY_TORCH_MLIR, "nothing-as-constant")
+NOT_WRONG_BY_THE_TORCH_DIALECT = (*NOT_BY_TORCH_MLIR, "nothing-as-constant", "product-of-one-row")
+"""Without rewrites, as compiled here: products of one row crash with data tiling at O3."""
 
 
 def text(results: str, inputs: tuple[str, ...]) -> str:

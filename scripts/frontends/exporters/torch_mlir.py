@@ -38,19 +38,27 @@ REWRITES = {
     "equal-to-itself-as-number": ("torch", "stablehlo", "linalg-on-tensors"),
     "constants-compared-as-floats": ("torch", "stablehlo", "linalg-on-tensors"),
     "limits-keep-nan": ("torch", "linalg-on-tensors"),
+    "sums-of-16-bits-in-float32": ("torch", "stablehlo", "linalg-on-tensors"),
     "sums-of-booleans-in-int32": ("torch", "stablehlo", "linalg-on-tensors"),
     "products-of-8-bits-in-int32": ("torch", "linalg-on-tensors"),
+    "product-of-one-row": ("torch", "stablehlo", "linalg-on-tensors"),
+    "bits-of-one-type": ("torch", "linalg-on-tensors"),
     "number-as-tensor": ("torch", "stablehlo", "linalg-on-tensors"),
     "unsigned-bytes-in-wider-type": ("torch", "linalg-on-tensors"),
     "shifts-and-extremes-in-int32": ("stablehlo",),
     "asinh-of-size": ("torch", "linalg-on-tensors"),
+    "hyperbolic-near-zero": ("torch", "linalg-on-tensors"),
     "logcumsumexp-by-doubling": ("torch", "stablehlo", "linalg-on-tensors"),
     "log10-by-log": ("torch", "linalg-on-tensors"),
     "index-put-of-itself": ("torch", "stablehlo", "linalg-on-tensors"),
     "sum-into-itself-apart": ("torch", "stablehlo", "linalg-on-tensors"),
+    "update-of-copy": ("torch", "stablehlo", "linalg-on-tensors"),
     "rms-norm-in-float32": ("torch", "stablehlo", "linalg-on-tensors"),
+    "rms-norm-with-epsilon": ("torch", "stablehlo", "linalg-on-tensors"),
     "roll-within-size": ("torch", "stablehlo", "linalg-on-tensors"),
+    "sorts-of-own-shapes": ("torch", "linalg-on-tensors"),
     "upsample-nearest-by-index": ("torch", "stablehlo", "linalg-on-tensors"),
+    "pow-of-booleans": ("torch", "stablehlo", "linalg-on-tensors"),
     "atan2-by-signs": ("torch", "stablehlo", "linalg-on-tensors"),
     "pow-of-size": ("torch", "stablehlo", "linalg-on-tensors"),
     "negative-pow-as-reciprocal": ("torch", "stablehlo", "linalg-on-tensors"),
@@ -60,6 +68,7 @@ REWRITES = {
     "averages-of-whole-windows": ("stablehlo",),
     "negative-padding-as-slice": ("torch", "linalg-on-tensors"),
     "index-from-the-front": ("stablehlo",),
+    "scatter-dimension-from-the-front": ("torch", "linalg-on-tensors"),
     "scatter-mean-as-sum": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-without-self": ("torch", "stablehlo", "linalg-on-tensors"),
     "scatter-reduce-into-neutral": ("stablehlo",),
@@ -105,10 +114,13 @@ _REWRITTEN = (
     *("convolution_backward", "empty_permuted", "isfinite", "maximum", "minimum", "clamp"),
     *("hardtanh", "asinh", "logcumsumexp", "log10", "constant_pad_nd", "remainder", "fmod"),
     *("floor_divide", "_mode", "avg_pool", "pow", "atan2", "roll", "rms_norm", "upsample_nearest"),
+    *("max_pool", "sinh", "atanh", "expand", "sort", "topk"),
 )
 """What is in the names of operators that an FX rewrite may change."""
 _NARROW = (torch.bool, torch.uint8, torch.int8)
 """Types of operands for which one may change an operator."""
+_ADDS = ("sum", "mean", "vector_norm")
+"""What is in the names of operators that one changes in types of 16 bits."""
 
 _BODIES = {
     "prod": "stablehlo.multiply",
@@ -268,15 +280,16 @@ def _further_decompositions(graph: fx.Graph) -> dict[Any, Callable]:
 
 def _may_change(node: fx.Node) -> bool:
     """Return whether an FX rewrite may change a node of a single operator: they are about tensors of indices, the
-    maximum over windows that returns indices, the gradients of convolutions and slices, and what values.py has: some operators, and
+    maximum over windows, the gradients of convolutions and slices, and what values.py has: some operators, and
     any with booleans, bytes or nothing in its tensors.
 
     The rewrite of embedding bags is not: it needs offsets that the graph itself computes.
     """
     name = str(node.target).replace("select_scatter", "")
     tensors = [other.meta.get("val") for other in (node, *node.all_input_nodes)]
+    adds = any(word in name for word in _ADDS)
     return any(word in name for word in _REWRITTEN) or any(
-        tensor.dtype in _NARROW or not tensor.numel()
+        tensor.dtype in _NARROW or not tensor.numel() or (adds and tensor.dtype.itemsize == 2)
         for tensor in tensors
         if isinstance(tensor, torch.Tensor)
     )

@@ -43,6 +43,15 @@ def _reduction(node: fx.Node, *names: str) -> tuple[fx.Node, int, fx.Node, fx.No
     return base, dim % value(base).dim(), index, src, reduction
 
 
+@each(aten.scatter_add.default, _REDUCE, with_open=True)
+def dimension_from_the_front(node: fx.Node) -> fx.Node | None:
+    """A scatter names its dimension from the front. torch-mlir 20261001 crashes (SIGSEGV) if it is counted from the last one."""
+    base, dim = node.args[:2]
+    if dim >= 0:
+        return None
+    return Builder(node)(node.target, base, dim + max(1, value(base).dim()), *node.args[2:], **node.kwargs)  # fmt: skip
+
+
 @each(_REDUCE)
 def mean_as_sum(node: fx.Node) -> fx.Node | None:
     """A mean is a sum divided by a count, as PyTorch computes it (integers: floored).

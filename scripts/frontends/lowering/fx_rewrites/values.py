@@ -1,7 +1,7 @@
 """Operators whose values are computed wrongly behind a lowering path, or that it refuses, in forms that it computes rightly.
 
 `vmfbench fuzz` has found them, and workflow/known_failures.yaml names the causes (torch-mlir 20261001, IREE 3.13). Values are those of
-eager, but for the rounding of asinh, logcumsumexp and log10, the sign of a zero, and the order of sums into a tensor itself.
+eager, but for the rounding of asinh, sinh, atanh, logcumsumexp and log10, the sign of a zero, and the order of sums into a tensor itself.
 """
 
 from __future__ import annotations
@@ -211,6 +211,42 @@ def products_of_8_bits_in_int32(node: fx.Node) -> fx.Node | None:
     return _in_type(node, torch.int32) if narrow else None
 
 
+@each(aten.mm.default, aten.linear.default, aten.addmm.default)
+def product_of_one_row(node: fx.Node) -> fx.Node | None:
+    """The product of a row, or by a column, that is repeated is that of the row or column, repeated. The data tiling of IREE 3.13 crashes (SIGSEGV)."""
+    adds = node.target is aten.addmm.default
+    bias = value(argument(node, "self")) if adds else None
+    if bias is not None and bias.dim() > 1 and bias.shape[0] != 1:
+        return None
+    for number, summed in ((int(adds), -1), *[(1, -2)] * (node.target is aten.mm.default)):
+        repeated = _source(node.args[number])
+        if repeated.target is not aten.expand.default or not is_static(repeated):
+            continue
+        shape, own = list(value(repeated).shape), list(value(repeated.args[0]).shape)
+        own = [1] * (len(shape) - len(own)) + own
+        own[summed] = shape[summed]
+        if own == shape:
+            continue
+        call, args = Builder(node), list(node.args)
+        args[number] = call(aten.expand.default, repeated.args[0], own)
+        product = call(node.target, *args, **node.kwargs)
+        return call(aten.expand.default, product, list(value(node).shape))
+    return None
+
+
+_BITS = (aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor)
+
+
+@each(*_BITS, with_open=True)
+def bits_of_one_type(node: fx.Node) -> fx.Node | None:
+    """Bits of 8-bit integers are combined with those of booleans as integers. torch-mlir 20261001 crashes (SIGSEGV) where it converts them."""
+    dtype = value(node).dtype
+    if dtype.itemsize > 1 or all(value(operand).dtype is dtype for operand in operands(node)):
+        return None
+    call = Builder(node)
+    return call(node.target, *_of_type(call, node.args, dtype))
+
+
 _OF_NARROW = {
     aten.bitwise_right_shift.Tensor: torch.uint8,
     **dict.fromkeys((aten.amin.default, aten.amax.default, aten.min.dim, aten.max.dim), torch.bool),
@@ -326,6 +362,28 @@ def asinh_of_size(node: fx.Node) -> fx.Node:
     return result if value(result).dtype is dtype else call.cast(result, dtype)
 
 
+@each(aten.sinh.default, aten.atanh.default, with_open=True)
+def hyperbolic_near_zero(node: fx.Node) -> fx.Node:
+    """sinh by expm1, and atanh by log1p. torch-mlir 20261001 subtracts exponentials, and logarithms, that are nearly equal near 0."""
+    call, dtype = Builder(node), value(node).dtype
+    wide = dtype if dtype in WIDE else torch.float32
+    (x,) = _of_type(call, node.args, wide)
+    size = call(aten.abs.default, x)
+    if node.target is aten.sinh.default:
+        power = call(aten.expm1.default, size)
+        rest = call(aten.div.Tensor, power, call(aten.add.Scalar, power, 1.0))
+        near = call(aten.mul.Scalar, call(aten.add.Tensor, power, rest), 0.5)
+        root = call(aten.exp.default, call(aten.mul.Scalar, size, 0.5))
+        far = call(aten.mul.Tensor, call(aten.mul.Scalar, root, 0.5), root)
+        result = call(aten.where.self, call(aten.gt.Scalar, size, 20.0), far, near)
+    else:
+        ratio = call(aten.div.Tensor, call(aten.mul.Scalar, size, 2.0), call(aten.rsub.Scalar, size, 1.0))  # fmt: skip
+        result = call(aten.mul.Scalar, call(aten.log1p.default, ratio), 0.5)
+    negative = call(aten.neg.default, result)
+    result = call(aten.where.self, call(aten.lt.Scalar, x, 0.0), negative, result)
+    return result if wide is dtype else call.cast(result, dtype)
+
+
 @each(aten.logcumsumexp.default)
 def logcumsumexp_by_doubling(node: fx.Node) -> fx.Node | None:
     """A scan by log(exp(a) + exp(b)): after the n-th of log2(size) steps, each value has the 2ⁿ before it. The sums have another order.
@@ -399,6 +457,94 @@ def sum_into_itself_apart(node: fx.Node) -> fx.Node | None:
     return call(aten.add.Tensor, target, sums)
 
 
+_UPDATES = (
+    *(aten.slice_scatter.default, aten.index_put.default, aten.scatter_add.default),
+    *(aten.scatter.src, aten.scatter_reduce.two),
+)
+
+
+@each(*_UPDATES, with_open=True)
+def update_of_copy(node: fx.Node) -> fx.Node | None:
+    """Floats that are a result beside their update are copied before it, by a choice that IREE does not fold.
+
+    IREE 3.13 writes the update over them.
+    """
+    target = argument(node, "self")
+    if not value(target).is_floating_point() or not _is_result(_source(target, _RESHAPED)):
+        return None
+    call = Builder(node)
+    nan = call.full([], math.nan, value(target).dtype)
+    copy = call(aten.where.self, call(aten.ne.Tensor, target, target), nan, target)
+    return call(node.target, copy, *node.args[1:], **node.kwargs)
+
+
+def _is_result(node: fx.Node) -> bool:
+    """Whether a tensor is a result of the program, as it is or in another shape."""
+    return any(n.op == "output" or (n.target in _RESHAPED and _is_result(n)) for n in node.users)
+
+
+_SORTS = (aten.sort.default, aten.sort.stable, aten.argsort.default, aten.topk.default)
+
+
+def sorts_of_own_shapes(program: ExportedProgram) -> bool:
+    """Each sort and topk of a program has another shape: rows of zeros are added, and taken from its results, where one before has the same.
+
+    In IREE 3.13, sorts of one shape share the buffer of their positions, and each permutes those of the others.
+    """
+    seen: set[tuple] = set()
+    changed = False
+    for node in calls(program, *_SORTS):
+        tensor = argument(node, "self")
+        if not value(tensor).numel() or not value(tensor).dim() or not is_static(tensor):
+            continue
+        is_line = value(tensor).dim() == 1
+        shape = [1] * is_line + list(value(tensor).shape)
+        dim = argument(node, "dim") % value(tensor).dim() + is_line
+        rows = max((size, other) for other, size in enumerate(shape) if other != dim)[1]
+        count = shape[rows]
+        while (order := _order(shape, dim)) in seen:
+            shape[rows] += 1
+        seen.add(order)
+        if shape[rows] > count:
+            _sort_with_rows(node, dim, rows, shape, count)
+            changed = True
+    return changed
+
+
+def _order(shape: list[int], dim: int) -> tuple:
+    """What sorts along `dim` have in common that share their positions."""
+    return tuple((size, other == dim) for other, size in enumerate(shape) if size > 1)
+
+
+def _sort_with_rows(node: fx.Node, dim: int, rows: int, shape: list[int], count: int) -> None:
+    """Let a sort along `dim` be one of a tensor of `shape`, of which `count` rows are its own."""
+    call, tensor = Builder(node), argument(node, "self")
+    is_line = value(tensor).dim() < len(shape)
+    if is_line:
+        tensor = call(aten.unsqueeze.default, tensor, 0)
+    added = call.full([*shape[:rows], shape[rows] - count, *shape[rows + 1 :]], 0, value(tensor).dtype)  # fmt: skip
+    given = {"self": call(aten.cat.default, [tensor, added], rows), "dim": dim}
+    args, kwargs = [], {}
+    for declared in node.target._schema.arguments:
+        passed = given.get(declared.name, argument(node, declared.name))
+        if declared.kwarg_only:
+            kwargs[declared.name] = passed
+        else:
+            args.append(passed)
+    new = call(node.target, *args, **kwargs)
+
+    def own(result: fx.Node) -> fx.Node:
+        first = call(aten.slice.Tensor, result, rows, 0, count)
+        return call(aten.squeeze.dim, first, 0) if is_line else first
+
+    if node.target is aten.argsort.default:
+        replace(node, own(new))
+        return
+    for user in list(node.users):
+        replace(user, own(call(operator.getitem, new, user.args[1])))
+    node.graph.erase_node(node)
+
+
 def _is_computed_with(node: fx.Node, other: fx.Node) -> bool:
     """Whether a tensor is another one, or is computed from it in ways that IREE fuses with what takes it."""
     if node is other:
@@ -415,6 +561,33 @@ def rms_norm_in_float32(node: fx.Node) -> fx.Node | None:
     """The squares of narrow numbers are added in float32, as eager does. torch-mlir 20261001 adds them in their own type, where they become infinite."""
     narrow = value(node).dtype in (torch.float16, torch.bfloat16)
     return _in_type(node, torch.float32) if narrow else None
+
+
+@each(aten.rms_norm.default, with_open=True)
+def rms_norm_with_epsilon(node: fx.Node) -> fx.Node | None:
+    """The epsilon of rms_norm is that of the type, if none is given. torch-mlir 20261001 takes 0."""
+    if argument(node, "eps") is not None:
+        return None
+    given = [argument(node, name) for name in ("input", "normalized_shape", "weight")]
+    return Builder(node)(node.target, *given, torch.finfo(value(node).dtype).eps)
+
+
+_ADDING = (
+    *(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim),
+    *(aten.cumsum.default, aten.linalg_vector_norm.default),
+)
+
+
+@each(*_ADDING, with_open=True)
+def sums_of_16_bits_in_float32(node: fx.Node) -> fx.Node | None:
+    """Sums, means and norms of f16 and bf16 are computed in float32 and rounded once, as eager does. IREE 3.13 rounds after each addition."""
+    dtype = value(node).dtype
+    if dtype not in (torch.float16, torch.bfloat16) or value(argument(node, "self")).dtype is not dtype:  # fmt: skip
+        return None
+    call = Builder(node)
+    given = {name: given for name, given in node.kwargs.items() if name != "dtype"}
+    wide = call.cast(argument(node, "self"), torch.float32)
+    return call.cast(call(node.target, wide, *node.args[1:], **given), dtype)
 
 
 @each(aten.roll.default)
@@ -455,6 +628,16 @@ def upsample_nearest_by_index(node: fx.Node) -> fx.Node | None:
         index = call(aten.clamp.default, index, 0, before - 1)
         result = call(aten.index_select.default, result, dim, index)
     return result
+
+
+@each(aten.pow.Tensor_Scalar, with_open=True)
+def pow_of_booleans(node: fx.Node) -> fx.Node | None:
+    """A power of booleans is the booleans, or 1 for an exponent of 0. torch-mlir 20261001 makes int64 of it, or refuses it, as PyTorch/XLA 2.9 does."""
+    base, exponent = node.args
+    if value(base).dtype is not torch.bool or not isinstance(exponent, int):
+        return None
+    call, dtype = Builder(node), torch.bool if isinstance(exponent, bool) else value(node).dtype
+    return call.cast(base, dtype) if exponent else call(aten.ones_like.default, base, dtype=dtype)
 
 
 @each(aten.pow.Tensor_Tensor, aten.pow.Scalar, with_open=True)

@@ -311,7 +311,7 @@ class _ConvolutionGradients:
 
 @dataclass(frozen=True)
 class _Windows:
-    """The windows of a pool, each value for rows and columns."""
+    """The windows of a pool, each value for its dimensions: rows and columns, or three."""
 
     kernel: list[int]
     stride: list[int]
@@ -319,17 +319,22 @@ class _Windows:
     dilation: list[int]
 
     @classmethod
-    def of_node(cls, node: fx.Node) -> _Windows:
-        kernel = per_dimension(node, "kernel_size")
-        stride = per_dimension(node, "stride") or kernel
-        return cls(kernel, stride, per_dimension(node, "padding"), per_dimension(node, "dilation"))
+    def of_node(cls, node: fx.Node, rank: int = 2) -> _Windows:
+        kernel, stride, padding, dilation = (
+            per_dimension(node, name, rank)
+            for name in ("kernel_size", "stride", "padding", "dilation")
+        )
+        return cls(kernel, stride or kernel, padding, dilation)
 
     def end(self, dim: int, count: int) -> int:
         """The first place after `count` windows, in the padded input."""
         return (count - 1) * self.stride[dim] + self.dilation[dim] * (self.kernel[dim] - 1) + 1
 
 
-@each(aten.max_pool2d.default, aten.max_pool2d_with_indices.default)
+@each(
+    *(aten.max_pool2d.default, aten.max_pool2d_with_indices.default),
+    aten.max_pool3d_with_indices.default,
+)
 def ceil_mode_as_padding(node: fx.Node) -> fx.Node | None:
     """A maximum over windows with `ceil_mode=True` becomes one of an input that is padded at its end.
 
@@ -341,18 +346,20 @@ def ceil_mode_as_padding(node: fx.Node) -> fx.Node | None:
         return None
     if any(user.target is operator.getitem and user.args[1] for user in node.users):
         return None  # indices into the input, which has another width when it is padded
-    windows, result = _Windows.of_node(node), value(node)
-    counts = (result[0] if isinstance(result, tuple | list) else result).shape[-2:]
-    sizes = value(image).shape[-2:]
+    rank = 3 if node.target is aten.max_pool3d_with_indices.default else 2
+    windows, result = _Windows.of_node(node, rank), value(node)
+    counts = (result[0] if isinstance(result, tuple | list) else result).shape[-rank:]
+    sizes = value(image).shape[-rank:]
     # What the last windows need after the input and its padding.
-    rows, columns = (
-        max(0, windows.end(i, counts[i]) - sizes[i] - 2 * windows.padding[i]) for i in range(2)
-    )
-    if is_symbolic(rows) or is_symbolic(columns):
+    missing = [
+        max(0, windows.end(i, counts[i]) - sizes[i] - 2 * windows.padding[i]) for i in range(rank)
+    ]
+    if any(is_symbolic(count) for count in missing):
         return None
     build = Builder(node)
-    if rows or columns:
-        image = build(aten.constant_pad_nd.default, image, [0, columns, 0, rows], -math.inf)
+    if any(missing):
+        pads = [pad for count in reversed(missing) for pad in (0, count)]
+        image = build(aten.constant_pad_nd.default, image, pads, -math.inf)
     names = ("kernel_size", "stride", "padding", "dilation")
     return build(node.target, image, *(argument(node, name) for name in names), False)
 
