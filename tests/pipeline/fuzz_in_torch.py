@@ -276,6 +276,12 @@ def _reason(graph: Graph) -> str:
     return ""
 
 
+def _drawn(name: str) -> Node:
+    draw = Draw("0")
+    operators.OPERATORS[name](draw)
+    return draw.nodes[0]
+
+
 class _Sliced(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x[5::2]
@@ -307,6 +313,8 @@ def rules(count: int) -> dict[str, Any]:
     small = reduction.reduced(three, lambda graphs: [len(graphs) > 1 or graph == three for graph in graphs], float("inf"))  # fmt: skip
     return {
         "infinities": _reason(_chain(("full_like.default", float("inf")), ("argsort.default", 0, False))),
+        "zero by infinity": _reason(_chain(("view.default", [1, 1, 2, 2]), ("mul.Scalar", float("inf")), ("upsample_bilinear2d.default", [2, 3], False))),
+        "devices": [_drawn(name).kwargs["device"] for name in ("arange", "eye")],
         "small": _reason(_chain(("mul.Scalar", 1e-3), ("rms_norm.default", [4]))),
         "nothing": sorted({is_infinite for numel, is_infinite in drawn if not numel}),
         "sizes": [of_size, of_view],

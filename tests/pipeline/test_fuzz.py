@@ -80,6 +80,8 @@ def test_graphs_are_judged_and_reduced_by_what_they_compute_alone(environments):
     made = in_torch(environments, "rules", "500")
     assert made == {
         "infinities": "tie",
+        "zero by infinity": "not finite",
+        "devices": ["cpu", "cpu"],
         "small": "",
         "nothing": [False],
         "sizes": [True, False],
