@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -351,13 +351,36 @@ def of_layers(count: int) -> dict[str, Any]:
     }
 
 
+class _Crowded(LoweringPath):
+    """A compiler that blames the first program of a function for the others."""
+
+    def __init__(self, count: int) -> None:
+        self.folder, self.ended = pathlib.Path(), {}
+        self._alike = {n: [n] for n in range(count)}
+
+    def compile(self, text: str, module: pathlib.Path | None) -> str | None:
+        return "program:3:5: error: crowded" if text.count(" op ") > 1 else None
+
+    def _problems(
+        self, module: pathlib.Path, programs: Iterable[int], cases: forks.Cases
+    ) -> dict[int, list[str]]:
+        return {n: [""] for n in programs}
+
+    def _begin(self, numbers: list[int], stage: str) -> None: ...
+
+    def _end(self, numbers: list[int], ended: forks.Ended) -> None:
+        self.ended |= dict.fromkeys(numbers, ended.status)
+
+
 def in_one_function(count: int) -> dict[str, Any]:
-    """Programs as one function: its text, and the lines of each."""
+    """Programs as one function: its text, the lines of each, and how they end if the compiler takes each of them alone."""
     program = "module {\n  func.func @main(%arg0: t) -> t {\n    %0 = op %arg0 : t\n    return %0 : t\n  }\n}\n"
     text, lines = together(dict.fromkeys(range(count), program))
-    numbered = text.splitlines()
+    numbered, crowded = text.splitlines(), _Crowded(count)
+    crowded._judge(dict.fromkeys(range(count), program), {})
     return {
         "text": text,
+        "alone": [crowded.ended[n] for n in range(count)],
         "own": [[line for at in lines[n] if (line := numbered[at - 1])] for n in range(count)],
     }
 
