@@ -314,6 +314,7 @@ def rules(count: int) -> dict[str, Any]:
     return {
         "infinities": _reason(_chain(("full_like.default", float("inf")), ("argsort.default", 0, False))),
         "zero by infinity": _reason(_chain(("view.default", [1, 1, 2, 2]), ("mul.Scalar", float("inf")), ("upsample_bilinear2d.default", [2, 3], False))),
+        "infinity by itself": _reason(_chain(("view.default", [1, 2, 2]), ("mul.Scalar", float("inf")), ("group_norm.default", 1))),
         "devices": [_drawn(name).kwargs["device"] for name in ("arange", "eye")],
         "small": _reason(_chain(("mul.Scalar", 1e-3), ("rms_norm.default", [4]))),
         "nothing": sorted({is_infinite for numel, is_infinite in drawn if not numel}),

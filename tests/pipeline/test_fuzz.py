@@ -81,6 +81,7 @@ def test_graphs_are_judged_and_reduced_by_what_they_compute_alone(environments):
     assert made == {
         "infinities": "tie",
         "zero by infinity": "not finite",
+        "infinity by itself": "not finite",
         "devices": ["cpu", "cpu"],
         "small": "",
         "nothing": [False],
