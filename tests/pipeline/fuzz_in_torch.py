@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -276,6 +276,12 @@ def _reason(graph: Graph) -> str:
     return ""
 
 
+def _drawn(name: str) -> Node:
+    draw = Draw("0")
+    operators.OPERATORS[name](draw)
+    return draw.nodes[0]
+
+
 class _Sliced(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x[5::2]
@@ -307,6 +313,9 @@ def rules(count: int) -> dict[str, Any]:
     small = reduction.reduced(three, lambda graphs: [len(graphs) > 1 or graph == three for graph in graphs], float("inf"))  # fmt: skip
     return {
         "infinities": _reason(_chain(("full_like.default", float("inf")), ("argsort.default", 0, False))),
+        "zero by infinity": _reason(_chain(("view.default", [1, 1, 2, 2]), ("mul.Scalar", float("inf")), ("upsample_bilinear2d.default", [2, 3], False))),
+        "infinity by itself": _reason(_chain(("view.default", [1, 2, 2]), ("mul.Scalar", float("inf")), ("group_norm.default", 1))),
+        "devices": [_drawn(name).kwargs["device"] for name in ("arange", "eye")],
         "small": _reason(_chain(("mul.Scalar", 1e-3), ("rms_norm.default", [4]))),
         "nothing": sorted({is_infinite for numel, is_infinite in drawn if not numel}),
         "sizes": [of_size, of_view],
@@ -343,13 +352,36 @@ def of_layers(count: int) -> dict[str, Any]:
     }
 
 
+class _Crowded(LoweringPath):
+    """A compiler that blames the first program of a function for the others."""
+
+    def __init__(self, count: int) -> None:
+        self.folder, self.ended = pathlib.Path(), {}
+        self._alike = {n: [n] for n in range(count)}
+
+    def compile(self, text: str, module: pathlib.Path | None) -> str | None:
+        return "program:3:5: error: crowded" if text.count(" op ") > 1 else None
+
+    def _problems(
+        self, module: pathlib.Path, programs: Iterable[int], cases: forks.Cases
+    ) -> dict[int, list[str]]:
+        return {n: [""] for n in programs}
+
+    def _begin(self, numbers: list[int], stage: str) -> None: ...
+
+    def _end(self, numbers: list[int], ended: forks.Ended) -> None:
+        self.ended |= dict.fromkeys(numbers, ended.status)
+
+
 def in_one_function(count: int) -> dict[str, Any]:
-    """Programs as one function: its text, and the lines of each."""
+    """Programs as one function: its text, the lines of each, and how they end if the compiler takes each of them alone."""
     program = "module {\n  func.func @main(%arg0: t) -> t {\n    %0 = op %arg0 : t\n    return %0 : t\n  }\n}\n"
     text, lines = together(dict.fromkeys(range(count), program))
-    numbered = text.splitlines()
+    numbered, crowded = text.splitlines(), _Crowded(count)
+    crowded._judge(dict.fromkeys(range(count), program), {})
     return {
         "text": text,
+        "alone": [crowded.ended[n] for n in range(count)],
         "own": [[line for at in lines[n] if (line := numbered[at - 1])] for n in range(count)],
     }
 

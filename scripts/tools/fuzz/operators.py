@@ -311,8 +311,9 @@ OPERATORS: dict[str, Operator] = {
     "stack": lambda d: join(d, "stack"),
     **each("reflection_pad1d replication_pad1d", "f", 2, 3, full, padding=lambda d, x, a: [d.randint(0, 3), d.randint(0, 3)]),
     **each("reflection_pad2d replication_pad2d", "f", 3, 4, full, padding=lambda d, x, a: [d.randint(0, 3) for _ in range(4)]),
-    "arange": lambda d: d.call("arange.start_step", d.randint(-3, 3), d.randint(4, 20), d.pick(1, 2, 3), dtype=d.pick(None, d.dtype("fi"))),
-    "eye": lambda d: d.call("eye.m", d.pick(1, 3, 8), d.pick(2, 3, 5), dtype=d.pick(None, d.dtype("fi"))),
+    # PyTorch/XLA makes constants on its device if they name one, as those of torch.export do.
+    "arange": lambda d: d.call("arange.start_step", d.randint(-3, 3), d.randint(4, 20), d.pick(1, 2, 3), dtype=d.pick(None, d.dtype("fi")), device="cpu"),
+    "eye": lambda d: d.call("eye.m", d.pick(1, 3, 8), d.pick(2, 3, 5), dtype=d.pick(None, d.dtype("fi")), device="cpu"),
     **each("index_select", "fib", 1, index_shape=lambda d, x, a: (d.size(),), index_type=lambda d, x, a: d.pick(INDEX, torch.int32)),
     **each("embedding", "f", 2, 2, full, indices=RULES["Tensor index"], index_shape=lambda d, x, a: d.shape(1, 2), dim=0),
     **{name: calls(name, "fi", 1, 4, full, index_shape=lambda d, x, a: (d.randint(1, a["length"]),), index_rule=rule)

@@ -236,12 +236,13 @@ class LoweringPath(ForkedPath):
                 self._end([n], Ended(WRONG, RUN, problem) if problem else Ended(OK))
             return
         if len(programs) == 1:
-            blamed = blamed or dict.fromkeys(programs, log)
-        for n, message in blamed.items():
-            self._end(self._alike[n], Ended(REFUSED, stage, message))
+            (message,) = blamed.values() or [log]
+            self._end(numbers, Ended(REFUSED, stage, message))
+            return
+        # The compiler may refuse in one function what it takes alone.
         left = [n for n in programs if n not in blamed]
         middle = len(left) if blamed else len(left) // 2
-        for part in filter(None, (left[:middle], left[middle:])):
+        for part in filter(None, (*([n] for n in blamed), left[:middle], left[middle:])):
             self._judge({n: programs[n] for n in part}, cases)
 
     def compile(self, text: str, module: Path | None) -> str | None:
