@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 
 import pytest
 
+from tests.checkouts import ROOT, environment
 from tests.cluster.slurm import NODES, Job, Slurm
 from tests.cluster.stubs import Stubs, planned, repair
 
@@ -206,3 +211,54 @@ def test_what_ran_on_a_lost_node_runs_on_another_and_no_row_is_lost(lost):
     first, second = lost.submissions("build-m00000")
     assert (first.state, second.state) == ("NODE_FAIL", "COMPLETED")
     assert second.node != first.node
+
+
+PARTS = 2
+"""Of the graphs of `vmfbench fuzz`."""
+
+
+@pytest.fixture(scope="module")
+def fuzzed(environments, slurm, tmp_path_factory):
+    """A function that runs random graphs in parts with further options of `vmfbench fuzz`; returns the outcome and the jobs that were submitted."""
+    folder = tmp_path_factory.mktemp("parts")
+    (folder / ".venvs").symlink_to(environments)
+
+    def run(options: str):
+        before = {job.number for job in slurm.jobs()}
+        fuzz = {"parts": PARTS, "minutes": 0.4, "options": options}
+        profile, _, *more = SLURM[1:]
+        start = [sys.executable, "-m", "snakemake", "-s", ROOT / "Snakefile", "--profile", ROOT / profile]  # fmt: skip
+        done = subprocess.run(
+            [*start, "results/fuzz.csv", *more, "--config", f"fuzz={json.dumps(fuzz)}"],
+            cwd=folder,
+            env=environment() | slurm.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done, [job for job in slurm.jobs() if job.number not in before]
+
+    return folder, run
+
+
+def test_graphs_of_an_operator_that_is_not_there_are_not_submitted(fuzzed):
+    _, run = fuzzed
+    done, submitted = run("--operators nagative")
+    assert done.returncode
+    assert "no operator of graphs" in done.stdout + done.stderr
+    assert not submitted
+
+
+def test_parts_share_the_random_graphs_and_their_causes_are_in_one_table(fuzzed):
+    folder, run = fuzzed
+    done, submitted = run("--operators square erfc")
+    assert not done.returncode, done.stderr[-4000:]
+    assert [(job.state, job.cpus) for job in submitted] == [("COMPLETED", 2)] * PARTS
+    journals = folder.glob("results/fuzz/*/[0-3]/journal.jsonl")
+    lines = [json.loads(line) for file in journals for line in file.read_text().splitlines()]
+    results = [line["result"] for line in lines if line.get("result", {}).get("done")]
+    tasks = [result["task"] for result in results]
+    firsts = [task["first"] for task in tasks if "first" in task and "origin" not in task]
+    assert len(firsts) == len({*firsts})
+    with (folder / "results/fuzz.csv").open(encoding="utf-8") as file:
+        assert all(row["status"] for row in csv.DictReader(file))

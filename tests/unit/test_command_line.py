@@ -102,7 +102,7 @@ def test_every_rule_says_what_it_is_for():
         assert len(said) == len(lines) == len(set(said.values())), done.stdout
     menu = """all aggregate_results aggregate_cpu check coverage report_coverage dumps traces profile code compile_time
         select_operators aggregate_operators kernels aggregate_kernels aggregate_tuned machine_limits report write_report
-        clean_dumps clean_weights clean_envs"""
+        clean_dumps clean_weights clean_envs start_fuzz aggregate_fuzz"""
     assert said.keys() == {*menu.split()}
 
 
