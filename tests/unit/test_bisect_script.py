@@ -21,8 +21,10 @@ def bisected(tmp_path, monkeypatch, capsys):
     script.write_text(SCRIPT, encoding="utf-8")
     (script.parent / "program.mlir").write_text("", encoding="utf-8")
 
-    def run(*behaviour: int) -> str:
+    def run(*behaviour: int, newest_first: bool = False) -> str:
         releases = [Candidate(f"3.{n}.0", ()) for n in range(len(behaviour))]
+        if newest_first:
+            releases.reverse()
         monkeypatch.setattr(bisection, "releases_of_index", lambda *_: releases)
 
         def make_environment(candidate, folder):
@@ -68,6 +70,12 @@ def bisected(tmp_path, monkeypatch, capsys):
 )  # fmt: skip
 def test_the_first_bad_release_or_what_is_wrong_with_the_ends(bisected, behaviour, answer):
     assert answer in bisected(*behaviour)
+
+
+def test_an_improvement_begins_with_a_good_release_and_an_unknown_flag_is_named(bisected):
+    printed = bisected(RIGHT, NO_FLAG, WRONG, newest_first=True)
+    assert "3.2.0 is the first good release; 3.0.0 is bad" in printed
+    assert "3.1.0: cannot be judged: it does not know a flag: iree-compile: Unknown command line argument --level" in printed  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [["--script", "nowhere.sh"], ["--script", __file__, "--if", "slower"]])  # fmt: skip

@@ -3,9 +3,9 @@
 vmfbench bisect --cell conv/torchmlir-torch/llvm-cpu --good 3.9.0 --bad 3.13.0
 vmfbench bisect --script results/fuzz/<path>/<core>/causes/<graph>/run.sh --good 3.9.0 --bad 3.13.0
 
-With --cell, takes the program, the flags and the golden outputs from results/, and makes a temporary environment for each release
-that it tries. A release is bad for a script if the same tool fails as with --bad. If --good is newer than --bad, it finds the first release of an improvement, in the order from --good
-to --bad.
+Makes a temporary environment for each release that it tries. A cell's program, flags and golden outputs are those in results/. A
+release is bad for a script if the same tool fails as with --bad. If --good is newer than --bad, it finds the first release of an
+improvement, in the order from --good to --bad.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import math
 import os
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
+
+from packaging.version import Version
 
 from scripts.core import exits, temporary
 from scripts.iree import compile_cache
@@ -109,7 +111,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def of_script(args: argparse.Namespace) -> str:
-    """Search for the first release with which a script ends with an error. Return the answer. Exits if the ends do not differ. Raises NoCandidates."""
+    """Search for the release that changed the outcome of a script. Return the answer. Exits if the ends do not differ. Raises NoCandidates."""
     releases, ended = _releases(args, runs=True), dict[int, bisect_script.Ended]()
 
     def tried(number: int) -> bisect_script.Ended:
@@ -121,7 +123,10 @@ def of_script(args: argparse.Namespace) -> str:
     bisect_script.require_ends(tried(0), bad := tried(len(releases) - 1))
     last, first, between = search(len(releases), lambda number: bisect_script.side(bad, tried(number)))  # fmt: skip
     passed = "".join(f"; {releases[n].version} cannot be judged" for n in between)
-    return f"{releases[first].version} is the first bad release; {releases[last].version} is good{passed}"
+    good, bad_release = releases[last].version, releases[first].version
+    if Version(good) > Version(bad_release):
+        return f"{good} is the first good release; {bad_release} is bad{passed}"
+    return f"{bad_release} is the first bad release; {good} is good{passed}"
 
 
 def bisect(subject: Subject, releases: Sequence[Candidate], folder: Path) -> Result:

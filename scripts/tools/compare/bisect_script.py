@@ -21,7 +21,7 @@ EXPECTED = "--expected_output"
 UNKNOWN_FLAG = "Unknown command line argument"
 _CALLED = re.compile(r"^\+ (\S+)", re.MULTILINE)
 """A command that a shell with `set -x` prints."""
-_ERROR = re.compile(r"^.*(?:error:|\[FAILED\]).*$", re.MULTILINE)
+_ERROR = re.compile(rf"^.*(?:error:|\[FAILED\]|{UNKNOWN_FLAG}).*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)

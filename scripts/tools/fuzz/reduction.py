@@ -31,9 +31,9 @@ def reduced(graph: Graph, fails: Fails, deadline: float) -> Graph:
         for step in (_single_results, _without_dynamic_size, _cut, _bypassed, _smaller, _without_dimensions, _simpler_values):  # fmt: skip
             while time.monotonic() < deadline:
                 smaller = sorted((g for g in map(Graph.pruned, step(graph)) if size(g) < size(graph)), key=size)  # fmt: skip
-                if (found := _first_failing(smaller, fails)) is None:
+                if (failing := _first_failing(smaller, fails)) is None:
                     break
-                graph, is_smaller = found, True
+                graph, is_smaller = failing, True
     return graph
 
 

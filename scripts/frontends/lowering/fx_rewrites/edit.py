@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -244,3 +244,26 @@ def _followed(output: Any) -> Any:
         node = output.graph.call_function(aten.alias.default, (output,))
     node.meta = {key: output.meta[key] for key in ("val", MODULES) if key in output.meta}
     return node
+
+
+SAME = (aten.alias.default, aten.detach.default, aten.clone.default)
+
+RESHAPED = (*SAME, aten.view.default, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims)
+
+
+def source_of(node: fx.Node, through: Container[Any] = SAME) -> fx.Node:
+    """What a node is a copy of; what operators of `through` have made it of."""
+    while node.target in through:
+        node = node.args[0]
+    return node
+
+
+def of_type(call: Builder, operands: Iterable[Any], dtype: torch.dtype) -> list[fx.Node]:
+    """Tensors and numbers as tensors of a type."""
+    tensors = []
+    for operand in operands:
+        if not isinstance(operand, fx.Node) or not isinstance(value(operand), torch.Tensor):
+            tensors.append(call.full([], operand, dtype))
+        else:
+            tensors.append(operand if value(operand).dtype is dtype else call.cast(operand, dtype))
+    return tensors
