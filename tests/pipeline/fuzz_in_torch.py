@@ -1,12 +1,13 @@
 """Finds planted miscompiles among random graphs, and false alarms of eager against itself; writes graphs as JSON, mutates them and layers of a model, and writes
 programs as one function. Prints JSON.
 
-Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … together 3; … values 3; … ends 0; … never_drawn 20; … rules 500
+Run in the environment torch-mlir: fuzz_in_torch.py power 3000; fuzz_in_torch.py alarms 1000; … as_json 500; … mutations 500; … layers 20; … merged 3; … values 3; … ends 0; … never_drawn 20; … rules 500
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -27,7 +28,7 @@ from scripts.tools.fuzz import forks, layers, operators, oracle, reduction
 from scripts.tools.fuzz.fuzz_graphs import VALUES, with_values
 from scripts.tools.fuzz.generator import EAGER_ERRORS, Draw, Graph, Input, Node, Unsuitable, Value
 from scripts.tools.fuzz.mutation import mutated
-from scripts.tools.fuzz.paths import LoweringPath, is_of_dynamic_size, together
+from scripts.tools.fuzz.paths import LoweringPath, is_of_dynamic_size, merged
 
 Fault = Callable[[str, Node, list[Any], dict[str, Any]], Any]
 """What a miscompiled operator returns, given its name; None where the fault does not apply."""
@@ -211,7 +212,7 @@ class _Failing(forks.ForkedPath):
         return lambda: self._do(graph)
 
     def judge(self, cases: Any) -> None:
-        for group in forks.alike(cases):
+        for group in forks.by_program(cases):
             self._begin(group, forks.COMPILE)
             if cases[group[0]][0].results == ("crashes",):
                 os.kill(os.getpid(), signal.SIGSEGV)
@@ -309,6 +310,7 @@ def rules(count: int) -> dict[str, Any]:
     mean = oracle.reference(Graph({"x0": Input((32, 13), "bfloat16", "normal", 0)}, tuple(nodes), ("v0", "v1")))  # fmt: skip
     value, is_less = mean.expected.golden
     near = value + 5 * mean.spread[0]
+    is_zero = _chain(("layer_norm.default", [13]), ("logical_not.default",))
     three = _chain(("neg.default",), ("neg.default",), ("neg.default",))
     small = reduction.reduced(three, lambda graphs: [len(graphs) > 1 or graph == three for graph in graphs], float("inf"))  # fmt: skip
     return {
@@ -316,6 +318,7 @@ def rules(count: int) -> dict[str, Any]:
         "zero by infinity": _reason(_chain(("view.default", [1, 1, 2, 2]), ("mul.Scalar", float("inf")), ("upsample_bilinear2d.default", [2, 3], False))),
         "infinity by itself": _reason(_chain(("view.default", [1, 2, 2]), ("mul.Scalar", float("inf")), ("group_norm.default", 1))),
         "devices": [_drawn(name).kwargs["device"] for name in ("arange", "eye")],
+        "sum near 0": _reason(dataclasses.replace(is_zero, inputs={"x0": Input((13, 13), "bfloat16", "normal", 0)})),
         "small": _reason(_chain(("mul.Scalar", 1e-3), ("rms_norm.default", [4]))),
         "nothing": sorted({is_infinite for numel, is_infinite in drawn if not numel}),
         "sizes": [of_size, of_view],
@@ -357,7 +360,7 @@ class _Crowded(LoweringPath):
 
     def __init__(self, count: int) -> None:
         self.folder, self.ended = pathlib.Path(), {}
-        self._alike = {n: [n] for n in range(count)}
+        self._same_program = {n: [n] for n in range(count)}
 
     def compile(self, text: str, module: pathlib.Path | None) -> str | None:
         return "program:3:5: error: crowded" if text.count(" op ") > 1 else None
@@ -376,7 +379,7 @@ class _Crowded(LoweringPath):
 def in_one_function(count: int) -> dict[str, Any]:
     """Programs as one function: its text, the lines of each, and how they end if the compiler takes each of them alone."""
     program = "module {\n  func.func @main(%arg0: t) -> t {\n    %0 = op %arg0 : t\n    return %0 : t\n  }\n}\n"
-    text, lines = together(dict.fromkeys(range(count), program))
+    text, lines = merged(dict.fromkeys(range(count), program))
     numbered, crowded = text.splitlines(), _Crowded(count)
     crowded._judge(dict.fromkeys(range(count), program), {})
     return {
@@ -391,7 +394,7 @@ if __name__ == "__main__":
     what, count = sys.argv[1], int(sys.argv[2])
     print(
         json.dumps(
-            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "together": in_one_function, "values": values, "ends": ends, "layers": of_layers,
+            {"power": power, "alarms": alarms, "as_json": as_json, "mutations": mutations, "merged": in_one_function, "values": values, "ends": ends, "layers": of_layers,
              "never_drawn": never_drawn, "rules": rules}[what](count)
         )
     )  # fmt: skip

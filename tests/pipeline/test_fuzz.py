@@ -83,6 +83,7 @@ def test_graphs_are_judged_and_reduced_by_what_they_compute_alone(environments):
         "zero by infinity": "not finite",
         "infinity by itself": "not finite",
         "devices": ["cpu", "cpu"],
+        "sum near 0": "decision",
         "small": "",
         "nothing": [False],
         "sizes": [True, False],
@@ -93,7 +94,7 @@ def test_graphs_are_judged_and_reduced_by_what_they_compute_alone(environments):
 
 
 def test_programs_in_one_function_keep_their_lines_and_their_names(environments):
-    made = in_torch(environments, "together", "2")
+    made = in_torch(environments, "merged", "2")
     assert "@main(%g0_arg0: t, %g1_arg0: t) -> (t, t)" in made["text"]
     assert "return %g0_0, %g1_0 : t, t" in made["text"]
     assert made["own"] == [[f"    %g{n}_0 = op %g{n}_arg0 : t"] for n in range(2)]

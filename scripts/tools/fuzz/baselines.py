@@ -25,12 +25,12 @@ from scripts.tools.fuzz.forks import (
     Cases,
     Ended,
     ForkedPath,
-    alike,
+    by_program,
 )
 from scripts.tools.fuzz.fuzz_graphs import FuzzRequest, serve
 from scripts.tools.fuzz.generator import Graph
 from scripts.tools.fuzz.oracle import Reference
-from scripts.tools.fuzz.paths import GraphModule, InPlace, captured
+from scripts.tools.fuzz.paths import GraphModule, NotFunctional, captured
 from scripts.tools.operators.calls.calling import tensors_in
 
 _SCRIPTS = {
@@ -76,7 +76,7 @@ class Baseline(ForkedPath):
         return torch.no_grad()(lambda: call(*inputs))
 
     def judge(self, cases: Cases) -> None:
-        for group in alike(cases):
+        for group in by_program(cases):
             call = None
             for n in group:
                 graph, reference = cases[n]
@@ -100,7 +100,7 @@ class Baseline(ForkedPath):
         inputs = tuple(graph.tensors())
         try:
             module: torch.nn.Module = captured(graph, {})
-        except InPlace:
+        except NotFunctional:
             module = GraphModule(graph)
         loaded = loading.LoadedModel("graph", module, inputs, {}, file=None)
         if self.runtime == "inductor":

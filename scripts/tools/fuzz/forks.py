@@ -67,7 +67,7 @@ class Ended:
 Cases = Mapping[int, tuple[Graph, Reference]]
 
 
-def alike(cases: Cases) -> list[list[int]]:
+def by_program(cases: Cases) -> list[list[int]]:
     """The numbers of cases that have the same program, and differ in the values of inputs."""
     groups: dict[str, list[int]] = defaultdict(list)
     for n, (graph, _) in cases.items():
@@ -143,7 +143,7 @@ class ForkedPath(abc.ABC):
             rest = [n for n in part if n not in done and n not in suspects]
             if rest:
                 left.append(rest)
-            programs = alike({n: cases[n] for n in suspects})
+            programs = by_program({n: cases[n] for n in suspects})
             if stopped.stage == RUN and len(programs) == 1:
                 programs = [[n] for n in suspects]  # whose values may make it crash
             if programs == [part]:

@@ -168,8 +168,12 @@ def _lanes(args: argparse.Namespace) -> list[Lane]:
     limits = {"operators": args.operators, "dtypes": args.dtypes}
     lanes: list[Lane] = []
     for frontend, target, level in itertools.product(matrix.frontends.values(), matrix.targets.values(), args.levels or ("",)):  # fmt: skip
-        together = any(t.takes(frontend.env, target.env) for t in matrix.toolchains.values())
-        if frontend.exporter not in EXPORTERS or not runs_on_cpu(target.device) or not together:
+        in_a_toolchain = any(t.takes(frontend.env, target.env) for t in matrix.toolchains.values())
+        if (
+            frontend.exporter not in EXPORTERS
+            or not runs_on_cpu(target.device)
+            or not in_a_toolchain
+        ):
             continue
         fields = target_fields(target, level or target.opt_level, target.flags)
         # Targets on the CPU have the same flags in all toolchains.

@@ -45,7 +45,7 @@ from scripts.tools.fuzz.forks import (
     Cases,
     Ended,
     ForkedPath,
-    alike,
+    by_program,
 )
 from scripts.tools.fuzz.fuzz_graphs import FuzzRequest, serve
 from scripts.tools.fuzz.generator import Graph, Input, Node, Value
@@ -104,9 +104,7 @@ class LoweringPath(ForkedPath):
 
         super().__post_init__()
         self._context = self._lowering = None
-        self._alike: dict[
-            int, list[int]
-        ] = {}  # the cases of a module by the first one that has their program
+        self._same_program: dict[int, list[int]] = {}  # the cases of a module, by their first one
         self._module = importlib.import_module(f"scripts.frontends.exporters.{self.exporter}")
         dialect = self.options.get("dialect", "stablehlo")
         plugins = unused_plugins(self.flags, f"{dialect} tm_tensor")
@@ -132,16 +130,12 @@ class LoweringPath(ForkedPath):
         super().write(folder, graph, reference, ended)
         if ended.stage == EXPORT:
             return
-
         atomic.write_text(folder / PROGRAM, self.program(graph, reference))
         command = shlex.join(["iree-compile", *self.flags, PROGRAM, "-o", "module.vmfb"])
         lines = ["#!/bin/sh", "set -ex", command]
         reference = reference.resized or reference
         if ended.stage == RUN:
-            call = [
-                "iree-run-module --module=module.vmfb --function=main",
-                f"--device={self.device}",
-            ]
+            call = [f"iree-run-module --module=module.vmfb --function=main --device={self.device}"]
             for number, (array, kind) in enumerate(zip(reference.stored, reference.inputs, strict=True)):  # fmt: skip
                 array.tofile(folder / f"input_{number}.bin")
                 call.append(f"--input={kind.iree}=@input_{number}.bin")
@@ -170,17 +164,17 @@ class LoweringPath(ForkedPath):
 
     def judge(self, cases: Cases) -> None:
         self._open_compiler()
-        groups = alike(cases)
+        groups = by_program(cases)
         for at in range(0, len(groups), IN_MODULE):
-            self._alike = {group[0]: group for group in groups[at : at + IN_MODULE]}
+            self._same_program = {group[0]: group for group in groups[at : at + IN_MODULE]}
             programs = self._converted(cases)
-            for part in apart(programs):
+            for part in mergeable(programs):
                 self._judge({n: programs[n] for n in part}, cases)
 
     def _converted(self, cases: Cases) -> dict[int, str]:
         """The programs of cases, without those that are refused when they are lowered, or when iree-compile converts its input."""
         programs: dict[int, str] = {}
-        for first, group in self._alike.items():
+        for first, group in self._same_program.items():
             graph, reference = cases[first]
             self._begin(group, EXPORT)
             try:
@@ -198,12 +192,11 @@ class LoweringPath(ForkedPath):
 
     def program(self, graph: Graph, reference: Reference) -> str:
         """The text of a graph's program. Raises what the exporter raises."""
-
         lowered, types = None, list(reference.inputs)
         # Without torch.export, which takes longer than all else.
         export_graph = getattr(self._module, "export_graph", None)
         if export_graph and not graph.dimensions:
-            with contextlib.suppress(InPlace):
+            with contextlib.suppress(NotFunctional):
                 lowered = export_graph(functools.partial(captured, graph), reference.inputs, self.options, self._lowering)  # fmt: skip
         if lowered is None:
             dimensions = graph.dimensions if export_graph else ()  # PyTorch/XLA has none
@@ -215,9 +208,9 @@ class LoweringPath(ForkedPath):
     def _judge(self, programs: Mapping[int, str], cases: Cases) -> None:
         """Compile programs as one function and run it, without those that are refused."""
         module, stage = self.folder / "module.vmfb", COMPILE
-        numbers = [n for first in programs for n in self._alike[first]]
+        numbers = [n for first in programs for n in self._same_program[first]]
         self._begin(numbers, stage)
-        text, lines = together(programs)
+        text, lines = merged(programs)
         blamed: dict[int, str] = {}
         problems: dict[int, list[str]] = {}
         if (log := self.compile(text, module)) is not None:
@@ -269,7 +262,7 @@ class LoweringPath(ForkedPath):
         session = Session(Module(module, None, self.device), 1)
         calls: list[list[tuple[int, Reference]]] = []
         for first in programs:
-            references = [(n, cases[n][1]) for n in self._alike[first]]
+            references = [(n, cases[n][1]) for n in self._same_program[first]]
             if hasattr(self._module, "export_graph"):  # PyTorch/XLA has no dynamic sizes
                 references += [(n, r.resized) for n, r in references if r.resized]
             calls.append(references)
@@ -298,14 +291,14 @@ def is_of_dynamic_size(error: Exception) -> bool:
     return isinstance(error, torch._dynamo.exc.UserError) or raised_in == symbolic_shapes.__file__
 
 
-class InPlace(Exception):
+class NotFunctional(Exception):
     """A decomposition works in place, which torch.export makes functional, or there is control flow, which it captures."""
 
 
 def captured(graph: Graph, decompositions: Mapping[Any, Any]) -> torch.fx.GraphModule:
-    """A graph of functional operators, under decompositions. Raises InPlace."""
+    """A graph of functional operators, under decompositions. Raises NotFunctional."""
     if any(node.op.startswith("flow.") for node in graph.nodes):
-        raise InPlace
+        raise NotFunctional
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         inputs = [
             torch.empty(i.shape, dtype=getattr(torch, i.dtype)) for i in graph.inputs.values()
@@ -313,11 +306,11 @@ def captured(graph: Graph, decompositions: Mapping[Any, Any]) -> torch.fx.GraphM
     with mode:
         module = make_fx(torch.func.functionalize(graph), dict(decompositions), "fake")(*inputs)
     if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in module.graph.nodes):  # fmt: skip
-        raise InPlace
+        raise NotFunctional
     return module
 
 
-def together(programs: Mapping[int, str]) -> tuple[str, dict[int, range]]:
+def merged(programs: Mapping[int, str]) -> tuple[str, dict[int, range]]:
     """One function @main that computes several programs, and the lines of each; its inputs and results are theirs in order."""
     if len(programs) == 1:
         ((number, text),) = programs.items()
@@ -336,7 +329,7 @@ def together(programs: Mapping[int, str]) -> tuple[str, dict[int, range]]:
     return "\n".join([head, *parts["body"], f"    return {results} : {types}\n  }}\n}}\n"]), lines
 
 
-def apart(programs: Mapping[int, str]) -> Iterator[list[int]]:
+def mergeable(programs: Mapping[int, str]) -> Iterator[list[int]]:
     """The programs that can share a function, and the others, each alone: those with aliases, resources, or symbols beside @main."""
     shared = [n for n, text in programs.items() if _PLAIN.fullmatch(text)]
     yield from filter(None, [shared])
