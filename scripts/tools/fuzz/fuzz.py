@@ -21,11 +21,13 @@ import json
 import math
 import multiprocessing
 import os
+import sys
 import time
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,8 @@ SEARCHED, REDUCED, MUTATED = 0.5, 0.8, 0.9
 mutates parts of the models. In the rest, failures among mutations are reduced, reduced graphs are taken along the other lowering paths, and large
 graphs are timed."""
 TASK_S, MEMORY_MB = 1800.0, 6000
+PROGRESS_S = 60
+"""Seconds between lines of progress."""
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 FAILED = "failed.jsonl"
 """The tasks that have ended their worker."""
@@ -323,12 +327,24 @@ def _run(lanes: Sequence[Lane], args: argparse.Namespace, phase: Any, until: flo
         for host in hosts:
             host.start()
         try:
-            for host in hosts:
-                host.join()
+            running = {host.sentinel for host in hosts}
+            while running:
+                running -= (ended := {*connection.wait(running, PROGRESS_S)})
+                if not (running and ended):
+                    print(_progress(lane), file=sys.stderr)
         except KeyboardInterrupt:
             for host in hosts:
                 host.join()
             raise
+
+
+def _progress(lane: Lane) -> str:
+    """How many graphs a path has run so far, and how many failed."""
+    results = lane.ended()
+    graphs = sum(sum(result.get("counts", {}).values()) for result in results)
+    kinds = [failed["kind"] for result in results for failed in result.get("failures", ())]
+    reduced = sum("reduced" in result for result in results)
+    return f"{time.strftime('%H:%M:%S')} {lane.name}: {graphs} graphs, {len(kinds)} failures of {len(set(kinds))} kinds, {reduced} reductions"
 
 
 def _host(lane: Lane, core: int, tasks: Sequence[dict[str, Any]], until: float) -> None:

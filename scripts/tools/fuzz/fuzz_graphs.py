@@ -129,7 +129,7 @@ def search(path: ForkedPath, task: Mapping[str, Any]) -> dict[str, Any]:
             size = max(array.size for array in (*reference.arrays, *reference.expected.golden))
             right.append((size, case))
         elif ended.status != UNDEFINED:
-            failures.append({"number": number, "values": rule, "operators": graph.operators, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
+            failures.append({"number": number, "values": rule, "operators": graph.operators, "dtypes": graph.dtypes, "kind": ended.kind, **dataclasses.asdict(ended)})  # fmt: skip
     seconds = {"draw": judged - begun, "path": time.monotonic() - judged}
     said: dict[str, Any] = {"counts": dict(counts), "failures": failures, "parts": seconds}
     if right:
@@ -159,7 +159,7 @@ def reduce(path: ForkedPath, payload: Mapping[str, Any], folder: Path) -> dict[s
 def described(graph: Graph) -> dict[str, Any]:
     """A graph as JSON, and what the rows of results/fuzz.csv have of it: its operators, dtypes and source."""
     return {
-        "dtypes": [argument.dtype for argument in graph.inputs.values()],
+        "dtypes": graph.dtypes,
         "operators": graph.operators,
         "source": graph.source(),
         "graph": graph.as_json(),

@@ -196,6 +196,11 @@ class Graph:
     def operators(self) -> list[str]:
         return [node.op.removeprefix("aten.") for node in self.nodes]
 
+    @property
+    def dtypes(self) -> list[str]:
+        """Of its inputs."""
+        return [argument.dtype for argument in self.inputs.values()]
+
     def pruned(self) -> Graph:
         """Without nodes and inputs that no result needs."""
         needed, nodes = set(self.results), []

@@ -23,7 +23,8 @@ _VAGUE = re.compile(r"^wrong|^hangs|'torch\.constant\.|failed to link|inferred i
 
 @dataclass(frozen=True)
 class Failure:
-    """A graph that failed. `path`: the lowering path. `kind`: see Ended.kind. `values`: the rule of its inputs, "" for those it was drawn with.
+    """A graph that failed. `path`: the lowering path. `kind`: see Ended.kind. `values`: the rule of its inputs, "" for those it was drawn with;
+    `dtypes`: theirs.
     `origin`: the graph of which it is a mutation, as JSON."""
 
     path: str
@@ -36,6 +37,7 @@ class Failure:
     detail: str
     origin: Mapping[str, Any] | None = None
     values: str = ""
+    dtypes: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -72,7 +74,7 @@ class Cause:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.reduced.get("dtypes", ())))
+        return tuple(dict.fromkeys(self.reduced.get("dtypes", self.first.dtypes)))
 
     @property
     def detail(self) -> str:
