@@ -62,6 +62,9 @@ CASES = {
     "product-of-one-row": (
         "torch.mm(x.expand(64, 16), y), F.linear(x[0].expand(64, 16), y.t(), z), F.linear(x.expand(3, 16), y.t()), torch.mm(y.t(), x.t().expand(16, 9)), F.linear(x, y.t())",
         ("torch.randn(1, 16)", "torch.randn(16, 64)", "torch.randn(64)")),
+    "sum-of-products-by-dimension": (
+        "(x * y).sum(), (x * y).mean(), (z * y[0]).sum([1, 2]), (z * y[0]).mean([-1, 1], keepdim=True), (z.half() * y.half()).sum([0, 2]), (z * y[0, :, :1]).sum(), (x.expand(3, 4) * y[0]).sum()",
+        ("torch.randn(4)", "torch.randn(1, 3, 4)", "torch.randn(2, 3, 4)")),
     "sorts-of-own-shapes": (
         "x.argsort(), (x * x).argsort(), (-x).sort()[1], *x.exp().topk(3), *y.sort(), *(y * 2).sort(0, True), *(y * y).sort(1, True), y.sort()[0].neg().argsort(-1), *(-y).topk(2)",
         ("torch.randn(8)", "torch.randn(3, 8)")),

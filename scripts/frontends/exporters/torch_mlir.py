@@ -42,6 +42,7 @@ REWRITES = {
     "sums-of-booleans-in-int32": ("torch", "stablehlo", "linalg-on-tensors"),
     "products-of-8-bits-in-int32": ("torch", "linalg-on-tensors"),
     "product-of-one-row": ("torch", "stablehlo", "linalg-on-tensors"),
+    "sum-of-products-by-dimension": ("torch", "stablehlo", "linalg-on-tensors"),
     "bits-of-one-type": ("torch", "linalg-on-tensors"),
     "number-as-tensor": ("torch", "stablehlo", "linalg-on-tensors"),
     "unsigned-bytes-in-wider-type": ("torch", "linalg-on-tensors"),
@@ -120,7 +121,7 @@ _REWRITTEN = (
 _NARROW = (torch.bool, torch.uint8, torch.int8)
 """Types of operands for which one may change an operator."""
 _ADDS = ("sum", "mean", "vector_norm")
-"""What is in the names of operators that one changes in types of 16 bits."""
+"""What is in the names of operators that one changes in types of 16 bits, and if they add products."""
 
 _BODIES = {
     "prod": "stablehlo.multiply",
@@ -288,10 +289,15 @@ def _may_change(node: fx.Node) -> bool:
     name = str(node.target).replace("select_scatter", "")
     tensors = [other.meta.get("val") for other in (node, *node.all_input_nodes)]
     adds = any(word in name for word in _ADDS)
-    return any(word in name for word in _REWRITTEN) or any(
-        tensor.dtype in _NARROW or not tensor.numel() or (adds and tensor.dtype.itemsize == 2)
-        for tensor in tensors
-        if isinstance(tensor, torch.Tensor)
+    of_products = adds and any("aten.mul" in str(other.target) for other in node.all_input_nodes)
+    return (
+        of_products
+        or any(word in name for word in _REWRITTEN)
+        or any(
+            tensor.dtype in _NARROW or not tensor.numel() or (adds and tensor.dtype.itemsize == 2)
+            for tensor in tensors
+            if isinstance(tensor, torch.Tensor)
+        )
     )
 
 

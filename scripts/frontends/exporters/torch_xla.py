@@ -34,6 +34,7 @@ REWRITES = {
     "sums-of-16-bits-in-float32": ("stablehlo",),
     "clamp-by-one-limit": ("stablehlo",),
     "product-of-one-row": ("stablehlo",),
+    "sum-of-products-by-dimension": ("stablehlo",),
     "number-as-tensor": ("stablehlo",),
     "logcumsumexp-by-doubling": ("stablehlo",),
     "sum-into-itself-apart": ("stablehlo",),

@@ -24,6 +24,7 @@ from scripts.frontends.lowering.fx_rewrites.edit import (
     calls,
     each,
     is_static,
+    is_symbolic,
     of_type,
     operands,
     replace,
@@ -224,6 +225,33 @@ def product_of_one_row(node: fx.Node) -> fx.Node | None:
         product = call(node.target, *args, **node.kwargs)
         return call(aten.expand.default, product, list(value(node).shape))
     return None
+
+
+@each(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, with_open=True)
+def sum_of_products_by_dimension(node: fx.Node) -> fx.Node | None:
+    """A sum over several dimensions of a product with a tensor that is repeated along one of them, and not along a later one, is first over the last one.
+
+    IREE 3.13 refuses it, such as (x * y).sum() of 4 and 3×4, because it makes a product of matrices of it: 'vector.contract' op invalid accumulator.
+    """
+    products = source_of(argument(node, "self"))
+    if products.target is not aten.mul.Tensor:
+        return None
+    is_sum, names_dims = "sum" in str(node.target), node.target in (aten.sum.dim_IntList, aten.mean.dim)  # fmt: skip
+    rank = value(products).dim()
+    named = (names_dims and argument(node, "dim")) or range(rank)
+    dims = sorted({dim % rank for dim in named})
+
+    def is_refused(factor: fx.Node) -> bool:
+        own = value(factor.args[0] if factor.target is aten.expand.default else factor).shape
+        sizes = [1] * (rank - len(own)) + list(own)
+        repeated = [dim for dim in dims if not is_symbolic(sizes[dim]) and sizes[dim] == 1]
+        return any(before < dim for before in repeated for dim in dims if dim not in repeated)
+
+    if not any(map(is_refused, map(source_of, operands(products)))):
+        return None
+    call, target = Builder(node), aten.sum.dim_IntList if is_sum else aten.mean.dim
+    along_last = call(target, node.args[0], dims[-1:], True, **node.kwargs)
+    return call(target, along_last, dims, names_dims and argument(node, "keepdim"), **node.kwargs)
 
 
 _BITS = (aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor)
