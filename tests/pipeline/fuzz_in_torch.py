@@ -226,6 +226,8 @@ class _Failing(forks.ForkedPath):
             pass
         if graph.results == ("sleeps",):
             time.sleep(3600)
+        if graph.results == ("allocates",):
+            bytearray(forks.MEMORY)
         if graph.results == ("NaN",) and graph.inputs["x0"].values == "special":
             os.kill(os.getpid(), signal.SIGSEGV)
 
@@ -237,7 +239,7 @@ class _Failing(forks.ForkedPath):
 def ends(_: int) -> dict[str, Any]:
     """How graphs end that crash and hang, beside others, in how many forks, and whether their time is measured."""
     forks.LIMIT_S, forks.WAITING = 1, 2
-    texts = ("right", "spins", "sleeps", "crashes", "NaN")
+    texts = ("right", "spins", "sleeps", "crashes", "NaN", "allocates")
     graphs = [Graph({"x0": Input((1,), "float32", rule, 0)}, (), (text,)) for text in texts for rule in ("normal", "special")]  # fmt: skip
     cases: Any = {n: (graph, None) for n, graph in enumerate(graphs)}
     with tempfile.TemporaryDirectory() as folder:

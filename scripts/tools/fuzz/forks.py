@@ -36,6 +36,8 @@ TIMED_S = 0.2
 """Seconds of the calls of which the fastest is taken."""
 LIMIT_S, WAITING = 30, 10
 """CPU seconds that a part of a fork's work may take beside those of its graphs, and how many times as much time may pass."""
+MEMORY = 4 << 30
+"""Bytes that a fork may allocate."""
 PARTS = 4
 """In how many forks the programs are tried again that a fork was working on when it crashed."""
 MOST_DETAIL = 2000
@@ -118,6 +120,7 @@ class ForkedPath(abc.ABC):
         """How long a call of a graph takes, the fastest of TIMED_S; None if it fails."""
 
         def fastest_s() -> bytes:
+            _limit_memory()
             self._limit(1)
             call = self.compiled_call(graph, reference)
             call()
@@ -157,6 +160,7 @@ class ForkedPath(abc.ABC):
         self._journal.write_text("")
 
         def judged() -> bytes:
+            _limit_memory()
             self._limit(0)
             log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
             os.dup2(log, 1)
@@ -194,6 +198,13 @@ class ForkedPath(abc.ABC):
         if named := _ERROR.search(self._log.read_text(errors="replace")):
             return named[1]
         return f"{type(otherwise).__name__}: {otherwise}" if isinstance(otherwise, BaseException) else str(otherwise)  # fmt: skip
+
+
+def _limit_memory() -> None:
+    """Let no allocation of this process succeed after MEMORY."""
+    pages, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (int(pages) * resource.getpagesize() + MEMORY, most))
 
 
 def crash(log: str, code: int) -> str:
