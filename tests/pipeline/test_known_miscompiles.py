@@ -56,6 +56,12 @@ CASES = {
     "hyperbolic-near-zero": (
         "x.sinh() * 1e5, x.atanh() * 1e5, x.half().sinh(), x.half().atanh(), y.sinh(), (y / 3).atanh(), i.sinh()",
         ("torch.tensor([1.26e-5, -1.2e-5, 3.3e-6, 0.0])", "torch.tensor([3.0, -3.0, 0.5, -0.9, 1.0, 89.0, -89.0, 2.0, torch.inf, torch.nan, -torch.inf])", "torch.tensor([0, 0, 1])")),
+    "tan-by-quadrants": (
+        "x.tan(), x.half().tan(), i.tan()",
+        ("torch.tensor([-1.5712891, 1.5708, 0.3, 4.71239, -100.5311, 33333.5, torch.inf, torch.nan, -0.7853982])", "torch.tensor([0, 0, 1])")),
+    "gelu-as-tanh": (
+        "(F.gelu(x, approximate='tanh') + 0.1588) * 1e3, F.gelu(x.half(), approximate='tanh'), F.gelu(x)",
+        ("torch.tensor([-1.0, 0.5, -3.0, 2.0, 0.001, 20.0, -20.0, torch.nan])",)),
     "pow-of-booleans": ("x ** True, x ** False, x ** 2, x ** 0", (MASK,)),
     "scatter-dimension-from-the-front": (
         "x.scatter_add(-1, i.view(1, 3), y), x.scatter_reduce(-1, i.view(1, 3), y, 'amax')", ("torch.randn(2, 4)", "torch.randn(2, 3)", "torch.tensor([0, 0, 1])")),

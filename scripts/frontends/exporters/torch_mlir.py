@@ -48,6 +48,8 @@ REWRITES = {
     "shifts-and-extremes-in-int32": ("stablehlo",),
     "asinh-of-size": ("torch", "linalg-on-tensors"),
     "hyperbolic-near-zero": ("torch", "linalg-on-tensors"),
+    "tan-by-quadrants": ("torch", "stablehlo", "linalg-on-tensors"),
+    "gelu-as-tanh": ("torch", "linalg-on-tensors"),
     "logcumsumexp-by-doubling": ("torch", "stablehlo", "linalg-on-tensors"),
     "log10-by-log": ("torch", "linalg-on-tensors"),
     "index-put-of-itself": ("torch", "stablehlo", "linalg-on-tensors"),
@@ -114,7 +116,7 @@ _REWRITTEN = (
     *("convolution_backward", "empty_permuted", "isfinite", "maximum", "minimum", "clamp"),
     *("hardtanh", "asinh", "logcumsumexp", "log10", "constant_pad_nd", "remainder", "fmod"),
     *("floor_divide", "_mode", "avg_pool", "pow", "atan2", "roll", "rms_norm", "upsample_nearest"),
-    *("max_pool", "sinh", "atanh", "expand", "sort", "topk"),
+    *("max_pool", "sinh", "atanh", "aten.tan.", "gelu.", "diagonal", "expand", "sort", "topk"),
 )
 """What is in the names of operators that an FX rewrite may change."""
 _NARROW = (torch.bool, torch.uint8, torch.int8)

@@ -35,6 +35,7 @@ REWRITES = {
     "clamp-by-one-limit": ("stablehlo",),
     "product-of-one-row": ("stablehlo",),
     "number-as-tensor": ("stablehlo",),
+    "tan-by-quadrants": ("stablehlo",),
     "logcumsumexp-by-doubling": ("stablehlo",),
     "sum-into-itself-apart": ("stablehlo",),
     "update-of-copy": ("stablehlo",),

@@ -45,6 +45,8 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "shifts-and-extremes-in-int32": values.shifts_and_extremes_in_int32,
     "asinh-of-size": arithmetic.asinh_of_size,
     "hyperbolic-near-zero": arithmetic.hyperbolic_near_zero,
+    "tan-by-quadrants": arithmetic.tan_by_quadrants,
+    "gelu-as-tanh": arithmetic.gelu_as_tanh,
     "logcumsumexp-by-doubling": arithmetic.logcumsumexp_by_doubling,
     "log10-by-log": arithmetic.log10_by_log,
     "index-put-of-itself": in_place.index_put_of_itself,
