@@ -62,6 +62,8 @@ CASES = {
     "gelu-as-tanh": (
         "(F.gelu(x, approximate='tanh') + 0.1588) * 1e3, F.gelu(x.half(), approximate='tanh'), F.gelu(x)",
         ("torch.tensor([-1.0, 0.5, -3.0, 2.0, 0.001, 20.0, -20.0, torch.nan])",)),
+    "whole-pow-of-size": (
+        "x ** 4, x ** 5.0, x ** -4, x ** -3, x.bfloat16() ** 7, x ** 3, x ** -2, x ** 2.0, x ** 0", ("torch.tensor([-torch.inf, torch.inf, 1.0, -2.0, 3.0])",)),
     "pow-of-booleans": ("x ** True, x ** False, x ** 2, x ** 0", (MASK,)),
     "scatter-dimension-from-the-front": (
         "x.scatter_add(-1, i.view(1, 3), y), x.scatter_reduce(-1, i.view(1, 3), y, 'amax')", ("torch.randn(2, 4)", "torch.randn(2, 3)", "torch.tensor([0, 0, 1])")),
@@ -79,11 +81,11 @@ CASES = {
     "upsample-nearest-by-index": (
         "torch.ops.aten.upsample_nearest2d(x, [2, 3]), torch.ops.aten.upsample_nearest2d(x, [7, 8]), torch.ops.aten.upsample_nearest2d(x, [6, 7], 1.5, 1.5)", ("torch.arange(40.0).reshape(1, 2, 4, 5)",)),
     "pow-of-size": (
-        "x ** y, y ** x, x.abs() ** y, (x * 0) ** y.abs(), (-2.0) ** x",
+        "x ** y, y ** x, x.abs() ** y, (x * 0) ** y.abs(), (-2.0) ** x, x ** 0.25, x ** 1.5, x ** -1.5, x ** 0.5",
         ("torch.tensor([-2.0, -0.5, -3.0, 0.0, 2.0, -torch.inf, -1.0, 1.0])", "torch.tensor([3.0, -2.0, 0.5, 0.0, -1.0, 0.5, torch.inf, torch.nan])")),
     "atan2-by-signs": (
         "torch.atan2(x, y), torch.atan2(i, i * 0)",
-        ("torch.tensor([0.0, 0.0, torch.inf, -torch.inf, 1.0, 0.0])", "torch.tensor([0.0, -0.0, torch.inf, -torch.inf, -1.0, 2.0])", "torch.tensor([0, 0, 1])")),
+        ("torch.tensor([0.0, 0.0, torch.inf, -torch.inf, 1.0, 0.0, -0.0, -0.0])", "torch.tensor([0.0, -0.0, torch.inf, -torch.inf, -1.0, 2.0, -1.0, -0.0])", "torch.tensor([0, 0, 1])")),
     "negative-pow-as-reciprocal": ("x ** -1, x ** -2.0, x.abs() ** -0.5", ("torch.tensor([0.0, 2.0, -2.0, 0.5])",)),
     "negative-padding-as-slice": ("F.pad(x, (-1, 2, 1, -1)), F.pad(x, (-1, -1)), F.pad(x, (0, -2, 1, 0), value=3.0)", ("torch.randn(3, 5)",)),
     "number-as-tensor": ("torch.remainder(2.0, x), torch.fmod(x, 1.5), torch.fmod(i, 2)", (FLOATS, "torch.tensor([0, 0, 1])")),
@@ -111,7 +113,7 @@ CASES = {
 NOT_BY_TORCH_MLIR = ("clamp-by-one-limit", "dot-as-sum", "sum-over-dimensions")
 ONLY_STABLEHLO = (
     *("shifts-and-extremes-in-int32", "remainder-by-sign", "averages-of-whole-windows"),
-    "max-pool-with-end-padding",
+    *("max-pool-with-end-padding", "whole-pow-of-size"),
 )
 NOT_WRONG_BY_THE_TORCH_DIALECT = (*NOT_BY_TORCH_MLIR, "nothing-as-constant", "product-of-one-row")
 """Without rewrites, as compiled here: products of one row crash with data tiling at O3."""

@@ -64,6 +64,7 @@ REWRITES = {
     "atan2-by-signs": ("torch", "stablehlo", "linalg-on-tensors"),
     "pow-of-size": ("torch", "stablehlo", "linalg-on-tensors"),
     "negative-pow-as-reciprocal": ("torch", "stablehlo", "linalg-on-tensors"),
+    "whole-pow-of-size": ("stablehlo",),
     "remainder-by-sign": ("stablehlo",),
     "fmod-by-remainder": ("torch", "stablehlo", "linalg-on-tensors"),
     "floor-divide-by-remainder": ("torch", "stablehlo", "linalg-on-tensors"),

@@ -41,6 +41,7 @@ REWRITES = {
     "update-of-copy": ("stablehlo",),
     "pow-of-booleans": ("stablehlo",),
     "pow-of-size": ("stablehlo",),
+    "whole-pow-of-size": ("stablehlo",),
     "atan2-by-signs": ("stablehlo",),
     "floor-divide-by-remainder": ("stablehlo",),
     "scan-of-booleans-in-int64": ("stablehlo",),

@@ -61,6 +61,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "pow-of-size": arithmetic.pow_of_size,
     "atan2-by-signs": arithmetic.atan2_by_signs,
     "negative-pow-as-reciprocal": arithmetic.negative_pow_as_reciprocal,
+    "whole-pow-of-size": arithmetic.whole_pow_of_size,
     "remainder-by-sign": arithmetic.remainder_by_sign,
     "fmod-by-remainder": arithmetic.fmod_by_remainder,
     "floor-divide-by-remainder": arithmetic.floor_divide_by_remainder,

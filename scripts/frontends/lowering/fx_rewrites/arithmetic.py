@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import fx
@@ -147,14 +148,20 @@ def pow_of_booleans(node: fx.Node) -> fx.Node | None:
     return call.cast(base, dtype) if exponent else call(aten.ones_like.default, base, dtype=dtype)
 
 
-@each(aten.pow.Tensor_Tensor, aten.pow.Scalar, with_open=True)
+@each(aten.pow.Tensor_Tensor, aten.pow.Scalar, aten.pow.Tensor_Scalar, with_open=True)
 def pow_of_size(node: fx.Node) -> fx.Node | None:
-    """`|x| ** y` in place of `x ** y`, negated where x is negative and y odd.
+    """`|x| ** y` in place of `x ** y`, negated where x is negative and y odd; for a fraction y, `|x|` where x is -inf.
 
-    torch-mlir 20261001 computes exp(y * log(x)), which is NaN for each base below 0, and for 0 to the power of 0.
+    IREE 3.13 computes exp(y * log(x)), which is NaN for each base below 0, and for 0 to the power of 0.
     """
     call, dtype = Builder(node), value(node).dtype
     base, exponent = node.args
+    if node.target is aten.pow.Tensor_Scalar:
+        if _is_whole(exponent) or abs(exponent) == 0.5 or not value(base).is_floating_point():
+            return None
+        is_infinite = call(aten.eq.Scalar, base, -math.inf)
+        infinity = call.full([], math.inf, dtype)
+        return call(node.target, call(aten.where.self, is_infinite, infinity, base), exponent)
     if not isinstance(base, fx.Node):
         if not isinstance(base, int | float) or base >= 0:
             return None
@@ -174,6 +181,33 @@ def pow_of_size(node: fx.Node) -> fx.Node | None:
     return call(aten.where.self, call(aten.lt.Scalar, base, 0.0), signed, power)
 
 
+def _is_whole(exponent: Any) -> bool:
+    """Whether an exponent is a whole number, or not known."""
+    return not isinstance(exponent, float) or not math.isfinite(exponent) or exponent.is_integer()
+
+
+_PRODUCTS = (-2, -1, 0, 1, 2, 3)
+"""Exponents for which StableHLO becomes products."""
+
+
+@each(aten.pow.Tensor_Scalar, with_open=True)
+def whole_pow_of_size(node: fx.Node) -> fx.Node | None:
+    """`|x| ** n` in place of `x ** n` for a whole number n, negated where x is negative and n odd.
+
+    In StableHLO, IREE 3.13 computes exp(n * log(x)), which is NaN for each x below 0.
+    """
+    base, exponent = node.args
+    if not isinstance(exponent, int | float) or not _is_whole(exponent) or exponent in _PRODUCTS:
+        return None
+    if not value(base).is_floating_point() or not math.isfinite(exponent):
+        return None
+    call = Builder(node)
+    power = call(node.target, call(aten.abs.default, base), exponent)
+    if exponent % 2 == 0:
+        return power
+    return call(aten.where.self, call(aten.lt.Scalar, base, 0.0), call(aten.neg.default, power), power)  # fmt: skip
+
+
 @each(aten.pow.Tensor_Scalar, with_open=True)
 def negative_pow_as_reciprocal(node: fx.Node) -> fx.Node | None:
     """A power with a negative exponent is the reciprocal of that with a positive one. torch-mlir 20261001 makes -inf of 0."""
@@ -187,7 +221,8 @@ def negative_pow_as_reciprocal(node: fx.Node) -> fx.Node | None:
 
 @each(aten.atan2.default, with_open=True)
 def atan2_by_signs(node: fx.Node) -> fx.Node:
-    """atan2 of two zeros or two infinities, which torch-mlir 20261001 divides (NaN): x, and for infinities also y, is 1 with its sign."""
+    """atan2 of two zeros or two infinities, which torch-mlir 20261001 divides (NaN): x, and for infinities also y, is 1 with its sign. The
+    result has the sign of y, also of -0."""
     call = Builder(node)
     y, x = (call.cast(each, value(node).dtype) for each in node.args)
     is_zero, is_infinite = (
@@ -201,7 +236,8 @@ def atan2_by_signs(node: fx.Node) -> fx.Node:
         signs.append(call.where(is_negative, call.full([], -1.0, value(node).dtype), 1.0))
     y = call(aten.where.self, is_infinite, signs[0], y)
     is_limit = call(aten.logical_or.default, is_zero, is_infinite)
-    return call(node.target, y, call(aten.where.self, is_limit, signs[1], x))
+    angle = call(node.target, y, call(aten.where.self, is_limit, signs[1], x))
+    return call(aten.mul.Tensor, call(aten.abs.default, angle), signs[0])
 
 
 _OF_TENSORS = {
