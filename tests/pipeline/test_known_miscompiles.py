@@ -68,7 +68,9 @@ CASES = {
     "scatter-dimension-from-the-front": (
         "x.scatter_add(-1, i.view(1, 3), y), x.scatter_reduce(-1, i.view(1, 3), y, 'amax')", ("torch.randn(2, 4)", "torch.randn(2, 3)", "torch.tensor([0, 0, 1])")),
     "product-of-one-row": (
-        "torch.mm(x.expand(64, 16), y), F.linear(x[0].expand(64, 16), y.t(), z), F.linear(x.expand(3, 16), y.t()), torch.mm(y.t(), x.t().expand(16, 9)), F.linear(x, y.t())",
+        "torch.mm(x.expand(64, 16), y), F.linear(x[0].expand(64, 16), y.t(), z), F.linear(x.expand(3, 16), y.t()), torch.mm(y.t(), x.t().expand(16, 9)), F.linear(x, y.t()), "
+        "F.linear(x.expand(64, 16).view(8, 8, 16), y.t(), z), x[0].expand(4, 3, 16) @ y, y.t()[:4, None].expand(4, 3, 16) @ y, torch.bmm(x.expand(4, 3, 16), y.view(4, 16, 16)), "
+        "torch.bmm(y.view(1, 64, 16).expand(4, 64, 16), y.view(4, 16, 16)), F.linear(x.view(1, 1, 16).expand(4, 8, 16).reshape(32, 16), y.t())",
         ("torch.randn(1, 16)", "torch.randn(16, 64)", "torch.randn(64)")),
     "sorts-of-own-shapes": (
         "x.argsort(), (x * x).argsort(), (-x).sort()[1], *x.exp().topk(3), *y.sort(), *(y * 2).sort(0, True), *(y * y).sort(1, True), y.sort()[0].neg().argsort(-1), *(-y).topk(2)",

@@ -17,6 +17,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from scripts.frontends.lowering.fx_rewrites.edit import (
+    RESHAPED,
     WIDE,
     Builder,
     argument,
@@ -203,27 +204,67 @@ def products_of_8_bits_in_int32(node: fx.Node) -> fx.Node | None:
     return _in_type(node, torch.int32) if narrow else None
 
 
-@each(aten.mm.default, aten.linear.default, aten.addmm.default)
+_OF_MATRICES = (aten.mm.default, aten.linear.default, aten.addmm.default, aten.bmm.default)
+
+
+@each(*_OF_MATRICES, aten.matmul.default)
 def product_of_one_row(node: fx.Node) -> fx.Node | None:
-    """The product of a row, or by a column, that is repeated is that of the row or column, repeated. The data tiling of IREE 3.13 crashes (SIGSEGV)."""
+    """The product of rows, or by a column, that are repeated is that of the rows or column, repeated. The data tiling of IREE 3.13 crashes (SIGSEGV)."""
     adds = node.target is aten.addmm.default
     bias = value(argument(node, "self")) if adds else None
     if bias is not None and bias.dim() > 1 and bias.shape[0] != 1:
         return None
     for number, summed in ((int(adds), -1), *[(1, -2)] * (node.target is aten.mm.default)):
-        repeated = source_of(node.args[number])
-        if repeated.target is not aten.expand.default or not is_static(repeated):
-            continue
-        shape, own = list(value(repeated).shape), list(value(repeated.args[0]).shape)
-        own = [1] * (len(shape) - len(own)) + own
-        own[summed] = shape[summed]
-        if own == shape:
+        own, shape = _own_shape(node.args[number], summed), list(value(node.args[number]).shape)
+        if own is None:
             continue
         call, args = Builder(node), list(node.args)
-        args[number] = call(aten.expand.default, repeated.args[0], own)
+        if value(args[1]).dim() > 2:
+            other = _own_shape(args[1], -2)
+            if other is not None and other[:-2] == own[:-2]:
+                args[1] = _once(call, args[1], other)
+            else:
+                own[:-2] = shape[:-2]
+        if own == shape:
+            continue
+        args[number] = _once(call, args[number], own)
         product = call(node.target, *args, **node.kwargs)
         return call(aten.expand.default, product, list(value(node).shape))
     return None
+
+
+def _repeated(matrix: fx.Node) -> fx.Node:
+    """The call that a matrix comes from, through what changes its shape alone."""
+    while True:
+        matrix = source_of(matrix, RESHAPED)
+        is_idle = matrix.target is aten.expand.default and value(matrix).shape == value(matrix.args[0]).shape  # fmt: skip
+        if not is_idle:
+            return matrix
+        matrix = matrix.args[0]
+
+
+def _once(call: Builder, matrix: fx.Node, own: list[int]) -> fx.Node:
+    """What a matrix repeats, in a shape of `_own_shape`."""
+    source = _repeated(matrix).args[0]
+    if value(source).dim() > len(own):  # one row
+        source = call(aten.reshape.default, source, [1] * (len(own) - 1) + own[-1:])
+    return call(aten.expand.default, source, own)
+
+
+def _own_shape(matrix: fx.Node, summed: int) -> list[int] | None:
+    """The shape of what a matrix repeats in dimensions that a product does not sum; None if it repeats nothing."""
+    repeated, shape = _repeated(matrix), list(value(matrix).shape)
+    if repeated.target is not aten.expand.default or not is_static(matrix, repeated):
+        return None
+    own = list(value(repeated.args[0]).shape)
+    own = [1] * (len(shape) - len(own)) + own
+    if list(value(repeated).shape) != shape:
+        # In another shape, what is repeated is only known of one row.
+        if summed != -1 or math.prod(own) != own[-1] or own[-1] != shape[-1]:
+            return None
+        own = [1] * (len(shape) - 1) + own[-1:]
+    own[summed] = shape[summed]
+    return None if len(shape) < 2 or own == shape else own
 
 
 _BITS = (aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor)
