@@ -34,7 +34,8 @@ CASES = {
     "products-of-8-bits-in-int32": ("x @ y, x.view(1, 4, 4) @ y.view(1, 4, 4), (x @ y).to(torch.uint8) @ x.to(torch.uint8)", (TENS, TENS)),
     "unsigned-bytes-in-wider-type": (
         "x.sum(), y.prod(), x / y, x / z, torch.cat([x, z]), torch.where(x > 3, x, z), torch.div(x, y, rounding_mode='trunc'), torch.fmod(x, y), torch.remainder(x, y), "
-        "x.sort()[0], x * z, x > z, -x, (z * 30).abs().to(torch.uint8), x * 3",
+        "x.sort()[0], x * z, x > z, -x, (z * 30).abs().to(torch.uint8), x * 3, x.all(), (x * 2).any(), x.view(2, 3).all(1), x.view(2, 3).any(0), "
+        "(z > 1).sort()[0], (x > 1).view(2, 3).sort(1, True)[0]",
         (BYTES, DIVISORS, FLOATS)),
     "asinh-of-size": (
         "torch.asinh(x), torch.asinh(x.half())", ("torch.tensor([-150.0, -1e5, -1e20, 0.0, 1e-4, -1e-4, 0.5, 3.0, 1e20, torch.nan, torch.inf, -torch.inf])",)),
@@ -92,7 +93,7 @@ CASES = {
     "negative-padding-as-slice": ("F.pad(x, (-1, 2, 1, -1)), F.pad(x, (-1, -1)), F.pad(x, (0, -2, 1, 0), value=3.0)", ("torch.randn(3, 5)",)),
     "number-as-tensor": ("torch.remainder(2.0, x), torch.fmod(x, 1.5), torch.fmod(i, 2)", (FLOATS, "torch.tensor([0, 0, 1])")),
     "shifts-and-extremes-in-int32": (
-        "torch.ops.aten.bitwise_right_shift.Tensor(x, y), z.amin(1), z.amax(0), *z.min(1), z.max(0)[0], x.amax(), z.amin()",
+        "torch.ops.aten.bitwise_right_shift.Tensor(x, y), z.amin(1), z.amax(0), *z.min(1), z.max(0)[0], x.amax(), z.amin(), x.any(), x.view(3, 2).all(1)",
         (BYTES, "torch.tensor([1, 0, 7, 3, 2, 9], dtype=torch.uint8)", "torch.tensor([[True, True], [True, False], [True, False]])")),
     "sum-into-itself-apart": (
         "x.index_add(1, i, x), x.index_add(1, i, x.view(9).view(3, 3)), x.scatter_add(1, i.expand(3, 3), x)",

@@ -280,17 +280,19 @@ def bits_of_one_type(node: fx.Node) -> fx.Node | None:
     return call(node.target, *of_type(call, node.args, dtype))
 
 
+_ALL = (aten.all.default, aten.all.dim, aten.any.default, aten.any.dim)
+
 _OF_NARROW = {
-    aten.bitwise_right_shift.Tensor: torch.uint8,
+    **dict.fromkeys((aten.bitwise_right_shift.Tensor, *_ALL), torch.uint8),
     **dict.fromkeys((aten.amin.default, aten.amax.default, aten.min.dim, aten.max.dim), torch.bool),
 }
 """Operators of one type that torch-mlir 20261001 lowers to StableHLO with signs: a shift of uint8 repeats the highest bit, and the least
-of booleans is False, the largest True."""
+of booleans is False, the largest True. `all` and `any` of uint8 combine the bits."""
 
 
 @each(*_OF_NARROW, with_open=True)
 def shifts_and_extremes_in_int32(node: fx.Node) -> fx.Node | dict[int, fx.Node] | None:
-    """A shift of bytes to the right, and the least and largest of booleans, are computed in int32."""
+    """A shift of bytes to the right, whether all or any are not 0, and the least and largest of booleans, are computed in int32."""
     tensor = argument(node, "self")
     return _in_type(node, torch.int32) if value(tensor).dtype is _OF_NARROW[node.target] else None
 
@@ -322,15 +324,15 @@ _CONVERSIONS = (aten._to_copy.default, torch.ops.prims.convert_element_type.defa
 
 _OF_SEVERAL = (
     *(aten.sum.default, aten.sum.dim_IntList, aten.prod.default, aten.prod.dim_int, aten.cat.default),
-    *(aten.sort.default, aten.topk.default, aten.max.default, aten.min.default),
+    *(aten.sort.default, aten.topk.default, aten.max.default, aten.min.default, *_ALL),
 )  # fmt: skip
 
 
 def unsigned_bytes_in_wider_type(program: ExportedProgram) -> bool:
     """Tensors of uint8 are converted to the type of a result before it is computed, or to int32 if that is uint8; floats become uint8
-    by way of int32.
+    by way of int32. Booleans are sorted as int32.
 
-    Inside an operator, torch-mlir 20261001 takes 128 to 255 as negative (torch dialect, linalg). It converts a tensor of uint8 by itself rightly.
+    Inside an operator, torch-mlir 20261001 takes 128 to 255, and True, as negative (torch dialect, linalg). It converts a tensor by itself rightly.
     """
     changed = False
     for node in list(program.graph.nodes):
@@ -352,7 +354,8 @@ def _widen(node: fx.Node) -> bool:
         replace(node, call.cast(call.cast(node.args[0], torch.int32), torch.uint8))
         return True
     is_pointwise = torch.Tag.pointwise in node.target.tags
-    if torch.uint8 not in kinds or not (is_pointwise or node.target in _OF_SEVERAL):
+    kind = torch.bool if node.target is aten.sort.default and torch.bool in kinds else torch.uint8
+    if kind not in kinds or not (is_pointwise or node.target in _OF_SEVERAL):
         return False
     alone = set(kinds) == {torch.uint8}
     if alone and (node.target in _WITHOUT_SIGN or (is_pointwise and result is torch.bool)):
@@ -361,7 +364,7 @@ def _widen(node: fx.Node) -> bool:
     if result in (torch.uint8, torch.bool):
         wide = functools.reduce(torch.promote_types, kinds, torch.int32)
     condition = node.args[0] if node.target is aten.where.self else None
-    narrow = [n for n in operands(node) if value(n).dtype is torch.uint8 and n is not condition]
+    narrow = [n for n in operands(node) if value(n).dtype is kind and n is not condition]
     casts = {n: call.cast(n, wide) for n in narrow}
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: casts.get(n, n))
     new = call(node.target, *args, **kwargs)
