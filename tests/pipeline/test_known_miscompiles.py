@@ -15,6 +15,7 @@ DIVISORS = "torch.tensor([3, 200, 7, 3, 130, 2], dtype=torch.uint8)"
 FLOATS = "torch.tensor([1.5, -2.0, 3.0, 0.5, 7.0, -1.0])"
 DIVIDENDS = "torch.tensor([-1.975, 1.48, 5.0, -5.0, 1.0, -1.0, 0.0, 2.5, 7.0, 1.0, 3.0, -6.0])"
 LIMITS = "torch.tensor([0.404, -1.59, 2.5, 2.5, -torch.inf, torch.inf, 3.0, 0.0, torch.nan, 0.1, 0.1, 0.1])"
+SHORTS = "torch.tensor([3, -2, 7], dtype=torch.int16)"
 MASK = "torch.tensor([True, False, False])"
 TENS = "torch.randint(-50, 50, (4, 4), dtype=torch.int8)"
 # rewrite: (results, inputs)
@@ -91,7 +92,9 @@ CASES = {
         ("torch.tensor([0.0, 0.0, torch.inf, -torch.inf, 1.0, 0.0, -0.0, -0.0])", "torch.tensor([0.0, -0.0, torch.inf, -torch.inf, -1.0, 2.0, -1.0, -0.0])", "torch.tensor([0, 0, 1])")),
     "negative-pow-as-reciprocal": ("x ** -1, x ** -2.0, x.abs() ** -0.5", ("torch.tensor([0.0, 2.0, -2.0, 0.5])",)),
     "negative-padding-as-slice": ("F.pad(x, (-1, 2, 1, -1)), F.pad(x, (-1, -1)), F.pad(x, (0, -2, 1, 0), value=3.0)", ("torch.randn(3, 5)",)),
-    "number-as-tensor": ("torch.remainder(2.0, x), torch.fmod(x, 1.5), torch.fmod(i, 2)", (FLOATS, "torch.tensor([0, 0, 1])")),
+    "number-as-tensor": (
+        "torch.remainder(2.0, x), torch.fmod(x, 1.5), torch.fmod(i, 2), 1 - z, torch.rsub(z, 2, alpha=3), 1 - z.to(torch.uint8), 1.5 - z, 1 - i",
+        (FLOATS, "torch.tensor([0, 0, 1])", SHORTS)),
     "shifts-and-extremes-in-int32": (
         "torch.ops.aten.bitwise_right_shift.Tensor(x, y), z.amin(1), z.amax(0), *z.min(1), z.max(0)[0], x.amax(), z.amin(), x.any(), x.view(3, 2).all(1)",
         (BYTES, "torch.tensor([1, 0, 7, 3, 2, 9], dtype=torch.uint8)", "torch.tensor([[True, True], [True, False], [True, False]])")),

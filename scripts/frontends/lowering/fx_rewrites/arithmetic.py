@@ -243,15 +243,20 @@ def atan2_by_signs(node: fx.Node) -> fx.Node:
 _OF_TENSORS = {
     aten.remainder.Scalar_Tensor: aten.remainder.Tensor,
     aten.fmod.Scalar: aten.fmod.Tensor,
+    aten.rsub.Scalar: aten.rsub.Tensor,
 }
 """Operators of a number and a tensor that torch-mlir 20261001 refuses, and PyTorch/XLA 2.9 the first of them, with those of two tensors."""
 
 
 @each(*_OF_TENSORS, with_open=True)
-def number_as_tensor(node: fx.Node) -> fx.Node:
-    """The remainder of a number and a tensor, or a tensor and a number, is that of two tensors."""
-    call = Builder(node)
-    return call(_OF_TENSORS[node.target], *of_type(call, node.args, value(node).dtype))
+def number_as_tensor(node: fx.Node) -> fx.Node | None:
+    """The remainder or difference of a number and a tensor is that of two tensors."""
+    call, dtype, further = Builder(node), value(node).dtype, {}
+    if node.target is aten.rsub.Scalar:
+        if dtype.is_floating_point or dtype is torch.int64:
+            return None
+        further = {"alpha": argument(node, "alpha")}
+    return call(_OF_TENSORS[node.target], *of_type(call, node.args[:2], dtype), **further)
 
 
 @each(aten.remainder.Tensor, aten.remainder.Scalar, with_open=True)
