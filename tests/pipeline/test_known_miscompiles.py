@@ -8,6 +8,7 @@ from tests.checkouts import ON_CPU, keep_models, shipped
 from tests.pipeline.test_user_models import LINALG, STABLEHLO, TORCH, XLA, run, written
 
 BARE, BARE_STABLEHLO = (["torch_mlir", {"dialect": dialect, "rewrites": "none"}] for dialect in ("torch", "stablehlo"))  # fmt: skip
+BARE_XLA = ["torch_xla", {"rewrites": "none"}]
 SPECIAL = "torch.tensor([torch.nan, torch.inf, -torch.inf, 1.0, -2.0, 0.0])"
 OTHER = "torch.tensor([0.0, 0.0, torch.nan, torch.nan, 3.0, -1.0])"
 BYTES = "torch.tensor([0, 1, 127, 128, 200, 255], dtype=torch.uint8)"
@@ -64,8 +65,20 @@ CASES = {
     "gelu-as-tanh": (
         "(F.gelu(x, approximate='tanh') + 0.1588) * 1e3, F.gelu(x.half(), approximate='tanh'), F.gelu(x)",
         ("torch.tensor([-1.0, 0.5, -3.0, 2.0, 0.001, 20.0, -20.0, torch.nan])",)),
+    "norm-of-order-0-as-sum": ("x.norm(0), x.norm(0, 1), (x * 0).norm(0), x.half().norm(0, 1, keepdim=True)", ("torch.ones(3, 300)",)),
+    "diagonal-as-slice": (
+        "x.diagonal(-1, 0, 1), x.diagonal(2, 1, 0), x.diagonal(1, 2, 0), x.diagonal(), x.diagonal(1, -3, -2), x.diagonal(5, 0, 1), x.view(8, 6).diagonal(1)", ("torch.randn(4, 6, 2)",)),
+    "variances-of-16-bits-in-float32": (
+        "x.var(0), x.std(0), x.std(), *torch.var_mean(x, 0), (x / 100).bfloat16().var(1), x.float().var(0)", ("torch.tensor([[200.0, -250.0], [-200.0, 200.0], [0.0, 1.0]]).half()",)),
+    "types-promoted-first": (
+        "x == y, x > y, x + y, y & x, x | y, x / y, torch.maximum(x, y), torch.where(x > 0, x, y), x // y, y[0] + x, z + z.bfloat16() * 2.0**30, z.bfloat16() * 2.0**30 > z, torch.where(z > 1, z.bfloat16(), z)",
+        ("torch.tensor([-1, 3, 5], dtype=torch.int8)", "torch.tensor([255, 3, 5], dtype=torch.uint8)", "torch.tensor([1.5, 1e-3, 7.0]).half()")),
     "whole-pow-of-size": (
         "x ** 4, x ** 5.0, x ** -4, x ** -3, x.bfloat16() ** 7, x ** 3, x ** -2, x ** 2.0, x ** 0", ("torch.tensor([-torch.inf, torch.inf, 1.0, -2.0, 3.0])",)),
+    "windows-within-input": (
+        "F.max_pool2d(x, 3, ceil_mode=True), F.max_pool1d(x[0], 3, ceil_mode=True), F.max_pool3d(x.view(1, 1, 1, 2, 2), (1, 1, 3), 2, ceil_mode=True), "
+        "F.avg_pool2d(x, (3, 5), (2, 3), (1, 1), True), F.avg_pool1d(x[0], 3, ceil_mode=True)", ("torch.randn(1, 1, 2, 2)",)),
+    "max-pool-indices-by-offsets": ("*F.max_pool2d(x, 2, return_indices=True), *F.max_pool2d(x, 3, 1, 1, return_indices=True)", ("torch.randint(-9, 9, (1, 1, 4, 6))",)),
     "pow-of-booleans": ("x ** True, x ** False, x ** 2, x ** 0", (MASK,)),
     "scatter-dimension-from-the-front": (
         "x.scatter_add(-1, i.view(1, 3), y), x.scatter_reduce(-1, i.view(1, 3), y, 'amax')", ("torch.randn(2, 4)", "torch.randn(2, 3)", "torch.tensor([0, 0, 1])")),
@@ -116,12 +129,18 @@ CASES = {
         "F.max_pool3d(x, 2, 2, 0, 1, True), F.max_pool3d(x, 3, 2, 1, 1, True), F.max_pool2d(x[0], 2, 2, 0, 1, True)", ("torch.randn(1, 2, 3, 5, 6)",)),
     "nothing-as-constant": ("torch.cat([x[:0].reshape(-1, 2, 1).reshape(0, 2), x]), x[:0] * 2", ("torch.randn(3, 2)",)),
 }  # fmt: skip
-NOT_BY_TORCH_MLIR = ("clamp-by-one-limit", "dot-as-sum", "sum-over-dimensions")
+NOT_BY_TORCH_MLIR = (
+    *("clamp-by-one-limit", "dot-as-sum", "sum-over-dimensions", "norm-of-order-0-as-sum"),
+    *("variances-of-16-bits-in-float32", "windows-within-input"),
+)
+"""What PyTorch/XLA alone gets wrong."""
+REFUSED_BY_TORCH_MLIR = ("windows-within-input",)
 ONLY_STABLEHLO = (
     *("shifts-and-extremes-in-int32", "remainder-by-sign", "averages-of-whole-windows"),
-    *("max-pool-with-end-padding", "whole-pow-of-size"),
+    *("max-pool-with-end-padding", "types-promoted-first", "whole-pow-of-size"),
+    "diagonal-as-slice",
 )
-NOT_WRONG_BY_THE_TORCH_DIALECT = (*NOT_BY_TORCH_MLIR, "nothing-as-constant", "product-of-one-row")
+NOT_WRONG = ("nothing-as-constant", "product-of-one-row")
 """Without rewrites, as compiled here: products of one row crash with data tiling at O3."""
 
 
@@ -142,7 +161,12 @@ def cases(environments, tmp_path_factory) -> dict:
     files = written(work, {name: text(*case) for name, case in CASES.items()})
     cases = run(environments / "torch-mlir/bin/python", work, files, [TORCH, STABLEHLO, LINALG, BARE], True)  # fmt: skip
     bare = {name: files[name] for name in ONLY_STABLEHLO}
-    for environment, some, path in (("torch-xla", files, XLA), ("torch-mlir", bare, BARE_STABLEHLO)):  # fmt: skip
+    bare_by_xla = {name: files[name] for name in NOT_BY_TORCH_MLIR}
+    runs = (
+        *(("torch-xla", files, XLA), ("torch-xla", bare_by_xla, BARE_XLA)),
+        ("torch-mlir", bare, BARE_STABLEHLO),
+    )
+    for environment, some, path in runs:
         for name, other in run(environments / environment / "bin/python", work, some, [path], True).items():  # fmt: skip
             cases[name].setdefault("paths", {}).update(other.get("paths", {}))
     return cases
@@ -152,15 +176,17 @@ def cases(environments, tmp_path_factory) -> dict:
 def test_the_values_are_right_by_every_lowering_path(cases, name):
     assert "error" not in cases[name], cases[name]
     paths = dict(cases[name]["paths"])
-    dialect = "stablehlo" if name in ONLY_STABLEHLO else "torch"
+    by = "torch_mlir stablehlo" if name in ONLY_STABLEHLO else "torch_mlir torch"
+    by = "torch_xla" if name in NOT_BY_TORCH_MLIR else by
     bare = {path: paths.pop(path) for path in list(paths) if path.endswith(" none")}
+    assert len(paths) == 4
     ended = {path: outcome.get("verdict", outcome) for path, outcome in paths.items()}
+    if name in REFUSED_BY_TORCH_MLIR:
+        ended = {path: verdict for path, verdict in ended.items() if path.startswith("torch_xla")}
     assert ended == dict.fromkeys(ended, "PASS")
-    assert len(ended) == 4
-    path = "torch_xla all" if name in NOT_BY_TORCH_MLIR else f"torch_mlir {dialect} all"
-    assert name in paths[path]["rewrites"]
-    if name not in NOT_WRONG_BY_THE_TORCH_DIALECT:
-        without = bare[f"torch_mlir {dialect} none"]
+    assert name in paths[f"{by} all"]["rewrites"]
+    if name not in NOT_WRONG:
+        without = bare[f"{by} none"]
         assert without.get("verdict") != "PASS", "what the rewrite avoids is gone"
 
 

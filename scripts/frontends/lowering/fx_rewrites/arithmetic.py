@@ -245,7 +245,8 @@ _OF_TENSORS = {
     aten.fmod.Scalar: aten.fmod.Tensor,
     aten.rsub.Scalar: aten.rsub.Tensor,
 }
-"""Operators of a number and a tensor that torch-mlir 20261001 refuses, and PyTorch/XLA 2.9 the first of them, with those of two tensors."""
+"""Operators of a number and a tensor, with those of two tensors. torch-mlir 20261001 refuses the remainders, and PyTorch/XLA 2.9 the first
+of them. The difference of a number and integers is int64 in PyTorch/XLA."""
 
 
 @each(*_OF_TENSORS, with_open=True)

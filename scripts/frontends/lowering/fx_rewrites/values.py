@@ -70,6 +70,75 @@ def dot_as_sum(node: fx.Node) -> fx.Node:
     return call(aten.sum.dim_IntList, products, [0], dtype=value(node).dtype)
 
 
+@each(aten.linalg_vector_norm.default, with_open=True)
+def norm_of_order_0_as_sum(node: fx.Node) -> fx.Node | None:
+    """A norm of order 0 is the number of values that are not 0. PyTorch/XLA 2.9 counts in 8 bits, up to 255."""
+    if argument(node, "ord") != 0:
+        return None
+    call, tensor = Builder(node), argument(node, "self")
+    counted = call.cast(call(aten.ne.Scalar, tensor, 0.0), torch.float32)
+    dims = argument(node, "dim") or list(range(value(tensor).dim()))
+    total = call(aten.sum.dim_IntList, counted, dims, argument(node, "keepdim"))
+    return call.cast(total, value(node).dtype)
+
+
+@each(aten.diagonal.default)
+def diagonal_as_slice(node: fx.Node) -> fx.Node | None:
+    """A diagonal is a slice of rows that follow each other. PyTorch/XLA 2.9 takes that of the last two dimensions for that of the first two, and
+    torch-mlir 20261001 lowers none to StableHLO."""
+    tensor, offset, *dims = (argument(node, name) for name in ("self", "offset", "dim1", "dim2"))
+    shape, count = list(value(tensor).shape), value(node).shape[-1]
+    first, second = (dim % len(shape) for dim in dims)
+    if not count:
+        return None
+    call, others = Builder(node), [dim for dim in range(len(shape)) if dim not in (first, second)]
+    columns = shape[second]
+    moved = call(aten.permute.default, tensor, [*others, first, second])
+    flat = call(
+        aten.reshape.default, moved, [*(shape[dim] for dim in others), shape[first] * columns]
+    )
+    start = offset if offset >= 0 else -offset * columns
+    end = start + (count - 1) * (columns + 1) + 1
+    return call(aten.slice.Tensor, flat, -1, start, end, columns + 1)
+
+
+_MIXED = ({torch.int8, torch.uint8}, {torch.float16, torch.bfloat16})
+
+_UNTAGGED = (
+    *(aten.__and__.Tensor, aten.__or__.Tensor, aten.__xor__.Tensor),
+    aten.floor_divide.default,
+)
+"""Pointwise operators that are not tagged as such."""
+
+
+def types_promoted_first(program: ExportedProgram) -> bool:
+    """Tensors of int8 and uint8, or of float16 and bfloat16, are converted to the type of both before an operator takes them.
+
+    PyTorch/XLA 2.9 converts one to the type of the other, and so does torch-mlir 20261001 for StableHLO where it compares bytes.
+    """
+    changed = False
+    for node in list(program.graph.nodes):
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            is_pointwise = torch.Tag.pointwise in node.target.tags or node.target in _UNTAGGED
+            changed |= is_pointwise and _promote(node)
+    return changed
+
+
+def _promote(node: fx.Node) -> bool:
+    """Convert the tensors that a call takes, if that is needed; return whether it is."""
+    mixed = [n for n in operands(node) if any(value(n).dtype in kinds for kinds in _MIXED)]
+    if {value(n).dtype for n in mixed} not in _MIXED:
+        return False
+    # A tensor without dimensions has no say, as in PyTorch.
+    deciding = [n for n in mixed if value(n).dim()] or mixed
+    dtype = functools.reduce(torch.promote_types, [value(n).dtype for n in deciding])
+    call = Builder(node)
+    casts = {n: call.cast(n, dtype) for n in mixed}
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: casts.get(n, n))
+    replace(node, call(node.target, *args, **kwargs))
+    return True
+
+
 @each(aten.eq.Tensor, aten.isfinite.default, with_open=True)
 def equal_to_itself(node: fx.Node) -> fx.Node | None:
     """`x == x` is that x is not NaN: torch-mlir 20261001 makes True of it. `isfinite` is that |x| is below infinity: torch-mlir has it
@@ -403,13 +472,35 @@ _ADDING = (
 @each(*_ADDING, with_open=True)
 def sums_of_16_bits_in_float32(node: fx.Node) -> fx.Node | None:
     """Sums, means and norms of f16 and bf16 are computed in float32 and rounded once, as eager does. IREE 3.13 rounds after each addition."""
-    dtype = value(node).dtype
+    return _in_float32(node)
+
+
+_VARIANCES = (aten.var, aten.std, aten.var_mean, aten.std_mean)
+
+
+@each(
+    *(getattr(op, name) for op in _VARIANCES for name in ("default", "dim", "correction")),
+    with_open=True,
+)
+def variances_of_16_bits_in_float32(node: fx.Node) -> fx.Node | dict[int, fx.Node] | None:
+    """Variances of f16 and bf16 are computed in float32 and rounded once, as eager does. PyTorch/XLA 2.9 adds squares in 16 bits, where they become infinite."""
+    return _in_float32(node)
+
+
+def _in_float32(node: fx.Node) -> fx.Node | dict[int, fx.Node] | None:
+    """A call whose tensor has the results' type of 16 bits, in float32. The results have their own type again."""
+    results = value(node)
+    several = isinstance(results, tuple | list)
+    dtype = (results[0] if several else results).dtype
     if dtype not in (torch.float16, torch.bfloat16) or value(argument(node, "self")).dtype is not dtype:  # fmt: skip
         return None
     call = Builder(node)
     given = {name: given for name, given in node.kwargs.items() if name != "dtype"}
     wide = call.cast(argument(node, "self"), torch.float32)
-    return call.cast(call(node.target, wide, *node.args[1:], **given), dtype)
+    new = call(node.target, wide, *node.args[1:], **given)
+    if not several:
+        return call.cast(new, dtype)
+    return {n: call.cast(call(operator.getitem, new, n), dtype) for n in range(len(results))}
 
 
 @each(aten.roll.default)
