@@ -43,6 +43,7 @@ ONLY_STABLEHLO = {
     "scatter-reduce-into-neutral",
 }
 NOT_STABLEHLO = {
+    "gelu-as-tanh",
     "limits-keep-nan",
     "products-of-8-bits-in-int32",
     "unsigned-bytes-in-wider-type",

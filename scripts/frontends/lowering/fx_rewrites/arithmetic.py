@@ -1,11 +1,12 @@
 """Functions of numbers that are computed wrongly behind a lowering path, or that it refuses, in forms that it computes rightly.
 
-`vmfbench fuzz` has found them, and workflow/known_failures.yaml names the causes (torch-mlir 20261001, IREE 3.13). Values are those of eager, but for the rounding of asinh, sinh, atanh, logcumsumexp and log10, and the sign of a zero.
+`vmfbench fuzz` has found them, and workflow/known_failures.yaml names the causes (torch-mlir 20261001, IREE 3.13). Values are those of eager, but for the rounding of asinh, sinh, atanh, tan, gelu, logcumsumexp and log10, and the sign of a zero.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import fx
@@ -65,6 +66,47 @@ def hyperbolic_near_zero(node: fx.Node) -> fx.Node:
     return result if wide is dtype else call.cast(result, dtype)
 
 
+_QUARTER = (1.5703125, 4.825592041015625e-4, 1.2665987014770508e-06, 9.920935796805404e-10)
+"""pi / 2 in parts, of which the first three have 8 bits: their products with whole numbers up to 65536 are exact in float32."""
+
+
+@each(aten.tan.default, with_open=True)
+def tan_by_quadrants(node: fx.Node) -> fx.Node:
+    """tan of the distance r to the next multiple of pi / 2, or -1 / tan(r) if that is an odd one. Up to 1e5, its relative error is below 1e-6.
+
+    torch-mlir 20261001 and IREE 3.13 divide the sine by the cosine, which has few digits near 0.
+    """
+    call, dtype = Builder(node), value(node).dtype
+    wide = dtype if dtype in WIDE else torch.float32
+    (rest,) = of_type(call, node.args, wide)
+    count = call(aten.mul.Scalar, rest, 2 / math.pi)
+    count = call(aten.floor.default, call(aten.add.Scalar, count, 0.5))
+    for part in _QUARTER:
+        rest = call(aten.sub.Tensor, rest, call(aten.mul.Scalar, count, part))
+    near = call(node.target, rest)
+    far = call(aten.neg.default, call(aten.reciprocal.default, near))
+    half = call(aten.mul.Scalar, count, 0.5)
+    is_even = call(aten.eq.Tensor, half, call(aten.floor.default, half))
+    result = call(aten.where.self, is_even, near, far)
+    return result if wide is dtype else call.cast(result, dtype)
+
+
+@each(aten.gelu.default, with_open=True)
+def gelu_as_tanh(node: fx.Node) -> fx.Node | None:
+    """gelu by tanh is computed as it is defined. torch-mlir 20261001 takes 0.797724 for sqrt(2 / pi), which is 0.797885."""
+    if argument(node, "approximate") != "tanh":
+        return None
+    call, dtype = Builder(node), value(node).dtype
+    wide = dtype if dtype in WIDE else torch.float32
+    (x,) = of_type(call, node.args[:1], wide)
+    square = call(aten.mul.Tensor, x, x)
+    inner = call(aten.add.Scalar, call(aten.mul.Scalar, square, 0.044715), 1.0)
+    inner = call(aten.mul.Tensor, call(aten.mul.Scalar, x, math.sqrt(2 / math.pi)), inner)
+    both = call(aten.add.Scalar, call(aten.tanh.default, inner), 1.0)
+    result = call(aten.mul.Tensor, call(aten.mul.Scalar, x, 0.5), both)
+    return result if wide is dtype else call.cast(result, dtype)
+
+
 @each(aten.logcumsumexp.default)
 def logcumsumexp_by_doubling(node: fx.Node) -> fx.Node | None:
     """A scan by log(exp(a) + exp(b)): after the n-th of log2(size) steps, each value has the 2ⁿ before it. The sums have another order.
@@ -106,14 +148,20 @@ def pow_of_booleans(node: fx.Node) -> fx.Node | None:
     return call.cast(base, dtype) if exponent else call(aten.ones_like.default, base, dtype=dtype)
 
 
-@each(aten.pow.Tensor_Tensor, aten.pow.Scalar, with_open=True)
+@each(aten.pow.Tensor_Tensor, aten.pow.Scalar, aten.pow.Tensor_Scalar, with_open=True)
 def pow_of_size(node: fx.Node) -> fx.Node | None:
-    """`|x| ** y` in place of `x ** y`, negated where x is negative and y odd.
+    """`|x| ** y` in place of `x ** y`, negated where x is negative and y odd; for a fraction y, `|x|` where x is -inf.
 
-    torch-mlir 20261001 computes exp(y * log(x)), which is NaN for each base below 0, and for 0 to the power of 0.
+    IREE 3.13 computes exp(y * log(x)), which is NaN for each base below 0, and for 0 to the power of 0.
     """
     call, dtype = Builder(node), value(node).dtype
     base, exponent = node.args
+    if node.target is aten.pow.Tensor_Scalar:
+        if _is_whole(exponent) or abs(exponent) == 0.5 or not value(base).is_floating_point():
+            return None
+        is_infinite = call(aten.eq.Scalar, base, -math.inf)
+        infinity = call.full([], math.inf, dtype)
+        return call(node.target, call(aten.where.self, is_infinite, infinity, base), exponent)
     if not isinstance(base, fx.Node):
         if not isinstance(base, int | float) or base >= 0:
             return None
@@ -133,6 +181,33 @@ def pow_of_size(node: fx.Node) -> fx.Node | None:
     return call(aten.where.self, call(aten.lt.Scalar, base, 0.0), signed, power)
 
 
+def _is_whole(exponent: Any) -> bool:
+    """Whether an exponent is a whole number, or not known."""
+    return not isinstance(exponent, float) or not math.isfinite(exponent) or exponent.is_integer()
+
+
+_PRODUCTS = (-2, -1, 0, 1, 2, 3)
+"""Exponents for which StableHLO becomes products."""
+
+
+@each(aten.pow.Tensor_Scalar, with_open=True)
+def whole_pow_of_size(node: fx.Node) -> fx.Node | None:
+    """`|x| ** n` in place of `x ** n` for a whole number n, negated where x is negative and n odd.
+
+    In StableHLO, IREE 3.13 computes exp(n * log(x)), which is NaN for each x below 0.
+    """
+    base, exponent = node.args
+    if not isinstance(exponent, int | float) or not _is_whole(exponent) or exponent in _PRODUCTS:
+        return None
+    if not value(base).is_floating_point() or not math.isfinite(exponent):
+        return None
+    call = Builder(node)
+    power = call(node.target, call(aten.abs.default, base), exponent)
+    if exponent % 2 == 0:
+        return power
+    return call(aten.where.self, call(aten.lt.Scalar, base, 0.0), call(aten.neg.default, power), power)  # fmt: skip
+
+
 @each(aten.pow.Tensor_Scalar, with_open=True)
 def negative_pow_as_reciprocal(node: fx.Node) -> fx.Node | None:
     """A power with a negative exponent is the reciprocal of that with a positive one. torch-mlir 20261001 makes -inf of 0."""
@@ -146,7 +221,8 @@ def negative_pow_as_reciprocal(node: fx.Node) -> fx.Node | None:
 
 @each(aten.atan2.default, with_open=True)
 def atan2_by_signs(node: fx.Node) -> fx.Node:
-    """atan2 of two zeros or two infinities, which torch-mlir 20261001 divides (NaN): x, and for infinities also y, is 1 with its sign."""
+    """atan2 of two zeros or two infinities, which torch-mlir 20261001 divides (NaN): x, and for infinities also y, is 1 with its sign. The
+    result has the sign of y, also of -0."""
     call = Builder(node)
     y, x = (call.cast(each, value(node).dtype) for each in node.args)
     is_zero, is_infinite = (
@@ -160,21 +236,28 @@ def atan2_by_signs(node: fx.Node) -> fx.Node:
         signs.append(call.where(is_negative, call.full([], -1.0, value(node).dtype), 1.0))
     y = call(aten.where.self, is_infinite, signs[0], y)
     is_limit = call(aten.logical_or.default, is_zero, is_infinite)
-    return call(node.target, y, call(aten.where.self, is_limit, signs[1], x))
+    angle = call(node.target, y, call(aten.where.self, is_limit, signs[1], x))
+    return call(aten.mul.Tensor, call(aten.abs.default, angle), signs[0])
 
 
 _OF_TENSORS = {
     aten.remainder.Scalar_Tensor: aten.remainder.Tensor,
     aten.fmod.Scalar: aten.fmod.Tensor,
+    aten.rsub.Scalar: aten.rsub.Tensor,
 }
-"""Operators of a number and a tensor that torch-mlir 20261001 refuses, and PyTorch/XLA 2.9 the first of them, with those of two tensors."""
+"""Operators of a number and a tensor, with those of two tensors. torch-mlir 20261001 refuses the remainders, and PyTorch/XLA 2.9 the first
+of them. The difference of a number and integers is int64 in PyTorch/XLA."""
 
 
 @each(*_OF_TENSORS, with_open=True)
-def number_as_tensor(node: fx.Node) -> fx.Node:
-    """The remainder of a number and a tensor, or a tensor and a number, is that of two tensors."""
-    call = Builder(node)
-    return call(_OF_TENSORS[node.target], *of_type(call, node.args, value(node).dtype))
+def number_as_tensor(node: fx.Node) -> fx.Node | None:
+    """The remainder or difference of a number and a tensor is that of two tensors."""
+    call, dtype, further = Builder(node), value(node).dtype, {}
+    if node.target is aten.rsub.Scalar:
+        if dtype.is_floating_point or dtype is torch.int64:
+            return None
+        further = {"alpha": argument(node, "alpha")}
+    return call(_OF_TENSORS[node.target], *of_type(call, node.args[:2], dtype), **further)
 
 
 @each(aten.remainder.Tensor, aten.remainder.Scalar, with_open=True)

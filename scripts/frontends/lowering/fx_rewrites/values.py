@@ -17,6 +17,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from scripts.frontends.lowering.fx_rewrites.edit import (
+    RESHAPED,
     WIDE,
     Builder,
     argument,
@@ -68,6 +69,75 @@ def dot_as_sum(node: fx.Node) -> fx.Node:
     call = Builder(node)
     products = call(aten.mul.Tensor, *node.args)
     return call(aten.sum.dim_IntList, products, [0], dtype=value(node).dtype)
+
+
+@each(aten.linalg_vector_norm.default, with_open=True)
+def norm_of_order_0_as_sum(node: fx.Node) -> fx.Node | None:
+    """A norm of order 0 is the number of values that are not 0. PyTorch/XLA 2.9 counts in 8 bits, up to 255."""
+    if argument(node, "ord") != 0:
+        return None
+    call, tensor = Builder(node), argument(node, "self")
+    counted = call.cast(call(aten.ne.Scalar, tensor, 0.0), torch.float32)
+    dims = argument(node, "dim") or list(range(value(tensor).dim()))
+    total = call(aten.sum.dim_IntList, counted, dims, argument(node, "keepdim"))
+    return call.cast(total, value(node).dtype)
+
+
+@each(aten.diagonal.default)
+def diagonal_as_slice(node: fx.Node) -> fx.Node | None:
+    """A diagonal is a slice of rows that follow each other. PyTorch/XLA 2.9 takes that of the last two dimensions for that of the first two, and
+    torch-mlir 20261001 lowers none to StableHLO."""
+    tensor, offset, *dims = (argument(node, name) for name in ("self", "offset", "dim1", "dim2"))
+    shape, count = list(value(tensor).shape), value(node).shape[-1]
+    first, second = (dim % len(shape) for dim in dims)
+    if not count:
+        return None
+    call, others = Builder(node), [dim for dim in range(len(shape)) if dim not in (first, second)]
+    columns = shape[second]
+    moved = call(aten.permute.default, tensor, [*others, first, second])
+    flat = call(
+        aten.reshape.default, moved, [*(shape[dim] for dim in others), shape[first] * columns]
+    )
+    start = offset if offset >= 0 else -offset * columns
+    end = start + (count - 1) * (columns + 1) + 1
+    return call(aten.slice.Tensor, flat, -1, start, end, columns + 1)
+
+
+_MIXED = ({torch.int8, torch.uint8}, {torch.float16, torch.bfloat16})
+
+_UNTAGGED = (
+    *(aten.__and__.Tensor, aten.__or__.Tensor, aten.__xor__.Tensor),
+    aten.floor_divide.default,
+)
+"""Pointwise operators that are not tagged as such."""
+
+
+def types_promoted_first(program: ExportedProgram) -> bool:
+    """Tensors of int8 and uint8, or of float16 and bfloat16, are converted to the type of both before an operator takes them.
+
+    PyTorch/XLA 2.9 converts one to the type of the other, and so does torch-mlir 20261001 for StableHLO where it compares bytes.
+    """
+    changed = False
+    for node in list(program.graph.nodes):
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            is_pointwise = torch.Tag.pointwise in node.target.tags or node.target in _UNTAGGED
+            changed |= is_pointwise and _promote(node)
+    return changed
+
+
+def _promote(node: fx.Node) -> bool:
+    """Convert the tensors that a call takes, if that is needed; return whether it is."""
+    mixed = [n for n in operands(node) if any(value(n).dtype in kinds for kinds in _MIXED)]
+    if {value(n).dtype for n in mixed} not in _MIXED:
+        return False
+    # A tensor without dimensions has no say, as in PyTorch.
+    deciding = [n for n in mixed if value(n).dim()] or mixed
+    dtype = functools.reduce(torch.promote_types, [value(n).dtype for n in deciding])
+    call = Builder(node)
+    casts = {n: call.cast(n, dtype) for n in mixed}
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: casts.get(n, n))
+    replace(node, call(node.target, *args, **kwargs))
+    return True
 
 
 @each(aten.eq.Tensor, aten.isfinite.default, with_open=True)
@@ -204,27 +274,67 @@ def products_of_8_bits_in_int32(node: fx.Node) -> fx.Node | None:
     return _in_type(node, torch.int32) if narrow else None
 
 
-@each(aten.mm.default, aten.linear.default, aten.addmm.default)
+_OF_MATRICES = (aten.mm.default, aten.linear.default, aten.addmm.default, aten.bmm.default)
+
+
+@each(*_OF_MATRICES, aten.matmul.default)
 def product_of_one_row(node: fx.Node) -> fx.Node | None:
-    """The product of a row, or by a column, that is repeated is that of the row or column, repeated. The data tiling of IREE 3.13 crashes (SIGSEGV)."""
+    """The product of rows, or by a column, that are repeated is that of the rows or column, repeated. The data tiling of IREE 3.13 crashes (SIGSEGV)."""
     adds = node.target is aten.addmm.default
     bias = value(argument(node, "self")) if adds else None
     if bias is not None and bias.dim() > 1 and bias.shape[0] != 1:
         return None
     for number, summed in ((int(adds), -1), *[(1, -2)] * (node.target is aten.mm.default)):
-        repeated = source_of(node.args[number])
-        if repeated.target is not aten.expand.default or not is_static(repeated):
-            continue
-        shape, own = list(value(repeated).shape), list(value(repeated.args[0]).shape)
-        own = [1] * (len(shape) - len(own)) + own
-        own[summed] = shape[summed]
-        if own == shape:
+        own, shape = _own_shape(node.args[number], summed), list(value(node.args[number]).shape)
+        if own is None:
             continue
         call, args = Builder(node), list(node.args)
-        args[number] = call(aten.expand.default, repeated.args[0], own)
+        if value(args[1]).dim() > 2:
+            other = _own_shape(args[1], -2)
+            if other is not None and other[:-2] == own[:-2]:
+                args[1] = _once(call, args[1], other)
+            else:
+                own[:-2] = shape[:-2]
+        if own == shape:
+            continue
+        args[number] = _once(call, args[number], own)
         product = call(node.target, *args, **node.kwargs)
         return call(aten.expand.default, product, list(value(node).shape))
     return None
+
+
+def _repeated(matrix: fx.Node) -> fx.Node:
+    """The call that a matrix comes from, through what changes its shape alone."""
+    while True:
+        matrix = source_of(matrix, RESHAPED)
+        is_idle = matrix.target is aten.expand.default and value(matrix).shape == value(matrix.args[0]).shape  # fmt: skip
+        if not is_idle:
+            return matrix
+        matrix = matrix.args[0]
+
+
+def _once(call: Builder, matrix: fx.Node, own: list[int]) -> fx.Node:
+    """What a matrix repeats, in a shape of `_own_shape`."""
+    source = _repeated(matrix).args[0]
+    if value(source).dim() > len(own):  # one row
+        source = call(aten.reshape.default, source, [1] * (len(own) - 1) + own[-1:])
+    return call(aten.expand.default, source, own)
+
+
+def _own_shape(matrix: fx.Node, summed: int) -> list[int] | None:
+    """The shape of what a matrix repeats in dimensions that a product does not sum; None if it repeats nothing."""
+    repeated, shape = _repeated(matrix), list(value(matrix).shape)
+    if repeated.target is not aten.expand.default or not is_static(matrix, repeated):
+        return None
+    own = list(value(repeated.args[0]).shape)
+    own = [1] * (len(shape) - len(own)) + own
+    if list(value(repeated).shape) != shape:
+        # In another shape, what is repeated is only known of one row.
+        if summed != -1 or math.prod(own) != own[-1] or own[-1] != shape[-1]:
+            return None
+        own = [1] * (len(shape) - 1) + own[-1:]
+    own[summed] = shape[summed]
+    return None if len(shape) < 2 or own == shape else own
 
 
 @each(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, with_open=True)
@@ -267,17 +377,19 @@ def bits_of_one_type(node: fx.Node) -> fx.Node | None:
     return call(node.target, *of_type(call, node.args, dtype))
 
 
+_ALL = (aten.all.default, aten.all.dim, aten.any.default, aten.any.dim)
+
 _OF_NARROW = {
-    aten.bitwise_right_shift.Tensor: torch.uint8,
+    **dict.fromkeys((aten.bitwise_right_shift.Tensor, *_ALL), torch.uint8),
     **dict.fromkeys((aten.amin.default, aten.amax.default, aten.min.dim, aten.max.dim), torch.bool),
 }
 """Operators of one type that torch-mlir 20261001 lowers to StableHLO with signs: a shift of uint8 repeats the highest bit, and the least
-of booleans is False, the largest True."""
+of booleans is False, the largest True. `all` and `any` of uint8 combine the bits."""
 
 
 @each(*_OF_NARROW, with_open=True)
 def shifts_and_extremes_in_int32(node: fx.Node) -> fx.Node | dict[int, fx.Node] | None:
-    """A shift of bytes to the right, and the least and largest of booleans, are computed in int32."""
+    """A shift of bytes to the right, whether all or any are not 0, and the least and largest of booleans, are computed in int32."""
     tensor = argument(node, "self")
     return _in_type(node, torch.int32) if value(tensor).dtype is _OF_NARROW[node.target] else None
 
@@ -309,15 +421,15 @@ _CONVERSIONS = (aten._to_copy.default, torch.ops.prims.convert_element_type.defa
 
 _OF_SEVERAL = (
     *(aten.sum.default, aten.sum.dim_IntList, aten.prod.default, aten.prod.dim_int, aten.cat.default),
-    *(aten.sort.default, aten.topk.default, aten.max.default, aten.min.default),
+    *(aten.sort.default, aten.topk.default, aten.max.default, aten.min.default, *_ALL),
 )  # fmt: skip
 
 
 def unsigned_bytes_in_wider_type(program: ExportedProgram) -> bool:
     """Tensors of uint8 are converted to the type of a result before it is computed, or to int32 if that is uint8; floats become uint8
-    by way of int32.
+    by way of int32. Booleans are sorted as int32.
 
-    Inside an operator, torch-mlir 20261001 takes 128 to 255 as negative (torch dialect, linalg). It converts a tensor of uint8 by itself rightly.
+    Inside an operator, torch-mlir 20261001 takes 128 to 255, and True, as negative (torch dialect, linalg). It converts a tensor by itself rightly.
     """
     changed = False
     for node in list(program.graph.nodes):
@@ -339,7 +451,8 @@ def _widen(node: fx.Node) -> bool:
         replace(node, call.cast(call.cast(node.args[0], torch.int32), torch.uint8))
         return True
     is_pointwise = torch.Tag.pointwise in node.target.tags
-    if torch.uint8 not in kinds or not (is_pointwise or node.target in _OF_SEVERAL):
+    kind = torch.bool if node.target is aten.sort.default and torch.bool in kinds else torch.uint8
+    if kind not in kinds or not (is_pointwise or node.target in _OF_SEVERAL):
         return False
     alone = set(kinds) == {torch.uint8}
     if alone and (node.target in _WITHOUT_SIGN or (is_pointwise and result is torch.bool)):
@@ -348,7 +461,7 @@ def _widen(node: fx.Node) -> bool:
     if result in (torch.uint8, torch.bool):
         wide = functools.reduce(torch.promote_types, kinds, torch.int32)
     condition = node.args[0] if node.target is aten.where.self else None
-    narrow = [n for n in operands(node) if value(n).dtype is torch.uint8 and n is not condition]
+    narrow = [n for n in operands(node) if value(n).dtype is kind and n is not condition]
     casts = {n: call.cast(n, wide) for n in narrow}
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: casts.get(n, n))
     new = call(node.target, *args, **kwargs)
@@ -387,13 +500,35 @@ _ADDING = (
 @each(*_ADDING, with_open=True)
 def sums_of_16_bits_in_float32(node: fx.Node) -> fx.Node | None:
     """Sums, means and norms of f16 and bf16 are computed in float32 and rounded once, as eager does. IREE 3.13 rounds after each addition."""
-    dtype = value(node).dtype
+    return _in_float32(node)
+
+
+_VARIANCES = (aten.var, aten.std, aten.var_mean, aten.std_mean)
+
+
+@each(
+    *(getattr(op, name) for op in _VARIANCES for name in ("default", "dim", "correction")),
+    with_open=True,
+)
+def variances_of_16_bits_in_float32(node: fx.Node) -> fx.Node | dict[int, fx.Node] | None:
+    """Variances of f16 and bf16 are computed in float32 and rounded once, as eager does. PyTorch/XLA 2.9 adds squares in 16 bits, where they become infinite."""
+    return _in_float32(node)
+
+
+def _in_float32(node: fx.Node) -> fx.Node | dict[int, fx.Node] | None:
+    """A call whose tensor has the results' type of 16 bits, in float32. The results have their own type again."""
+    results = value(node)
+    several = isinstance(results, tuple | list)
+    dtype = (results[0] if several else results).dtype
     if dtype not in (torch.float16, torch.bfloat16) or value(argument(node, "self")).dtype is not dtype:  # fmt: skip
         return None
     call = Builder(node)
     given = {name: given for name, given in node.kwargs.items() if name != "dtype"}
     wide = call.cast(argument(node, "self"), torch.float32)
-    return call.cast(call(node.target, wide, *node.args[1:], **given), dtype)
+    new = call(node.target, wide, *node.args[1:], **given)
+    if not several:
+        return call.cast(new, dtype)
+    return {n: call.cast(call(operator.getitem, new, n), dtype) for n in range(len(results))}
 
 
 @each(aten.roll.default)

@@ -331,6 +331,32 @@ class _Windows:
         return (count - 1) * self.stride[dim] + self.dilation[dim] * (self.kernel[dim] - 1) + 1
 
 
+_RANKS = {
+    aten.max_pool1d.default: 1,
+    aten.max_pool2d.default: 2,
+    aten.max_pool3d.default: 3,
+    aten.max_pool2d_with_indices.default: 2,
+    aten.max_pool3d_with_indices.default: 3,
+    aten.avg_pool1d.default: 1,
+    aten.avg_pool2d.default: 2,
+}
+"""Pools, with the number of dimensions of their windows."""
+
+
+@each(*_RANKS)
+def windows_within_input(node: fx.Node) -> fx.Node | None:
+    """A window that is larger than its padded input, which `ceil_mode` allows, has the size of that. PyTorch/XLA 2.9 returns nothing for it."""
+    given = {one.name: argument(node, one.name) for one in node.target._schema.arguments}
+    rank = _RANKS[node.target]
+    kernel, padding = (per_dimension(node, name, rank) for name in ("kernel_size", "padding"))
+    sizes = value(given["self"]).shape[-rank:]
+    within = [min(kernel[i], sizes[i] + 2 * padding[i]) for i in range(rank)]
+    if within == kernel or set(given.get("dilation", [1])) != {1}:
+        return None
+    given |= {"kernel_size": within, "stride": list(given["stride"]) or kernel}
+    return Builder(node)(node.target, *given.values())
+
+
 @each(
     *(aten.max_pool2d.default, aten.max_pool2d_with_indices.default),
     aten.max_pool3d_with_indices.default,
@@ -375,20 +401,22 @@ def indices_by_offsets(node: fx.Node) -> dict[int, fx.Node] | None:
     image = argument(node, "self")
     if not any(user.args[1] == 1 for user in node.users):
         return None
-    if not value(image).dtype.is_floating_point or not is_static(image):
+    dtype = value(image).dtype
+    if dtype is torch.uint8 or not is_static(image):
         return None
+    least = -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
     call, windows = Builder(node), _Windows.of_node(node)
     kernel, stride, padding = windows.kernel, windows.stride, windows.padding
     dilation = windows.dilation
     counts, sizes = list(value(node)[0].shape[-2:]), value(image).shape[-2:]
     after = [max(0, windows.end(i, counts[i]) - padding[i] - sizes[i]) for i in range(2)]
     pads = [padding[1], after[1], padding[0], after[0]]
-    padded = call(aten.constant_pad_nd.default, image, pads, -math.inf)
+    padded = call(aten.constant_pad_nd.default, image, pads, least)
     starts = [_range(call, counts[i], stride[i], -padding[i]) for i in range(2)]
-    # Where nothing is larger than minus infinity, PyTorch gives the first element that is not padding.
+    # Where nothing is larger than the least number, PyTorch gives the first element that is not padding.
     first = [_inside(call, starts[i], dilation[i], -(-padding[i] // dilation[i])) for i in range(2)]
     shape = [*value(image).shape[:-2], *counts]
-    best = call.full(shape, -math.inf, value(image).dtype)
+    best = call.full(shape, least, dtype)
     index = call(aten.expand.default, _flat(call, first, sizes[1]), shape)
     own = _flat(call, starts, sizes[1])
     for offset in itertools.product(*(range(0, kernel[i] * dilation[i], dilation[i]) for i in range(2))):  # fmt: skip
