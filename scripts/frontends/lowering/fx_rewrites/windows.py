@@ -346,7 +346,7 @@ _RANKS = {
 @each(*_RANKS)
 def windows_within_input(node: fx.Node) -> fx.Node | None:
     """A window that is larger than its padded input, which `ceil_mode` allows, has the size of that. PyTorch/XLA 2.9 returns nothing for it."""
-    given = {one.name: argument(node, one.name) for one in node.target._schema.arguments}
+    given = {a.name: argument(node, a.name) for a in node.target._schema.arguments}
     rank = _RANKS[node.target]
     kernel, padding = (per_dimension(node, name, rank) for name in ("kernel_size", "padding"))
     sizes = value(given["self"]).shape[-rank:]
