@@ -47,7 +47,7 @@ NOT_STABLEHLO = {
     "limits-keep-nan",
     "products-of-8-bits-in-int32",
     "unsigned-bytes-in-wider-type",
-    "bits-of-one-type",
+    "bytes-in-int32",
     "sorts-of-own-shapes",
     "asinh-of-size",
     "hyperbolic-near-zero",

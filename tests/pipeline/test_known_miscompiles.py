@@ -53,8 +53,9 @@ CASES = {
     "sums-of-16-bits-in-float32": (
         "x.sum(0), x.mean(0), x.t().sum(1), x.sum(), x.mean(), x.cumsum(0), x.half().sum(0), x.sum((0, 1), keepdim=True, dtype=torch.bfloat16), x.sum(0, dtype=torch.float32), x.norm(dim=0)",
         ("torch.full((4096, 3), 1.0625).bfloat16()",)),
-    "bits-of-one-type": (
-        "x & y, x | y, x ^ y, z & y, z ^ z, y | y, y & z",
+    "bytes-in-int32": (
+        "x & y, x | y, x ^ y, z & y, z ^ z, y | y, y & z, x - 2, x * 2, 2 - x, x // 2, x % 3, x // x, torch.div(x, 2, rounding_mode='trunc'), torch.maximum(x, y), "
+        "x == y, x * y, x < z, z[0] > x, z[0] * x, z * 2, z // 7",
         ("torch.tensor([-1, 3, 5], dtype=torch.int8)", "torch.tensor([True, True, False])", "torch.tensor([200, 3, 5], dtype=torch.uint8)")),
     "hyperbolic-near-zero": (
         "x.sinh() * 1e5, x.atanh() * 1e5, x.half().sinh(), x.half().atanh(), y.sinh(), (y / 3).atanh(), i.sinh()",

@@ -44,7 +44,7 @@ REWRITES = {
     "products-of-8-bits-in-int32": ("torch", "linalg-on-tensors"),
     "product-of-one-row": ("torch", "stablehlo", "linalg-on-tensors"),
     "sum-of-products-by-dimension": ("torch", "stablehlo", "linalg-on-tensors"),
-    "bits-of-one-type": ("torch", "linalg-on-tensors"),
+    "bytes-in-int32": ("torch", "linalg-on-tensors"),
     "types-promoted-first": ("stablehlo",),
     "number-as-tensor": ("torch", "stablehlo", "linalg-on-tensors"),
     "unsigned-bytes-in-wider-type": ("torch", "linalg-on-tensors"),

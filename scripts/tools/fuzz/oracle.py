@@ -145,7 +145,8 @@ def _spread(own: torch.Tensor, exact: torch.Tensor, *others: torch.Tensor) -> np
     scale = sizes.mean() if sizes.numel() else 0.0
     if (largest > UNSTABLE * (sizes + scale)).any():
         raise Undefined("unstable")
-    least = torch.finfo(own.dtype).eps * (sizes + scale)
+    # A compiler may take subnormal numbers as 0.
+    least = torch.finfo(own.dtype).eps * (sizes + scale) + torch.finfo(own.dtype).tiny / ALLOWED
     return (torch.maximum(largest, largest.mean()) + least).numpy()
 
 

@@ -43,7 +43,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "products-of-8-bits-in-int32": values.products_of_8_bits_in_int32,
     "product-of-one-row": values.product_of_one_row,
     "sum-of-products-by-dimension": values.sum_of_products_by_dimension,
-    "bits-of-one-type": values.bits_of_one_type,
+    "bytes-in-int32": values.bytes_in_int32,
     "types-promoted-first": values.types_promoted_first,
     "number-as-tensor": arithmetic.number_as_tensor,
     "unsigned-bytes-in-wider-type": values.unsigned_bytes_in_wider_type,

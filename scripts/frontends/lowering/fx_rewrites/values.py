@@ -26,7 +26,6 @@ from scripts.frontends.lowering.fx_rewrites.edit import (
     each,
     is_static,
     is_symbolic,
-    of_type,
     operands,
     replace,
     source_of,
@@ -365,16 +364,39 @@ def sum_of_products_by_dimension(node: fx.Node) -> fx.Node | None:
 
 
 _BITS = (aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor)
+_DIVISIONS = (
+    *(aten.div.Tensor_mode, aten.div.Scalar_mode, aten.floor_divide.default),
+    *(aten.remainder.Tensor, aten.remainder.Scalar),
+)
 
 
-@each(*_BITS, with_open=True)
-def bits_of_one_type(node: fx.Node) -> fx.Node | None:
-    """Bits of 8-bit integers are combined with those of booleans as integers. torch-mlir 20261001 crashes (SIGSEGV) where it converts them."""
-    dtype = value(node).dtype
-    if dtype.itemsize > 1 or all(value(operand).dtype is dtype for operand in operands(node)):
+@each(
+    *(*_BITS, *_DIVISIONS, aten.maximum.default, aten.minimum.default),
+    *(aten.sub.Tensor, aten.sub.Scalar, aten.mul.Tensor, aten.mul.Scalar),
+    *(aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor),
+    with_open=True,
+)  # fmt: skip
+def bytes_in_int32(node: fx.Node) -> fx.Node | None:
+    """8-bit integers are combined with numbers, booleans and each other's type, and divided, in int32. The result is cut to 8 bits, which is the same.
+
+    torch-mlir 20261001 converts them where an operator takes two types, refuses that, and crashes (SIGSEGV).
+    """
+    dtype, kinds = value(node).dtype, [value(operand).dtype for operand in operands(node)]
+    if dtype.itemsize > 1 or not {torch.int8, torch.uint8} & set(kinds):
         return None
-    call = Builder(node)
-    return call(node.target, *of_type(call, node.args, dtype))
+    if len(kinds) == 2 and len(set(kinds)) == 1 and node.target not in _DIVISIONS:
+        return None
+    call, common = (
+        Builder(node),
+        torch.result_type(*map(value, (*operands(node), *operands(node))[:2])),
+    )
+    wide = {
+        operand: call.cast(operand if kind is common else call.cast(operand, common), torch.int32)
+        for operand, kind in zip(operands(node), kinds, strict=True)
+    }
+    args, kwargs = fx.map_arg((node.args, node.kwargs), wide.__getitem__)
+    result = call(node.target, *args, **kwargs)
+    return result if value(result).dtype is dtype else call.cast(result, dtype)
 
 
 _ALL = (aten.all.default, aten.all.dim, aten.any.default, aten.any.dim)
