@@ -46,7 +46,11 @@ layer_norm group_norm rms_norm scaled_dot_product_attention
 """Operators whose errors are those of sums: as large as those of the other values."""
 _DIVIDES = ("fake_quantize_per_tensor_affine", "quantize_per_tensor", "remainder", "fmod", "floor_divide")  # fmt: skip
 """Operators that divide, and decide by the quotient."""
-_FINITE = ("convolution", "avg_pool1d", "avg_pool2d", "avg_pool3d", "upsample_bilinear2d", "group_norm", "quantize_per_tensor", "fake_quantize_per_tensor_affine")  # fmt: skip
+_FINITE = (
+    *("convolution", "avg_pool1d", "avg_pool2d", "avg_pool3d", "upsample_bilinear2d", "group_norm"),
+    *("_native_batch_norm_legit_no_training", "quantize_per_tensor"),
+    "fake_quantize_per_tensor_affine",
+)
 """Operators that may multiply zeros, such as of the padding, with infinity, subtract infinities, or make a NaN an integer."""
 
 
