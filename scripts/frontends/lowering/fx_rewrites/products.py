@@ -371,11 +371,11 @@ _TILES = (4, 8, 16)
 
 @each(*_BATCHED, with_open=True)
 def rows_packed_by_batch(node: fx.Node) -> fx.Node | None:
-    """A matrix of a batched product is chosen by a condition for each batch, which always holds, if a loop over the rows of all batches may compute it.
+    """A matrix of a batched product is chosen by one condition for each batch, which always holds.
 
-    The data tiling of IREE 3.13 packs the result of such a loop as one matrix, although the rows of a batch are no multiple of the
-    tile. So rows of the product are wrong, as in `linear(x, w) @ y` with 3 batches of 15 rows, or with an open number of batches or
-    rows. With an operand for each batch there is no such loop.
+    Where a loop over the rows of all batches computes a matrix, the data tiling of IREE 3.13 packs it as one matrix, although the
+    rows of a batch are no multiple of the tile. So rows of the product are wrong, as in `linear(x, w) @ y` with 3 batches of 15
+    rows, or with an open number of batches or rows. With an operand for each batch there is no such loop.
     """
     first = _BATCHED[node.target]
     matrices = node.args[first : first + 2]
@@ -393,7 +393,8 @@ def rows_packed_by_batch(node: fx.Node) -> fx.Node | None:
 
 
 def _with_operand_for_each_batch(call: Builder, matrix: fx.Node, other: fx.Node) -> fx.Node:
-    """A matrix where no number is both above and below 0: the first one of each batch of the other matrix, or of this one if that repeats its batches."""
+    """The matrix, where the first number of a batch is not both above and below 0: of the other matrix, or of this one if that repeats
+    its batches."""
     repeats = source_of(other, _SHAPED).target is aten.expand.default
     if repeats or not _same(value(other).shape[:-2], value(matrix).shape[:-2]):
         other = matrix
