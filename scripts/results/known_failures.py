@@ -14,6 +14,7 @@ import msgspec
 
 from scripts.config import plugins, reading
 from scripts.core import checkout
+from scripts.frontends.lowering import stablehlo
 
 KNOWN = checkout.ROOT / "workflow/known_failures.yaml"
 WRONG, CRASHED, REFUSED = "wrong", "crashed", "refused"
@@ -115,4 +116,5 @@ def _rewrites(experiment: Mapping[str, Any]) -> set[str]:
         return set()
     into = options.get("dialect", "stablehlo")
     declared = plugins.exporter(experiment["exporter"]).rewrites
-    return {name for name, dialects in declared.items() if into in dialects}
+    further = stablehlo.AVOIDING if into == "stablehlo" else ()
+    return {name for name, dialects in declared.items() if into in dialects} | {*further}

@@ -41,6 +41,22 @@ SIZES = {
     "rows": {"values": [2, 7], "max": 64},
     "columns": {"values": [3], "multiple_of": 3, "max": 30, "min": 3},
 }
+POOL = """\
+import torch
+
+
+class Pool(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.adaptive_avg_pool2d(x, (4, 3)), torch.nn.functional.adaptive_avg_pool1d(x[0], 4)
+
+
+def get_model():
+    return Pool()
+
+
+def get_dummy_input(rows=8):
+    return torch.randn(1, 2, 9, rows)
+"""
 DYNAMIC = "torchmlir-torch+dynamic"
 OPEN = """\
 func.func @main(%left: tensor<?x8xf32>, %right: tensor<?x8xf32>) -> tensor<?x4xf32> {
@@ -67,6 +83,7 @@ def ran(make_checkout) -> Checkout:
         models={
             "two": {"dynamic": SIZES},
             "open": {"file": "open.mlir", "dynamic": {ROWS: {"values": [2, 7], "max": 64}}},
+            "pool": {"dynamic": {"rows": {"values": [9, 12], "max": 64}}},
             "unknown": {"file": "open.mlir", "dims": {"arg0.1": 8}},
         },
         targets=ON_CPU,
@@ -74,8 +91,9 @@ def ran(make_checkout) -> Checkout:
         frontends=shipped("frontends", "torchmlir-torch", "torchxla-stablehlo", "mlir"),
     )
     (made.path / "models/two.py").write_text(MODEL)
+    (made.path / "models/pool.py").write_text(POOL)
     (made.path / "open.mlir").write_text(OPEN)
-    keep_models(made, "two")
+    keep_models(made, "two", "pool")
     made.snakemake("--cores", "2", "results/latency.csv")
     return made
 
@@ -97,6 +115,14 @@ def test_one_program_is_right_at_every_size(ran):
             if (ran.path / f"results/{stage}/{name}/{DYNAMIC}{where}").is_dir()
         ]
         assert shared == ["two"], "the sizes share what was exported and compiled for the model"
+
+
+def test_an_adaptive_pool_has_windows_of_each_size(ran):
+    for name in ("pool", "pool~9", "pool~12"):
+        row = ran.row(name, DYNAMIC, "llvm-cpu")
+        assert row["verification_code"] == "PASS", row["detail"]
+        assert row["rewrites"] == "adaptive-average-by-masks"
+        assert not ran.row(name, "torchmlir-torch", "llvm-cpu")["rewrites"]
 
 
 def test_the_dimensions_are_found_by_two_sizes_of_each_option(ran):

@@ -108,6 +108,12 @@ CASES = {
         "torch.atan2(x, y), torch.atan2(i, i * 0)",
         ("torch.tensor([0.0, 0.0, torch.inf, -torch.inf, 1.0, 0.0, -0.0, -0.0])", "torch.tensor([0.0, -0.0, torch.inf, -torch.inf, -1.0, 2.0, -1.0, -0.0])", "torch.tensor([0, 0, 1])")),
     "negative-pow-as-reciprocal": ("x ** -1, x ** -2.0, x.abs() ** -0.5", ("torch.tensor([0.0, 2.0, -2.0, 0.5])",)),
+    "transposed-convolution-cropped-after": (
+        "F.conv_transpose2d(x, y, None, 3, 2, 2), F.conv_transpose2d(x, y, y[0, :, 0, 0], 3, (2, 3), 2)", ("torch.randn(1, 2, 4, 4)", "torch.randn(2, 3, 1, 2)")),
+    "rows-packed-by-batch": (
+        "torch.bmm(x * y, z), F.linear(x, z[0]) @ z, torch.einsum('bmk,bnk->bmn', z.mT, x * y), F.normalize(x, dim=-1) @ F.normalize(x, dim=-1).mT, torch.baddbmm(z, x + z[0, 0], z)[:, :3], "
+        "x.softmax(-1) @ z",
+        ("torch.randn(3, 15, 15)", "torch.randn(3, 15, 1)", "torch.randn(3, 15, 15)")),
     "negative-padding-as-slice": ("F.pad(x, (-1, 2, 1, -1)), F.pad(x, (-1, -1)), F.pad(x, (0, -2, 1, 0), value=3.0)", ("torch.randn(3, 5)",)),
     "number-as-tensor": (
         "torch.remainder(2.0, x), torch.fmod(x, 1.5), torch.fmod(i, 2), 1 - z, torch.rsub(z, 2, alpha=3), 1 - z.to(torch.uint8), 1.5 - z, 1 - i",
@@ -144,6 +150,8 @@ ONLY_STABLEHLO = (
     *("max-pool-with-end-padding", "types-promoted-first", "whole-pow-of-size"),
     "diagonal-as-slice",
 )
+DATA_TILED = ("rows-packed-by-batch",)
+DATA_TILING = ("--iree-opt-level=O3", "--iree-dispatch-creation-data-tiling")
 NOT_WRONG = ("nothing-as-constant", "product-of-one-row")
 """Without rewrites, as compiled here: products of one row crash with data tiling at O3."""
 
@@ -163,16 +171,21 @@ def cases(environments, tmp_path_factory) -> dict:
     """What became of each case by each lowering path."""
     work = tmp_path_factory.mktemp("known")
     files = written(work, {name: text(*case) for name, case in CASES.items()})
-    cases = run(environments / "torch-mlir/bin/python", work, files, [TORCH, STABLEHLO, LINALG, BARE], True)  # fmt: skip
+    tiled = {name: files.pop(name) for name in DATA_TILED}
     bare = {name: files[name] for name in ONLY_STABLEHLO}
     bare_by_xla = {name: files[name] for name in NOT_BY_TORCH_MLIR}
-    runs = (
-        *(("torch-xla", files, XLA), ("torch-xla", bare_by_xla, BARE_XLA)),
-        ("torch-mlir", bare, BARE_STABLEHLO),
-    )
-    for environment, some, path in runs:
-        for name, other in run(environments / environment / "bin/python", work, some, [path], True).items():  # fmt: skip
-            cases[name].setdefault("paths", {}).update(other.get("paths", {}))
+    cases: dict = {}
+    for environment, some, paths, flags in (
+        ("torch-mlir", files, [TORCH, STABLEHLO, LINALG, BARE], ()),
+        ("torch-mlir", tiled, [TORCH, STABLEHLO, LINALG, BARE], DATA_TILING),
+        ("torch-mlir", bare, [BARE_STABLEHLO], ()),
+        ("torch-xla", files, [XLA], ()),
+        ("torch-xla", bare_by_xla, [BARE_XLA], ()),
+        ("torch-xla", tiled, [XLA], DATA_TILING),
+    ):
+        python = environments / environment / "bin/python"
+        for name, other in run(python, work, some, paths, True, flags).items():
+            cases.setdefault(name, other).setdefault("paths", {}).update(other.get("paths", {}))
     return cases
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -212,13 +213,22 @@ NOT_IMPORTED = {
 }  # fmt: skip
 
 
-def run(python: Path, work: Path, files: dict[str, Path], paths: list, execute: bool) -> dict:
-    """What became of each model file, by its name."""
+def run(
+    python: Path,
+    work: Path,
+    files: dict[str, Path],
+    paths: list,
+    execute: bool,
+    flags: Sequence[str] = (),
+) -> dict:
+    """What became of each model file, by its name; `flags` are for iree-compile."""
     cases = [
         {"name": name, "file": str(file), "options": {}, "paths": paths, "run": execute}
         for name, file in files.items()
     ]
-    found = in_environment(python, "user_models", case={"work": str(work), "cases": cases})
+    found = in_environment(
+        python, "user_models", case={"work": str(work), "flags": list(flags), "cases": cases}
+    )
     return dict(zip(files, found, strict=True))
 
 

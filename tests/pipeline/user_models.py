@@ -1,7 +1,7 @@
 """Take model files through load, reference and export, and if requested through IREE, in one process.
 
 Run with the Python of an environment that loads models; used by test_user_models.py. Reads
-{"work", "cases": [{"name", "file", "options", "paths": [[exporter, options], …], "run"}]} as JSON and
+{"work", "flags", "cases": [{"name", "file", "options", "paths": [[exporter, options], …], "run"}]} as JSON and
 prints a line of JSON: for each case its error, or its inputs and outputs and how each lowering path ended.
 """
 
@@ -28,10 +28,10 @@ from scripts.measure.verify import verify
 def main() -> None:
     asked = json.load(sys.stdin)
     work = Path(asked["work"])
-    print(json.dumps([_case(case, work) for case in asked["cases"]]))
+    print(json.dumps([_case(case, work, asked.get("flags", [])) for case in asked["cases"]]))
 
 
-def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
+def _case(case: dict[str, Any], work: Path, flags: list[str]) -> dict[str, Any]:
     try:
         loaded = load_model(ModelChoice(case["name"], Path(case["file"]), case["options"]))
         inputs = [(convert.tensor_type(name, t), convert.to_numpy(t)) for name, t in loaded.inputs]
@@ -47,7 +47,7 @@ def _case(case: dict[str, Any], work: Path) -> dict[str, Any]:
                 program = link.link(lowered, [kind for kind, _ in inputs])
                 paths[name] = {"bytes": len(program), "rewrites": lowered.rewrites}
                 if case["run"]:
-                    paths[name]["outputs"] = _run(program, stored, inputs, work)
+                    paths[name]["outputs"] = _run(program, stored, inputs, work, flags)
             except capture.UnsupportedProgram as error:
                 paths[name] = {"unsupported": str(error)}
             except errors.ModelError:
@@ -77,7 +77,9 @@ def _lowered(case: dict[str, Any], exporter: str, options: dict[str, str]) -> li
     )[0]
 
 
-def _run(program: bytes, weights: Path, inputs: list, work: Path) -> list[np.ndarray]:
+def _run(
+    program: bytes, weights: Path, inputs: list, work: Path, flags: list[str]
+) -> list[np.ndarray]:
     """Outputs of the program on llvm-cpu."""
     from iree.compiler import tools
 
@@ -86,7 +88,7 @@ def _run(program: bytes, weights: Path, inputs: list, work: Path) -> list[np.nda
     compiled = work / "module.vmfb"
     compiled.write_bytes(
         tools.compile_str(
-            program.decode(), target_backends=["llvm-cpu"], input_type="auto", extra_args=["--iree-llvmcpu-target-cpu=host"]
+            program.decode(), target_backends=["llvm-cpu"], input_type="auto", extra_args=["--iree-llvmcpu-target-cpu=host", *flags]
         )
     )  # fmt: skip
     session = Session(Module(compiled, weights, "local-task"), 2)

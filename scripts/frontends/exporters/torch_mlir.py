@@ -33,6 +33,7 @@ OPTIONS = {
     "rewrites": ("all", "needed", "none"),
 }
 REWRITES = {
+    "adaptive-average-by-masks": ("torch", "stablehlo", "linalg-on-tensors"),
     "fold-constant-nonzero": ("torch", "stablehlo", "linalg-on-tensors"),
     "nothing-as-constant": ("torch", "stablehlo", "linalg-on-tensors"),
     "equal-to-itself-as-number": ("torch", "stablehlo", "linalg-on-tensors"),
@@ -72,6 +73,7 @@ REWRITES = {
     "fmod-by-remainder": ("torch", "stablehlo", "linalg-on-tensors"),
     "floor-divide-by-remainder": ("torch", "stablehlo", "linalg-on-tensors"),
     "averages-of-whole-windows": ("stablehlo",),
+    "transposed-convolution-cropped-after": ("torch", "linalg-on-tensors"),
     "negative-padding-as-slice": ("torch", "linalg-on-tensors"),
     "index-from-the-front": ("stablehlo",),
     "scatter-dimension-from-the-front": ("torch", "linalg-on-tensors"),
@@ -93,7 +95,10 @@ REWRITES = {
     "empty-as-zeros": ("torch", "stablehlo", "linalg-on-tensors"),
     "loops-with-open-condition": ("torch", "stablehlo", "linalg-on-tensors"),
     "loops-carry-all": ("torch", "stablehlo", "linalg-on-tensors"),
+    "rows-packed-by-batch": ("torch", "stablehlo", "linalg-on-tensors"),
 }
+_DECOMPOSED_WRONGLY = ("adaptive-average-by-masks",)
+"""Rewrites of operators that no later one would find."""
 TESTS = ("eval", "train")
 VERSIONS = {"torch-mlir": "frontend", "torch": "torch"}
 MEMORY_FACTOR = 1.0
@@ -158,14 +163,16 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     with timed(seconds, "capture"):
         captured = capture.capture(loaded)
     further = {} if options["rewrites"] == "none" else _quantization(captured, dialect)
+    rewrites = (capture.BY_TORCH,) * bool(further)
+    if options["rewrites"] != "none":
+        rewrites += fx_rewrites.apply(captured.program, _DECOMPOSED_WRONGLY)
     with timed(seconds, "decompose"):
         program = capture.functional(captured, get_decomposition_table() | further)
-    rewrites: tuple[str, ...] = ()
     if options["rewrites"] != "none":
         with timed(seconds, "rewrite"):
             wanted = [name for name, dialects in REWRITES.items() if dialect in dialects]
             wanted += fx_rewrites.SPEED if options["rewrites"] == "all" else ()
-            rewrites = (*[capture.BY_TORCH] * bool(further), *fx_rewrites.apply(program, wanted))
+            rewrites += fx_rewrites.apply(program, wanted)
     arguments = list(capture.arguments(captured, program).values())
     left_out: dict[str, str] = {}
     origins, results = capture.origins(program, left_out), capture.results(program)
@@ -286,7 +293,7 @@ def _further_decompositions(graph: fx.Graph) -> dict[Any, Callable]:
 
 def _may_change(node: fx.Node) -> bool:
     """Return whether an FX rewrite may change a node of a single operator: they are about tensors of indices, the
-    maximum over windows, the gradients of convolutions and slices, and what values.py has: some operators, and
+    maximum over windows, transposed convolutions, the gradients of convolutions and slices, and what values.py has: some operators, and
     any with booleans, bytes or nothing in its tensors.
 
     The rewrite of embedding bags is not: it needs offsets that the graph itself computes.
@@ -295,8 +302,12 @@ def _may_change(node: fx.Node) -> bool:
     tensors = [other.meta.get("val") for other in (node, *node.all_input_nodes)]
     adds = any(word in name for word in _ADDS)
     of_products = adds and any("aten.mul" in str(other.target) for other in node.all_input_nodes)
+    is_transposed = node.target is torch.ops.aten.convolution.default and argument(
+        node, "transposed"
+    )
     return (
         of_products
+        or is_transposed
         or any(word in name for word in _REWRITTEN)
         or any(
             tensor.dtype in _NARROW or not tensor.numel() or (adds and tensor.dtype.itemsize == 2)

@@ -64,6 +64,7 @@ REWRITES = {
     "max-pool-indices-by-offsets": ("stablehlo",),
     "max-pool-gradient-by-offsets": ("stablehlo",),
     "batch-norm-by-deviations": ("stablehlo",),
+    "rows-packed-by-batch": ("stablehlo",),
 }
 TESTS = ("eval", "train")
 VERSIONS = {"torch_xla": "frontend", "torch": "torch"}

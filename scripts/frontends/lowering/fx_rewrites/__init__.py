@@ -27,6 +27,7 @@ from scripts.frontends.lowering.fx_rewrites import (
 )
 
 REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
+    "adaptive-average-by-masks": windows.adaptive_average_by_masks,
     "fold-constant-nonzero": operators.fold_constant_nonzero,
     "nothing-as-constant": values.without_elements,
     "equal-to-itself-as-number": values.equal_to_itself,
@@ -71,6 +72,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "fmod-by-remainder": arithmetic.fmod_by_remainder,
     "floor-divide-by-remainder": arithmetic.floor_divide_by_remainder,
     "averages-of-whole-windows": values.averages_of_whole_windows,
+    "transposed-convolution-cropped-after": windows.crop_after_convolution,
     "negative-padding-as-slice": values.negative_padding_as_slice,
     "scan-of-booleans-in-int64": operators.scan_of_booleans_in_int64,
     "index-from-the-front": operators.index_from_the_front,
@@ -101,6 +103,7 @@ REWRITES: dict[str, Callable[[ExportedProgram], bool]] = {
     "loops-carry-all": operators.carry_all_of_loops,
     "patches-as-product": windows.patches_as_product,
     "small-images-as-product": windows.small_images_as_product,
+    "rows-packed-by-batch": products.rows_packed_by_batch,
 }
 """All rewrites by name, in the order of application; each may rely on the ones before it. A rewrite
 changes a program in place and returns whether it did."""

@@ -1,8 +1,9 @@
-"""Matrix products that are faster another way: of aggregated rows, and with weights of which two values are in one byte."""
+"""Matrix products that are faster another way, of aggregated rows and with weights of which two values are in one byte, and those that data tiling makes wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from scripts.frontends.lowering.fx_rewrites.edit import (
+    RESHAPED,
     WIDE,
     Builder,
     argument,
@@ -18,7 +20,10 @@ from scripts.frontends.lowering.fx_rewrites.edit import (
     calls,
     each,
     is_static,
+    is_symbolic,
+    operands,
     replace,
+    source_of,
     value,
 )
 from scripts.frontends.lowering.fx_rewrites.scatters import rows_of_index
@@ -353,3 +358,140 @@ def _half_of(step: fx.Node, operand: fx.Node, build: Builder) -> fx.Node:
         # The stacked tensor can be viewed in other shapes, but its parts may have any strides.
         return build(aten.reshape.default, operand, [*shape, last // 2])
     return build(step.target, operand, *step.args[1:], **step.kwargs)
+
+
+_BATCHED = {aten.bmm.default: 0, aten.matmul.default: 0, aten.baddbmm.default: 1}
+"""Products of batches of matrices, with the position of the first matrix."""
+_SHAPED = (*RESHAPED, aten._unsafe_view.default)
+"""Operators that keep the order of values."""
+_TRANSPOSED = (aten.permute.default, aten.transpose.int)
+_TILES = (4, 8, 16)
+"""How many rows IREE packs together on CPUs; two fit where this matters."""
+
+
+@each(*_BATCHED, with_open=True)
+def rows_packed_by_batch(node: fx.Node) -> fx.Node | None:
+    """A matrix of a batched product is chosen by one condition for each batch, which always holds.
+
+    Where a loop over the rows of all batches computes a matrix, the data tiling of IREE 3.13 packs it as one matrix, although the
+    rows of a batch are no multiple of the tile. So rows of the product are wrong, as in `linear(x, w) @ y` with 3 batches of 15
+    rows, or with an open number of batches or rows. With an operand for each batch there is no such loop.
+    """
+    first = _BATCHED[node.target]
+    matrices = node.args[first : first + 2]
+    if any(value(matrix).dim() < 3 for matrix in matrices):
+        return None
+    batches = math.prod(value(node).shape[:-2])
+    wrong = [_is_packed_as_one(m, batches, -1 - n) for n, m in enumerate(matrices)]
+    if not any(wrong):
+        return None
+    call, args = Builder(node), list(node.args)
+    for number, matrix in enumerate(matrices):
+        if wrong[number]:
+            args[first + number] = _with_operand_for_each_batch(call, matrix, matrices[1 - number])
+    return call(node.target, *args, **node.kwargs)
+
+
+def _with_operand_for_each_batch(call: Builder, matrix: fx.Node, other: fx.Node) -> fx.Node:
+    """The matrix, where the first number of a batch is not both above and below 0: of the other matrix, or of this one if that repeats
+    its batches."""
+    repeats = source_of(other, _SHAPED).target is aten.expand.default
+    if repeats or not _same(value(other).shape[:-2], value(matrix).shape[:-2]):
+        other = matrix
+    number = call(aten.select.int, call(aten.select.int, other, -1, 0), -1, 0)
+    signs = (call(target, number, 0.0) for target in (aten.gt.Scalar, aten.lt.Scalar))
+    never = call(aten.logical_and.default, *signs)
+    for _ in range(2):
+        never = call(aten.unsqueeze.default, never, -1)
+    return call(aten.where.self, never, call.full([], 0, value(matrix).dtype), matrix)
+
+
+def _is_packed_as_one(matrix: fx.Node, batches: Any, columns: int) -> bool:
+    """Whether IREE may compute a matrix by a loop over the rows of all batches, and pack the result wrongly. `columns`: the dimension that
+    the product sums, the last one or the one before.
+
+    Such a loop has the columns apart where an operand is one value for each row, or one row for all, and where the result is viewed as batches.
+    Elementwise operators on whole tensors, softmax, and what transposes the rows with batches have no such loop.
+    """
+    rank = value(matrix).dim()
+    dims = (rank + (-3 - columns), rank + columns)
+    if not _crosses_batches(batches, *(value(matrix).shape[dim] for dim in dims)):
+        return False
+    seen: set[fx.Node] = set()
+    todo: list[tuple[fx.Node, int | None, int]] = [(matrix, *dims)]
+    while todo:
+        node, row, column = todo.pop()
+        if node in seen or node.op != "call_function" or node.target in (aten._softmax.default, aten.softmax.int, *_BATCHED):  # fmt: skip
+            continue
+        seen.add(node)
+        if node.target in (*_SHAPED, aten.expand.default, *_TRANSPOSED):
+            if (moved := _before(node, row, column)) is not None:
+                todo.append((node.args[0], *moved))
+        elif _is_inner(value(node).shape, row, column) and node.all_input_nodes:
+            sources = [source for source in operands(node) if value(source).dim()]
+            if not _is_elementwise(node, sources):
+                return True
+            todo += [(source, row, column) for source in sources]
+    return False
+
+
+def _crosses_batches(batches: Any, rows: Any, columns: Any) -> bool:
+    """Whether the rows of all batches need as many tiles as those of each batch, which is all that IREE compares, and not the same ones."""
+    sizes = [size for size in (batches, rows, columns) if not is_symbolic(size)]
+    if 1 in sizes or (not is_symbolic(rows) and rows % max(_TILES) == 0):
+        return False
+    if is_symbolic(batches) or is_symbolic(rows):
+        return True
+    return any(rows % tile and batches * (-rows % tile) < tile for tile in _TILES)
+
+
+def _is_elementwise(node: fx.Node, sources: list[fx.Node]) -> bool:
+    """Whether a call computes each value from one value of each of these tensors, none of which is repeated."""
+    tags = getattr(node.target, "tags", ())
+    return (node.target in _CASTS or torch.Tag.pointwise in tags) and all(
+        source.target is not aten.expand.default and _same(value(source).shape, value(node).shape)
+        for source in sources
+    )
+
+
+def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether two shapes are the same, without a guess about open sizes."""
+    return [str(size) for size in sizes] == [str(size) for size in others]
+
+
+def _is_inner(shape: Sequence[Any], row: int | None, column: int) -> bool:
+    """Whether columns are the last dimension of a tensor, and rows the one before it or (None) joined with others; dimensions of 1 do not count."""
+    kept = _kept(shape)
+    return kept[-1:] == [column] and (row is None or kept[-2:-1] == [row])
+
+
+def _kept(shape: Sequence[Any]) -> list[int]:
+    """The dimensions that are not 1."""
+    return [dim for dim, size in enumerate(shape) if is_symbolic(size) or size != 1]
+
+
+def _before(node: fx.Node, row: int | None, column: int) -> tuple[int | None, int] | None:
+    """The dimensions of rows and columns in what a view, an expansion or a transposition is of, with None for rows that are joined with
+    others; None if it does not have the columns."""
+    shape, source = value(node).shape, value(node.args[0]).shape
+    if node.target in _TRANSPOSED:
+        dims = list(range(len(shape)))
+        if node.target is aten.permute.default:
+            dims = [dim % len(shape) for dim in node.args[1]]
+        else:
+            first, second = (dim % len(shape) for dim in node.args[1:])
+            dims[first], dims[second] = second, first
+        return None if row is None else dims[row], dims[column]
+    if node.target is aten.expand.default:
+        moved = {dim + len(shape) - len(source): dim for dim in _kept(source)}
+        if row not in moved:
+            return None
+    else:
+        moved = {}
+        for dim, other in zip(reversed(_kept(shape)), reversed(_kept(source)), strict=False):
+            if not _same([shape[dim]], [source[other]]):
+                break
+            moved[dim] = other
+    if column not in moved:
+        return None
+    return moved.get(row) if row is not None else None, moved[column]

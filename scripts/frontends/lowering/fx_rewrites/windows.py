@@ -1,4 +1,4 @@
-"""Convolutions and pools: convolutions that cut an image into patches, gradients of convolutions, and maxima over windows."""
+"""Convolutions and pools: convolutions that cut an image into patches, transposed ones, gradients of convolutions, and maxima and averages over windows."""
 
 from __future__ import annotations
 
@@ -307,6 +307,73 @@ class _ConvolutionGradients:
         """The tensor with zeros around each dimension of the kernel."""
         pads = [pad for i in reversed(range(self.rank)) for pad in (before[i], after[i])]
         return self.call(aten.constant_pad_nd.default, tensor, pads, 0) if any(pads) else tensor
+
+
+@each(aten.convolution.default, with_open=True)
+def crop_after_convolution(node: fx.Node) -> fx.Node | None:
+    """A transposed convolution whose padding is larger than the reach of its kernel is computed without padding, and its result is cropped.
+
+    torch-mlir 20261001 (torch dialect, linalg) reads past its input where there is output padding too.
+    """
+    rank = value(argument(node, "weight")).dim() - 2
+    names = ("padding", "output_padding", "dilation")
+    padding, further, dilation = (per_dimension(node, name, rank) for name in names)
+    kernel = value(argument(node, "weight")).shape[2:]
+    crops = [padding[i] > dilation[i] * (kernel[i] - 1) and further[i] > 0 for i in range(rank)]
+    if not argument(node, "transposed") or not any(crops):
+        return None
+    left = [max(0, further[i] - padding[i]) for i in range(rank)]
+    changed = {"padding": [0] * rank, "output_padding": left}
+    given = [changed.get(declared.name, argument(node, declared.name)) for declared in node.target._schema.arguments]  # fmt: skip
+    call = Builder(node)
+    result = call(node.target, *given)
+    for i in range(rank):
+        end = min(0, further[i] - padding[i]) or None
+        result = call(aten.slice.Tensor, result, 2 + i, padding[i], end)
+    return result
+
+
+_ADAPTIVE = (
+    *(aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default),
+    aten._adaptive_avg_pool2d.default,
+)
+
+
+@each(*_ADAPTIVE, with_open=True)
+def adaptive_average_by_masks(node: fx.Node) -> fx.Node | None:
+    """An adaptive average over an open number of rows or columns: for each window the sum of what is inside it, divided by its size.
+
+    PyTorch 2.15 decomposes it for the size of the example: into windows of one size, if that fits. The sums have another order.
+    """
+    tensor, counts = node.args[0], list(node.args[1])
+    sizes = value(tensor).shape[-len(counts) :]
+    is_open = any(map(is_symbolic, sizes))
+    if not is_open or set(counts) == {1} or not all(isinstance(n, int) for n in counts):
+        return None
+    call, dtype = Builder(node), value(node).dtype
+    for dim, count in enumerate(reversed(counts)):
+        tensor = _averages(call, tensor, -1 - dim, count)
+    return tensor if value(tensor).dtype is dtype else call.cast(tensor, dtype)
+
+
+def _averages(call: Builder, tensor: fx.Node, dim: int, count: int) -> fx.Node:
+    """The averages of `count` windows along a dimension, counted from the last one, in float32 at least."""
+    size = value(tensor).shape[dim]
+    if is_symbolic(size):
+        size = call(aten.sym_size.int, tensor, value(tensor).dim() + dim)
+    places = call(aten.arange.default, size, dtype=torch.int64, device=torch.device("cpu"))
+    windows = call(aten.unsqueeze.default, call.arange(0, count, 1), 1)
+    starts = call(aten.mul.Tensor, windows, size)
+    ends = call(aten.add.Scalar, call(aten.add.Tensor, starts, size), count - 1)
+    first, last = (call(aten.div.Tensor_mode, n, count, rounding_mode="floor") for n in (starts, ends))  # fmt: skip
+    inside = call(aten.logical_and.default, call(aten.ge.Tensor, places, first), call(aten.lt.Tensor, places, last))  # fmt: skip
+    lengths = call(aten.squeeze.dim, call(aten.sub.Tensor, last, first), 1)
+    for _ in range(-1 - dim):
+        inside, lengths = (call(aten.unsqueeze.default, n, -1) for n in (inside, lengths))
+    spread = call.where(inside, call(aten.unsqueeze.default, tensor, dim - 1), 0)
+    wide = value(tensor).dtype if value(tensor).dtype in WIDE else torch.float32
+    total = call(aten.sum.dim_IntList, spread, [dim], dtype=wide)
+    return call(aten.div.Tensor, total, call.cast(lengths, wide))
 
 
 @dataclass(frozen=True)
