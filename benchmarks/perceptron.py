@@ -1,4 +1,4 @@
-"""A perceptron of three layers for benchmarks/dynamic.yaml: small enough that what open sizes cost a call shows."""
+"""A perceptron of three layers for benchmarks/dynamic.yaml: small enough that what dynamic sizes cost a call shows."""
 
 import torch
 from torch import nn

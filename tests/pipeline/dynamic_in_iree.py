@@ -1,4 +1,4 @@
-"""Call a module with inputs of several shapes, with and without the check of its open dimensions; print the shapes of the
+"""Call a module with inputs of several shapes, with and without the check of its dynamic dimensions; print the shapes of the
 results, or the errors, as JSON.
 
 Run with the Python of the environment iree; used by test_dynamic.py.

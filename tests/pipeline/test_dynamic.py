@@ -141,7 +141,7 @@ def test_a_program_of_mlir_is_right_at_every_size_and_compiled_for_each_beside_i
         for frontend in ("mlir", "mlir+dynamic"):
             row = ran.row(name, frontend, "llvm-cpu")
             assert row["verification_code"] == "PASS", row["detail"]
-            assert row["golden_from"] == "iree-O0 (not xla: it has open dimensions)"
+            assert row["golden_from"] == "iree-O0 (not xla: it has dynamic dimensions)"
     assert is_compared(ran.row("open~7", "mlir+dynamic", "llvm-cpu"), "dynamic_cost")
     report = json.loads((ran.path / "results/export/open/mlir+dynamic/report.json").read_text())
     places = [(one["position"], one["axis"], one["option"]) for one in report["dimensions"]]
@@ -154,7 +154,7 @@ def test_a_dimension_that_is_not_open_is_named_with_those_that_are(ran):
     row = ran.row("unknown", "mlir", "llvm-cpu")
     assert row["status"] != "ok"
     assert row["detail"].endswith(
-        "dims: arg0.1 is no open dimension of @main; it has arg0.0, arg1.0"
+        "dims: arg0.1 is no dynamic dimension of @main; it has arg0.0, arg1.0"
     )
 
 

@@ -44,7 +44,7 @@ def linked(environments) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("rows", ["?", "8"])
-def test_open_sizes_stay_open_and_others_are_those_of_the_reference(environments, rows):
+def test_dynamic_sizes_stay_dynamic_and_others_are_those_of_the_reference(environments, rows):
     """In both ways of writing types. A program for 8 rows is none for a reference with open ones."""
     torch, builtin = f"!torch.vtensor<[{rows},4],f32>", f"tensor<{rows}x4xf32>"
     bodies = {

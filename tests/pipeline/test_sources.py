@@ -74,7 +74,7 @@ def test_the_modules_of_a_program_are_those_of_the_model(environments, made):
 
 def test_example_inputs_of_another_size_repeat_their_values(environments, made):
     file = made / "dynamic.pt2"
-    [symbol] = SOURCE.open_dims(file)
+    [symbol] = SOURCE.dynamic_dims(file)
     python = environments / "torch-mlir/bin/python"
     case = {"inputs": [(str(file), options) for options in ({}, {"dims": {symbol: 7}})]}
     (x, scale), (longer, same) = in_environment(python, "sources_in_torch", case=case)

@@ -1,4 +1,4 @@
-"""Open dimensions: which sizes are allowed, how a dimension follows from an option, and what is wrong with a call."""
+"""Dynamic dimensions: which sizes are allowed, how a dimension follows from an option, and what is wrong with a call."""
 
 from __future__ import annotations
 

@@ -208,13 +208,13 @@ def test_sizes_are_of_the_symbols_of_the_inputs_in_their_ranges(tmp_path):
     assert SOURCE.facts(path, {"dims": {"s77": 16}}).batch_size == 16
     SOURCE.check_dynamic(path, {}, {"s77": Sizes((1, 8), max=64)})
     for options, message in (
-        ({"dims": {"u0": 2}}, "dims: it has no open dimension 'u0'; it has s77"),
+        ({"dims": {"u0": 2}}, "dims: it has no dynamic dimension 'u0'; it has s77"),
         ({"dims": {"s77": 65}}, "dims: found s77 65, but the file is for 1 to 64"),
     ):
         with pytest.raises(ModelFileError, match=message):
             check(path, options)
     for name, sizes, message in (
-        ("batch", Sizes((1,)), "dynamic: it has no open dimension 'batch'; it has s77"),
+        ("batch", Sizes((1,)), "dynamic: it has no dynamic dimension 'batch'; it has s77"),
         ("s77", Sizes((1,)), "dynamic.s77: found sizes of 1 or more, but the file is for 1 to 64; set min and max"),
     ):  # fmt: skip
         with pytest.raises(ModelFileError, match=message):

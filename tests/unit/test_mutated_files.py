@@ -35,7 +35,7 @@ RANDOM = st.randoms(use_true_random=False)
 
 
 def onnx_model() -> onnx.ModelProto:
-    """A graph with open dimensions, a branch, an initializer in another file and all kinds of attributes."""
+    """A graph with dynamic dimensions, a branch, an initializer in another file and all kinds of attributes."""
     external = numpy_helper.from_array(np.ones((4, 3), np.float32), "w")
     external.ClearField("raw_data")
     external.data_location = TensorProto.EXTERNAL
@@ -135,8 +135,8 @@ def read_by_driver(path: Path) -> None:
     for part in source.parts(path, {}):
         assert part.is_file()
     source.digest(path)
-    if source.open_dims is not None:
-        source.open_dims(path)
+    if source.dynamic_dims is not None:
+        source.dynamic_dims(path)
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -170,8 +170,10 @@ def test_a_reader_that_meets_what_it_does_not_expect_refuses_the_file(tmp_path):
     def fails(*_):
         raise KeyError("w")
 
-    failing = dataclasses.replace(source_of("m.onnx"), check=fails, digest=fails, open_dims=fails)
-    for call in (lambda: failing.check(tmp_path, {}), lambda: failing.digest(tmp_path), lambda: failing.open_dims(tmp_path)):  # fmt: skip
+    failing = dataclasses.replace(
+        source_of("m.onnx"), check=fails, digest=fails, dynamic_dims=fails
+    )
+    for call in (lambda: failing.check(tmp_path, {}), lambda: failing.digest(tmp_path), lambda: failing.dynamic_dims(tmp_path)):  # fmt: skip
         with pytest.raises(BrokenModelFile, match=rf"{tmp_path}: it cannot be read \(KeyError: 'w'\)"):  # fmt: skip
             call()
 

@@ -17,7 +17,7 @@ FLOAT = TensorProto.FLOAT
 
 
 def model(shape=("batch", 4), initializers=None, nodes=None, **given):
-    """x @ w, by default of an open batch."""
+    """x @ w, by default of a dynamic batch."""
     weights = initializers or [numpy_helper.from_array(np.ones((4, 3), np.float32), "w")]
     graph = helper.make_graph(
         nodes or [helper.make_node("MatMul", ["x", "w"], ["y"])],
@@ -50,14 +50,14 @@ def test_open_dimensions_are_one_or_what_the_entry_says(saved):
     registry.ONNX.check(path, {})
     assert registry.ONNX.facts(path, {}).batch_size == 1
     assert registry.ONNX.facts(path, {"dims": {"batch": 8}}).batch_size == 8
-    assert onnx_graph.sizes_of_open_dims(path, {}) == "batch = 1 (not given)"
-    assert onnx_graph.sizes_of_open_dims(path, {"dims": {"batch": 8}}) == "batch = 8"
+    assert onnx_graph.sizes_of_dynamic_dims(path, {}) == "batch = 1 (not given)"
+    assert onnx_graph.sizes_of_dynamic_dims(path, {"dims": {"batch": 8}}) == "batch = 8"
 
 
 def test_sizes_are_of_dimensions_that_the_file_leaves_open(saved):
     source = registry.ONNX
     source.check_dynamic(saved(model()), {}, {"batch": Sizes((1, 8))})
-    for options, message in (({}, r"dynamic: it has no open dimension 'rows'; it has batch"), ({"inputs": "x.npz"}, "x.npz has inputs of one size")):  # fmt: skip
+    for options, message in (({}, r"dynamic: it has no dynamic dimension 'rows'; it has batch"), ({"inputs": "x.npz"}, "x.npz has inputs of one size")):  # fmt: skip
         with pytest.raises(ModelFileError, match=message):
             source.check_dynamic(saved(model()), options, {"rows": Sizes((1, 8))})
 
@@ -86,8 +86,8 @@ def test_a_dimension_without_name_or_size_is_named_by_its_place(saved, size):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dims": {"bach": 8}}, "it has no open dimension 'bach'; it has batch, x.0"),
-        ({"dims": {"batch": 0}}, "expected the size of each open dimension"),
+        ({"dims": {"bach": 8}}, "it has no dynamic dimension 'bach'; it has batch, x.0"),
+        ({"dims": {"batch": 0}}, "expected the size of each dynamic dimension"),
         ({"dim": {"batch": 8}}, "takes no option 'dim' .*did you mean 'dims'"),
         ({"inputs": "nowhere.npz"}, "no file nowhere.npz"),
     ],

@@ -1,4 +1,4 @@
-"""Sizes that are proposed for open dimensions of an ONNX graph: the same ones on every machine, after few tries."""
+"""Sizes that are proposed for dynamic dimensions of an ONNX graph: the same ones on every machine, after few tries."""
 
 from __future__ import annotations
 

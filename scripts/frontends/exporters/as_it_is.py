@@ -41,7 +41,7 @@ def export(loaded: LoadedModel, options: Mapping[str, Any]) -> tuple[Lowered, di
 def _is_for_xla(program: Program) -> bool:
     """Whether the golden results are XLA's. Those of IREE at O0 may have the faults that rewrites avoid, so they are compared with the
     program as it is."""
-    if program.open_dims:
+    if program.dynamic_dims:
         return False
     try:
         unlink(program.text, program.function)

@@ -179,7 +179,7 @@ def computed_types(model: onnx.ModelProto, loaded: LoadedModel) -> dict[str, onn
 
 
 def with_types(model: onnx.ModelProto, loaded: LoadedModel) -> onnx.ModelProto:
-    """The model with the sizes of this call's inputs and results, and without other types. With open dimensions, results have
+    """The model with the sizes of this call's inputs and results, and without other types. With dynamic dimensions, results have
     none: what follows from the inputs is inferred."""
     typed = onnx.ModelProto()
     typed.CopyFrom(model)

@@ -107,7 +107,7 @@ def export(loaded: loading.LoadedModel, options: Mapping[str, Any]) -> tuple[Low
     """
     capture.warm_up()
     if loaded.dimensions:
-        # Without it, PyTorch/XLA refuses open sizes. It is set only here, so that other programs stay what they are.
+        # Without it, PyTorch/XLA refuses dynamic sizes. It is set only here, so that other programs stay what they are.
         os.environ["EXPERIMENTAL_XLA_UNBOUNDED_DYNAMISM"] = "1"
     seconds: dict[str, float] = {}
     with timed(seconds, "capture"):

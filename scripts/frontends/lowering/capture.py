@@ -115,7 +115,7 @@ def _modules_of_nodes(module: torch.nn.Module) -> Iterator[None]:
 
 
 def _dynamic_shapes(loaded: LoadedModel) -> dict[str, dict[int, Any]] | None:
-    """The open dimensions of the flat model's inputs, as torch.export takes them; None if there are none.
+    """The dynamic dimensions of the flat model's inputs, as torch.export takes them; None if there are none.
 
     It has no multiples as such: an option with multiples of 8 is 8 times a symbol, and a dimension a multiple of that.
     """

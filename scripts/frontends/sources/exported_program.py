@@ -237,7 +237,7 @@ def _objects(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 OPTIONS = ("batch_size", "dims", "inputs", "seed", "trust")
-"""Options of an entry. `dims`: sizes of open dimensions, by their symbols. `inputs`: an .npz file with the inputs in place of the
+"""Options of an entry. `dims`: sizes of dynamic dimensions, by their symbols. `inputs`: an .npz file with the inputs in place of the
 example inputs."""
 SAMPLES = "data/sample_inputs/model.pt"
 MODEL = "models/model.json"
@@ -292,10 +292,10 @@ def check(path: Path, options: Options) -> None:
     if not options.get("trust"):
         refuse_code(path, archive)
     sizes = given_dims(path, options)
-    declared = _open_dims(path, archive) if sizes else {}
+    declared = _dynamic_dims(path, archive) if sizes else {}
     for name, size in sizes.items():
         if name not in declared:
-            raise ModelFileError(f"{path}: dims: it has no open dimension {name!r}; {listed(declared)}")  # fmt: skip
+            raise ModelFileError(f"{path}: dims: it has no dynamic dimension {name!r}; {listed(declared)}")  # fmt: skip
         if not declared[name].allows(size):
             raise ModelFileError(f"{path}: dims: found {name} {size}, but the file is for {declared[name]}")  # fmt: skip
     if sizes and options.get("inputs"):
@@ -461,7 +461,7 @@ def _input_sizes(graph: Mapping[str, Any]) -> Iterator[list[Mapping[str, Any]]]:
             yield module["graph"]["tensor_values"][name]["sizes"]
 
 
-def _open_dims(path: Path, archive: Archive) -> dict[str, Sizes]:
+def _dynamic_dims(path: Path, archive: Archive) -> dict[str, Sizes]:
     """The symbols in the sizes of the inputs, with their ranges."""
     declared: dict[str, Sizes] = {}
     try:
@@ -494,5 +494,5 @@ SOURCE = Source(
     parts=lambda _, options: [*filter(None, [option_file(options, "inputs")])],
     digest=file_digest,
     path_options=("inputs",),
-    open_dims=lambda path: _open_dims(path, read(path)),
+    dynamic_dims=lambda path: _dynamic_dims(path, read(path)),
 )

@@ -148,7 +148,7 @@ def _of_sizes(
     inputs: tuple[tuple, dict[str, Any]],
     dims: Mapping[str, int],
 ) -> tuple[tuple, dict[str, Any]]:
-    """The example inputs with other sizes of open dimensions: along these, their values are repeated, or the first ones taken."""
+    """The example inputs with other sizes of dynamic dimensions: along these, their values are repeated, or the first ones taken."""
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     shapes = iter([placeholders[name].meta["val"] for name in program.graph_signature.user_inputs if isinstance(name, str)])  # fmt: skip
     leaves, spec = pytree.tree_flatten(inputs)

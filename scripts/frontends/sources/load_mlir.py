@@ -161,7 +161,7 @@ class Program:
     literals: dict[str, np.ndarray]
 
     @property
-    def open_dims(self) -> list[tuple[int, int]]:
+    def dynamic_dims(self) -> list[tuple[int, int]]:
         """(input, axis) of each dimension of the inputs that has no size."""
         return [(n, axis) for n, kind in enumerate(self.inputs) for axis, size in enumerate(kind.shape) if size == OPEN]  # fmt: skip
 
@@ -333,18 +333,18 @@ def _entry(path: Path, module: ir.Module, wanted: str) -> tuple[str, tuple[Tenso
 def _with_sizes(
     path: Path, program: Program, dims: dict[str, int], arrays: list[np.ndarray] | None
 ) -> tuple[tuple[TensorType, ...], list[str]]:
-    """The types of the inputs of a call, and the names of the open dimensions that got the size 1. A size is that of `dims`, else
+    """The types of the inputs of a call, and the names of the dynamic dimensions that got the size 1. A size is that of `dims`, else
     that of the given array. Raises ModelError for a size of a dimension that is not open."""
     shapes = [list(kind.shape) for kind in program.inputs]
-    open_dims = program.open_dims
+    dynamic_dims = program.dynamic_dims
     for name, size in dims.items():
         for number, axis in registry.places_of_dim(path, name):
-            if (number, axis) not in open_dims:
-                known = ", ".join(f"arg{n}.{a}" for n, a in open_dims) or "none"
-                raise ModelError(f"{path}: dims: arg{number}.{axis} is no open dimension of @{program.function}; it has {known}", Fault.INPUTS)  # fmt: skip
+            if (number, axis) not in dynamic_dims:
+                known = ", ".join(f"arg{n}.{a}" for n, a in dynamic_dims) or "none"
+                raise ModelError(f"{path}: dims: arg{number}.{axis} is no dynamic dimension of @{program.function}; it has {known}", Fault.INPUTS)  # fmt: skip
             shapes[number][axis] = size
     defaults = []
-    for number, axis in open_dims:
+    for number, axis in dynamic_dims:
         if shapes[number][axis] != OPEN:
             continue
         array = arrays[number] if arrays is not None and number < len(arrays) else None
@@ -444,8 +444,8 @@ def _compiled(program: Program, weights: dict[str, torch.Tensor]) -> tuple[Call,
     """The program on XLA or else on IREE at O0, and the name of what it runs on. IREE has faults that all of its levels and
     targets share; XLA does not have these. If IREE fails, this process ends as its compiler, or as a call of its module, did."""
     try:
-        if program.open_dims:
-            raise UnlinkError("it has open dimensions")
+        if program.dynamic_dims:
+            raise UnlinkError("it has dynamic dimensions")
         return _on_xla(program, weights), "xla"
     except (UnlinkError, RuntimeError, ValueError) as error:
         reason = f"not xla: {first_line(error)}"

@@ -94,7 +94,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
     arrays, about = _inputs(path, model, types, choice)
     inputs = {kind.name: torch.from_numpy(array) for kind, array in zip(types, arrays, strict=True)}
     said = [about]
-    if sizes := onnx_graph.sizes_of_open_dims(path, choice.options):
+    if sizes := onnx_graph.sizes_of_dynamic_dims(path, choice.options):
         said.append(sizes)
     if (opset := onnx_graph.opset(model)) < _LEAST_OPSET_OF_ONNX_RUNTIME:
         said.append(f"ONNX Runtime runs it in opset {LEAST_OPSET}, because it has no opset {opset}")
@@ -102,7 +102,7 @@ def load(choice: ModelChoice, stage: str, memory_factor: float) -> LoadedModel:
 
 
 def _advice(path: Path, choice: ModelChoice, module: OnnxModule) -> str:
-    """The line of the entry that gives sizes to open dimensions, which were 1, so that ONNX Runtime runs the graph."""
+    """The line of the entry that gives sizes to dynamic dimensions, which were 1, so that ONNX Runtime runs the graph."""
     names = onnx_graph.dims_not_given(module.model, choice.options)
     given = given_dims(path, choice.options)
     session = module.session

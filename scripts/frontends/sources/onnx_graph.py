@@ -28,7 +28,7 @@ from scripts.frontends.sources.source import (
 from scripts.frontends.torch_model.errors import BrokenModelFile, ModelFileError, first_line
 
 OPTIONS = ("dims", "inputs", "seed")
-"""Options of an entry. `dims`: sizes of open dimensions, by their names or as `<input>.<index>`. `inputs`: an .npz file with an
+"""Options of an entry. `dims`: sizes of dynamic dimensions, by their names or as `<input>.<index>`. `inputs`: an .npz file with an
 array for each input, by name."""
 TEST_DATA = "test_data_set_0"
 """The folder beside a file in which onnx's own tests and its model zoo have inputs, as input_0.pb, input_1.pb, …"""
@@ -176,7 +176,7 @@ def inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 
 def input_types(path: Path, model: onnx.ModelProto, options: Options) -> list[TensorType]:
-    """The types of a model's inputs, with the sizes of open dimensions.
+    """The types of a model's inputs, with the sizes of dynamic dimensions.
 
     Raises BrokenModelFile for an input that no program here can take, and ModelFileError for a name in `dims` that the file
     does not have.
@@ -208,13 +208,13 @@ def input_types(path: Path, model: onnx.ModelProto, options: Options) -> list[Te
     for name in sizes:
         if name not in known:
             raise ModelFileError(
-                f"{path}: dims: it has no open dimension {name!r}; {listed(known)}"
+                f"{path}: dims: it has no dynamic dimension {name!r}; {listed(known)}"
             )
     return types
 
 
-def open_dims(model: onnx.ModelProto) -> dict[str, str]:
-    """The names of the open dimensions of a model's inputs, each with the place where it is last."""
+def dynamic_dims(model: onnx.ModelProto) -> dict[str, str]:
+    """The names of the dynamic dimensions of a model's inputs, each with the place where it is last."""
     places: dict[str, str] = {}
     for value in inputs(model):
         for index, dim in enumerate(value.type.tensor_type.shape.dim):
@@ -225,15 +225,15 @@ def open_dims(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def dims_not_given(model: onnx.ModelProto, options: Options) -> list[str]:
-    """The names of the open dimensions that the entry gives no size."""
+    """The names of the dynamic dimensions that the entry gives no size."""
     sizes = options.get("dims") or {}
-    return [name for name, place in open_dims(model).items() if not {name, place} & sizes.keys()]
+    return [name for name, place in dynamic_dims(model).items() if not {name, place} & sizes.keys()]
 
 
-def sizes_of_open_dims(path: Path, options: Options) -> str:
-    """The sizes of the open dimensions, for rows: `batch = 8, seq = 1 (not given)`; "" if there are none."""
+def sizes_of_dynamic_dims(path: Path, options: Options) -> str:
+    """The sizes of the dynamic dimensions, for rows: `batch = 8, seq = 1 (not given)`; "" if there are none."""
     sizes, said = options.get("dims") or {}, []
-    for name, place in open_dims(read(path)).items():
+    for name, place in dynamic_dims(read(path)).items():
         size = sizes.get(name, sizes.get(place))
         said.append(f"{name} = {size}" if size else f"{name} = 1 (not given)")
     return ", ".join(said)
@@ -277,7 +277,7 @@ USUAL = (2, 4, 8, 16, 32, 64, 128, 256, 512, 224, 3, 5, 7)
 LARGEST = 4096
 MOST_TRIES = 100
 ALONE = 6
-"""Open dimensions of which each is tried alone."""
+"""Dynamic dimensions of which each is tried alone."""
 Runs = Callable[[dict[str, int]], bool]
 """Whether a graph runs with these sizes, by the names of the dimensions."""
 

@@ -62,7 +62,7 @@ ONNX = Source(
     parts=lambda path, options: _onnx().parts(path, options),
     digest=lambda path: _onnx().digest(path),
     path_options=("inputs",),
-    open_dims=lambda path: dict.fromkeys(_onnx().open_dims(_onnx().read(path)), Sizes(())),
+    dynamic_dims=lambda path: dict.fromkeys(_onnx().dynamic_dims(_onnx().read(path)), Sizes(())),
 )
 
 MLIR_OPTIONS = ("batch_size", DIMS, "function", "golden", "inputs", "parameters", "seed", "trust")
@@ -140,7 +140,7 @@ MLIR = Source(
     digest=file_digest,
     path_options=("inputs", "golden", "parameters"),
     # The driver cannot parse it: the reference of the model says whether it has the dimensions that an entry names.
-    open_dims=lambda _: None,
+    dynamic_dims=lambda _: None,
 )
 
 

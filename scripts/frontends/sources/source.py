@@ -32,7 +32,7 @@ ModelKind = Literal["module", "onnx", "mlir"]
 MODEL_KINDS = get_args(ModelKind)
 
 DIMS = "dims"
-"""The option that sets open dimensions that a file declares."""
+"""The option that sets dynamic dimensions that a file declares."""
 
 TRUST = "set `trust: true` in the model's entry if you trust the file"
 """What to do about a file that is refused because it would run code."""
@@ -60,7 +60,7 @@ class Source:
     ModelFileError for an option that it does not have, and BrokenModelFile for a file that cannot be used. `facts`
     is called for a file that has passed `check`. `parts`: the further files that the model is made of; a change of one
     is a change of the model. `digest`: a hash of what the results depend on. `path_options`: its options that are paths of
-    files. `sizes_are_options`: whether options set the sizes of its inputs. `open_dims`: the open dimensions that a file
+    files. `sizes_are_options`: whether options set the sizes of its inputs. `dynamic_dims`: the dynamic dimensions that a file
     declares, by name, with the sizes that they may have (None: the driver cannot tell); the option `dims` sets those.
     `is_code`: whether its files are code, which is run.
 
@@ -77,32 +77,32 @@ class Source:
     digest: Callable[[Path], str]
     path_options: tuple[str, ...] = ()
     sizes_are_options: bool = False
-    open_dims: Callable[[Path], Mapping[str, Sizes] | None] | None = None
+    dynamic_dims: Callable[[Path], Mapping[str, Sizes] | None] | None = None
     is_code: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("check", "facts", "parts", "digest", "open_dims"):
+        for name in ("check", "facts", "parts", "digest", "dynamic_dims"):
             if (read := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _with_own_errors(read))
 
     def sizes(self, options: Options) -> Mapping[str, Any]:
         """The sizes among the options of a model, by what an entry's `dynamic` calls them."""
-        return options if self.open_dims is None else options.get(DIMS) or {}
+        return options if self.dynamic_dims is None else options.get(DIMS) or {}
 
     def with_sizes(self, options: Options, sizes: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a model with these sizes."""
-        if self.open_dims is None:
+        if self.dynamic_dims is None:
             return {**options, **sizes}
         return {**options, DIMS: {**self.sizes(options), **sizes}}
 
     def check_dynamic(self, path: Path, options: Options, wanted: Mapping[str, Sizes]) -> None:
         """Raise ModelFileError unless a file can have these sizes."""
         declared = None
-        if self.open_dims is not None:
+        if self.dynamic_dims is not None:
             for key, what in (("inputs", "inputs"), ("golden", "results")):
                 if options.get(key):
                     raise ModelFileError(f"{path}: dynamic: {options[key]} has {what} of one size; leave `{key}` out")  # fmt: skip
-            declared = self.open_dims(path)
+            declared = self.dynamic_dims(path)
         elif not self.sizes_are_options:
             raise ModelFileError(f"{path}: dynamic: the inputs of {self.expected} have one size")
         if declared is None:
@@ -110,7 +110,7 @@ class Source:
             return
         for name, sizes in wanted.items():
             if name not in declared:
-                raise ModelFileError(f"{path}: dynamic: it has no open dimension {name!r}; {listed(declared)}")  # fmt: skip
+                raise ModelFileError(f"{path}: dynamic: it has no dynamic dimension {name!r}; {listed(declared)}")  # fmt: skip
             if not sizes.within(declared[name]):
                 raise ModelFileError(f"{path}: dynamic.{name}: found sizes of {sizes}, but the file is for {declared[name]}; set min and max")  # fmt: skip
 
@@ -140,7 +140,7 @@ def unreadable(path: Path, error: Exception) -> BrokenModelFile:
 
 
 def listed(declared: Iterable[str]) -> str:
-    """The open dimensions of a file, for error messages."""
+    """The dynamic dimensions of a file, for error messages."""
     names = ", ".join(declared)
     return f"it has {names}" if names else "all its dimensions have a size"
 
@@ -149,7 +149,7 @@ def given_dims(path: Path, options: Options) -> dict[str, int]:
     """The sizes of the option `dims`. Raises ModelFileError if it is something else."""
     sizes = options.get(DIMS) or {}
     if not isinstance(sizes, Mapping) or not all(type(size) is int and size > 0 for size in sizes.values()):  # fmt: skip
-        raise ModelFileError(f"{path}: dims: found {sizes!r}, expected the size of each open dimension, such as {{batch: 8}}")  # fmt: skip
+        raise ModelFileError(f"{path}: dims: found {sizes!r}, expected the size of each dynamic dimension, such as {{batch: 8}}")  # fmt: skip
     return dict(sizes)
 
 

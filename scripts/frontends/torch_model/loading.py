@@ -167,7 +167,7 @@ class LoadedModel:
 
     @property
     def input_types(self) -> list[TensorType]:
-        """The types of `inputs`, in order, with their open dimensions."""
+        """The types of `inputs`, in order, with their dynamic dimensions."""
         return opened([tensor_type(path, tensor) for path, tensor in self.inputs], self.dimensions)
 
     @property

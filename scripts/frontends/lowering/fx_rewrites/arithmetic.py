@@ -22,7 +22,7 @@ from scripts.frontends.lowering.fx_rewrites.edit import (
 )
 
 
-@each(aten.asinh.default, with_open=True)
+@each(aten.asinh.default, with_dynamic=True)
 def asinh_of_size(node: fx.Node) -> fx.Node:
     """asinh(x) is asinh(|x|) with the sign of x: log1p(a + a² / (1 + sqrt(a² + 1))) of a = |x|, and log(a) + log(2) where a² overflows.
 
@@ -44,7 +44,7 @@ def asinh_of_size(node: fx.Node) -> fx.Node:
     return result if value(result).dtype is dtype else call.cast(result, dtype)
 
 
-@each(aten.sinh.default, aten.atanh.default, with_open=True)
+@each(aten.sinh.default, aten.atanh.default, with_dynamic=True)
 def hyperbolic_near_zero(node: fx.Node) -> fx.Node:
     """sinh by expm1, and atanh by log1p. torch-mlir 20261001 subtracts exponentials, and logarithms, that are nearly equal near 0."""
     call, dtype = Builder(node), value(node).dtype
@@ -70,7 +70,7 @@ _QUARTER = (1.5703125, 4.825592041015625e-4, 1.2665987014770508e-06, 9.920935796
 """pi / 2 in parts, of which the first three have 8 bits: their products with whole numbers up to 65536 are exact in float32."""
 
 
-@each(aten.tan.default, with_open=True)
+@each(aten.tan.default, with_dynamic=True)
 def tan_by_quadrants(node: fx.Node) -> fx.Node:
     """tan of the distance r to the next multiple of pi / 2, or -1 / tan(r) if that is an odd one. Up to 1e5, its relative error is below 1e-6.
 
@@ -91,7 +91,7 @@ def tan_by_quadrants(node: fx.Node) -> fx.Node:
     return result if wide is dtype else call.cast(result, dtype)
 
 
-@each(aten.gelu.default, with_open=True)
+@each(aten.gelu.default, with_dynamic=True)
 def gelu_as_tanh(node: fx.Node) -> fx.Node | None:
     """gelu by tanh is computed as it is defined. torch-mlir 20261001 takes 0.797724 for sqrt(2 / pi), which is 0.797885."""
     if argument(node, "approximate") != "tanh":
@@ -138,7 +138,7 @@ def _log_of_sum(call: Builder, a: fx.Node, b: fx.Node) -> fx.Node:
     return call(aten.where.self, call(aten.eq.Tensor, a, b), doubled, both)
 
 
-@each(aten.pow.Tensor_Scalar, with_open=True)
+@each(aten.pow.Tensor_Scalar, with_dynamic=True)
 def pow_of_booleans(node: fx.Node) -> fx.Node | None:
     """A power of booleans is the booleans, or 1 for an exponent of 0. torch-mlir 20261001 makes int64 of it, or refuses it, as PyTorch/XLA 2.9 does."""
     base, exponent = node.args
@@ -148,7 +148,7 @@ def pow_of_booleans(node: fx.Node) -> fx.Node | None:
     return call.cast(base, dtype) if exponent else call(aten.ones_like.default, base, dtype=dtype)
 
 
-@each(aten.pow.Tensor_Tensor, aten.pow.Scalar, aten.pow.Tensor_Scalar, with_open=True)
+@each(aten.pow.Tensor_Tensor, aten.pow.Scalar, aten.pow.Tensor_Scalar, with_dynamic=True)
 def pow_of_size(node: fx.Node) -> fx.Node | None:
     """`|x| ** y` in place of `x ** y`, negated where x is negative and y odd; for a fraction y, `|x|` where x is -inf.
 
@@ -190,7 +190,7 @@ _PRODUCTS = (-2, -1, 0, 1, 2, 3)
 """Exponents for which StableHLO becomes products."""
 
 
-@each(aten.pow.Tensor_Scalar, with_open=True)
+@each(aten.pow.Tensor_Scalar, with_dynamic=True)
 def whole_pow_of_size(node: fx.Node) -> fx.Node | None:
     """`|x| ** n` in place of `x ** n` for a whole number n, negated where x is negative and n odd.
 
@@ -208,7 +208,7 @@ def whole_pow_of_size(node: fx.Node) -> fx.Node | None:
     return call(aten.where.self, call(aten.lt.Scalar, base, 0.0), call(aten.neg.default, power), power)  # fmt: skip
 
 
-@each(aten.pow.Tensor_Scalar, with_open=True)
+@each(aten.pow.Tensor_Scalar, with_dynamic=True)
 def negative_pow_as_reciprocal(node: fx.Node) -> fx.Node | None:
     """A power with a negative exponent is the reciprocal of that with a positive one. torch-mlir 20261001 makes -inf of 0."""
     base, exponent = node.args
@@ -219,7 +219,7 @@ def negative_pow_as_reciprocal(node: fx.Node) -> fx.Node | None:
     return call(aten.reciprocal.default, call(node.target, base, -exponent))
 
 
-@each(aten.atan2.default, with_open=True)
+@each(aten.atan2.default, with_dynamic=True)
 def atan2_by_signs(node: fx.Node) -> fx.Node:
     """atan2 of two zeros or two infinities, which torch-mlir 20261001 divides (NaN): x, and for infinities also y, is 1 with its sign. The
     result has the sign of y, also of -0."""
@@ -249,7 +249,7 @@ _OF_TENSORS = {
 of them. The difference of a number and integers is int64 in PyTorch/XLA."""
 
 
-@each(*_OF_TENSORS, with_open=True)
+@each(*_OF_TENSORS, with_dynamic=True)
 def number_as_tensor(node: fx.Node) -> fx.Node | None:
     """The remainder or difference of a number and a tensor is that of two tensors."""
     call, dtype, further = Builder(node), value(node).dtype, {}
@@ -260,7 +260,7 @@ def number_as_tensor(node: fx.Node) -> fx.Node | None:
     return call(_OF_TENSORS[node.target], *of_type(call, node.args[:2], dtype), **further)
 
 
-@each(aten.remainder.Tensor, aten.remainder.Scalar, with_open=True)
+@each(aten.remainder.Tensor, aten.remainder.Scalar, with_dynamic=True)
 def remainder_by_sign(node: fx.Node) -> fx.Node | None:
     """A remainder whose sign is not that of the divisor has the divisor added to it. PyTorch computes none; in the StableHLO of
     torch-mlir 20261001, a remainder has the sign of the dividend.
@@ -285,7 +285,7 @@ def _remainder_of_sizes(call: Builder, number: fx.Node, divisor: fx.Node) -> fx.
     return call(aten.remainder.Tensor, *(call(aten.abs.default, n) for n in (number, divisor)))
 
 
-@each(aten.fmod.Tensor, with_open=True)
+@each(aten.fmod.Tensor, with_dynamic=True)
 def fmod_by_remainder(node: fx.Node) -> fx.Node | None:
     """`fmod` of floats is the remainder of their sizes with the sign of the dividend.
 
@@ -306,7 +306,7 @@ _QUOTIENTS = (
 )
 
 
-@each(*_QUOTIENTS, with_open=True)
+@each(*_QUOTIENTS, with_dynamic=True)
 def floor_divide_by_remainder(node: fx.Node) -> fx.Node | None:
     """The floor of a quotient of floats is computed from what is left without the remainder, as PyTorch does.
 
@@ -341,7 +341,7 @@ def _floor(call: Builder, number: fx.Node, divisor: fx.Node, quotient: fx.Node) 
     return call(aten.where.self, call(aten.eq.Scalar, divisor, 0.0), quotient, floor)
 
 
-@each(aten.log10.default, with_open=True)
+@each(aten.log10.default, with_dynamic=True)
 def log10_by_log(node: fx.Node) -> fx.Node:
     """log10(x) is log(x) / log(10): IREE 3.13 does not link log10f."""
     call, dtype = Builder(node), value(node).dtype

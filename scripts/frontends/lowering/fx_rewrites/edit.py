@@ -23,15 +23,15 @@ Rule = Callable[[fx.Node], fx.Node | dict[int, fx.Node] | None]
 
 
 def each(
-    *targets: Any, with_open: bool = False
+    *targets: Any, with_dynamic: bool = False
 ) -> Callable[[Rule], Callable[[ExportedProgram], bool]]:
-    """Make a rewrite of a rule for calls of `targets`; it returns whether any was replaced. `with_open`: as for `calls`."""
+    """Make a rewrite of a rule for calls of `targets`; it returns whether any was replaced. `with_dynamic`: as for `calls`."""
 
     def decorate(rule: Rule) -> Callable[[ExportedProgram], bool]:
         @functools.wraps(rule)
         def rewrite(program: ExportedProgram) -> bool:
             changed = False
-            for node in calls(program, *targets, with_open=with_open):
+            for node in calls(program, *targets, with_dynamic=with_dynamic):
                 new = rule(node)
                 if new is None:
                     continue
@@ -54,17 +54,17 @@ def value(node: fx.Node) -> Any:
     return node.meta["val"]
 
 
-def calls(program: ExportedProgram, *targets, with_open: bool = False) -> list[fx.Node]:
+def calls(program: ExportedProgram, *targets, with_dynamic: bool = False) -> list[fx.Node]:
     """The nodes that call one of `targets`, as a list: a rewrite may add and erase nodes.
 
-    `with_open`: also those with a tensor of an open size, with which most rewrites cannot compute.
+    `with_dynamic`: also those with a tensor of a dynamic size, with which most rewrites cannot compute.
     """
     nodes = program.graph.nodes
     callers = [node for node in nodes if node.op == "call_function" and node.target in targets]
-    return callers if with_open else [node for node in callers if not has_open_size(node)]
+    return callers if with_dynamic else [node for node in callers if not has_dynamic_size(node)]
 
 
-def has_open_size(node: fx.Node) -> bool:
+def has_dynamic_size(node: fx.Node) -> bool:
     """Whether a result or operand of a call has a size that depends on those of the inputs."""
     tensors = [tensor for other in (node, *node.all_input_nodes) for tensor in _tensors(other)]
     return any(
@@ -91,7 +91,7 @@ def argument(node: fx.Node, name: str) -> Any:
 
 
 def is_symbolic(size: Any) -> bool:
-    """Whether a size is known at run time only: it depends on data, or on an open dimension of an input."""
+    """Whether a size is known at run time only: it depends on data, or on a dynamic dimension of an input."""
     return not isinstance(size, int)
 
 

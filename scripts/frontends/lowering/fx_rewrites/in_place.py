@@ -53,7 +53,7 @@ def index_put_of_itself(node: fx.Node) -> fx.Node | None:
     return call(aten.where.self, is_moved, moved, target)
 
 
-@each(aten.index_put.default, aten.scatter_add.default, with_open=True)
+@each(aten.index_put.default, aten.scatter_add.default, with_dynamic=True)
 def sum_into_itself_apart(node: fx.Node) -> fx.Node | None:
     """Values of a tensor that are added to itself, at other positions, are added to zeros first, and the tensor is added to that. Where
     several have one position, the sum has another order.
@@ -76,7 +76,7 @@ _UPDATES = (
 )
 
 
-@each(*_UPDATES, with_open=True)
+@each(*_UPDATES, with_dynamic=True)
 def update_of_copy(node: fx.Node) -> fx.Node | None:
     """Floats that are a result beside their update are copied before it, by a choice that IREE does not fold.
 

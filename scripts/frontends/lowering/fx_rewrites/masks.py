@@ -20,7 +20,7 @@ from scripts.frontends.lowering.fx_rewrites.edit import (
     argument,
     aten,
     each,
-    has_open_size,
+    has_dynamic_size,
     is_symbolic,
     operands,
     replace,
@@ -47,7 +47,9 @@ def at_full_length(program: ExportedProgram) -> bool:
     end it: scatters into one more row, which is cut off again, and sums of zeros. A graph
     that uses it in any other way is left as it is. Sums have the same order.
     """
-    if any(map(has_open_size, program.graph.nodes)):  # a size that is not a number is not a mask's
+    if any(
+        map(has_dynamic_size, program.graph.nodes)
+    ):  # a size that is not a number is not a mask's
         return False
     follower = _Follower(program)
     try:

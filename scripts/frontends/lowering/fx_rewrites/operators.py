@@ -150,7 +150,7 @@ def scan_of_booleans_in_int64(program: ExportedProgram) -> bool:
     PyTorch/XLA 2.9 lowers the sum to a window over `i1` whose body is an `or`, which IREE 3.13
     refuses and whose values would be wrong; the product it does not capture.
     """
-    scans = calls(program, aten.cumsum.default, aten.cumprod.default, with_open=True)
+    scans = calls(program, aten.cumsum.default, aten.cumprod.default, with_dynamic=True)
     scans = [node for node in scans if value(node.args[0]).dtype is torch.bool]
     for node in scans:
         node.replace_input_with(node.args[0], Builder(node).cast(node.args[0], torch.int64))
@@ -166,7 +166,7 @@ def index_from_the_front(program: ExportedProgram) -> bool:
     """
     changed = False
     known = KnownValues(program)
-    for node in calls(program, aten.index.Tensor, with_open=True):
+    for node in calls(program, aten.index.Tensor, with_dynamic=True):
         source, indices = node.args[:2]
         fixed: list[fx.Node | None] = []
         for dim, index in enumerate(indices):
@@ -210,7 +210,7 @@ def fold_constant_nonzero(program: ExportedProgram) -> bool:
     """
     changed = False
     known = KnownValues(program)
-    for node in calls(program, aten.nonzero.default, aten.index.Tensor, with_open=True):
+    for node in calls(program, aten.nonzero.default, aten.index.Tensor, with_dynamic=True):
         if not any(is_symbolic(size) for size in value(node).shape):
             continue
         constant = known(node)

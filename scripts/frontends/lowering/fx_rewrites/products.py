@@ -369,13 +369,13 @@ _TILES = (4, 8, 16)
 """How many rows IREE packs together on CPUs; two fit where this matters."""
 
 
-@each(*_BATCHED, with_open=True)
+@each(*_BATCHED, with_dynamic=True)
 def rows_packed_by_batch(node: fx.Node) -> fx.Node | None:
     """A matrix of a batched product is chosen by one condition for each batch, which always holds.
 
     Where a loop over the rows of all batches computes a matrix, the data tiling of IREE 3.13 packs it as one matrix, although the
     rows of a batch are no multiple of the tile. So rows of the product are wrong, as in `linear(x, w) @ y` with 3 batches of 15
-    rows, or with an open number of batches or rows. With an operand for each batch there is no such loop.
+    rows, or with a dynamic number of batches or rows. With an operand for each batch there is no such loop.
     """
     first = _BATCHED[node.target]
     matrices = node.args[first : first + 2]
@@ -455,7 +455,7 @@ def _is_elementwise(node: fx.Node, sources: list[fx.Node]) -> bool:
 
 
 def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether two shapes are the same, without a guess about open sizes."""
+    """Whether two shapes are the same, without a guess about dynamic sizes."""
     return [str(size) for size in sizes] == [str(size) for size in others]
 
 

@@ -43,7 +43,7 @@ def _reduction(node: fx.Node, *names: str) -> tuple[fx.Node, int, fx.Node, fx.No
     return base, dim % value(base).dim(), index, src, reduction
 
 
-@each(aten.scatter_add.default, _REDUCE, with_open=True)
+@each(aten.scatter_add.default, _REDUCE, with_dynamic=True)
 def dimension_from_the_front(node: fx.Node) -> fx.Node | None:
     """A scatter names its dimension from the front. torch-mlir 20261001 crashes (SIGSEGV) if it is counted from the last one."""
     base, dim = node.args[:2]

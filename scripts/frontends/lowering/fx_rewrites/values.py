@@ -51,7 +51,9 @@ def without_elements(program: ExportedProgram) -> bool:
     return changed
 
 
-@each(aten.sum.default, aten.sum.dim_IntList, aten.amin.default, aten.amax.default, with_open=True)
+@each(
+    aten.sum.default, aten.sum.dim_IntList, aten.amin.default, aten.amax.default, with_dynamic=True
+)
 def sum_over_dimensions(node: fx.Node) -> fx.Node | None:
     """A sum of all elements, or the least or largest of them, names the dimensions: PyTorch/XLA 2.9 goes over none if none is named."""
     tensor = argument(node, "self")
@@ -62,7 +64,7 @@ def sum_over_dimensions(node: fx.Node) -> fx.Node | None:
     return Builder(node)(target, tensor, dims, *node.args[2:], **node.kwargs)
 
 
-@each(aten.dot.default, with_open=True)
+@each(aten.dot.default, with_dynamic=True)
 def dot_as_sum(node: fx.Node) -> fx.Node:
     """The product of two vectors is the sum of the products of their values: PyTorch/XLA 2.9 leaves out the sum."""
     call = Builder(node)
@@ -70,7 +72,7 @@ def dot_as_sum(node: fx.Node) -> fx.Node:
     return call(aten.sum.dim_IntList, products, [0], dtype=value(node).dtype)
 
 
-@each(aten.linalg_vector_norm.default, with_open=True)
+@each(aten.linalg_vector_norm.default, with_dynamic=True)
 def norm_of_order_0_as_sum(node: fx.Node) -> fx.Node | None:
     """A norm of order 0 is the number of values that are not 0. PyTorch/XLA 2.9 counts in 8 bits, up to 255."""
     if argument(node, "ord") != 0:
@@ -139,7 +141,7 @@ def _promote(node: fx.Node) -> bool:
     return True
 
 
-@each(aten.eq.Tensor, aten.isfinite.default, with_open=True)
+@each(aten.eq.Tensor, aten.isfinite.default, with_dynamic=True)
 def equal_to_itself(node: fx.Node) -> fx.Node | None:
     """`x == x` is that x is not NaN: torch-mlir 20261001 makes True of it. `isfinite` is that |x| is below infinity: torch-mlir has it
     for StableHLO alone."""
@@ -153,7 +155,7 @@ def equal_to_itself(node: fx.Node) -> fx.Node | None:
     return call(aten.logical_not.default, call(aten.ne.Tensor, number, number))
 
 
-@each(aten.clamp.default, with_open=True)
+@each(aten.clamp.default, with_dynamic=True)
 def clamp_by_one_limit(node: fx.Node) -> fx.Node | None:
     """`clamp` with one limit is `maximum` or `minimum`: PyTorch/XLA 2.9 takes the largest finite number for the other, and infinity becomes that."""
     least, most = argument(node, "min"), argument(node, "max")
@@ -177,7 +179,7 @@ _FILLED = (aten.full_like.default, aten.ones_like.default, aten.zeros_like.defau
 def constants_compared_as_floats(program: ExportedProgram) -> bool:
     """Floats that are known before the program runs are compared with floats: torch-mlir 20261001 folds `torch.ones(2) == 1` to False."""
     known, changed = KnownValues(program), False
-    for node in calls(program, *_COMPARISONS, with_open=True):
+    for node in calls(program, *_COMPARISONS, with_dynamic=True):
         tensor, number = node.args
         is_known = tensor.target in _FILLED or known(tensor) is not None
         if isinstance(number, int) and value(tensor).is_floating_point() and is_known:
@@ -196,7 +198,7 @@ def limits_keep_nan(program: ExportedProgram) -> bool:
     as a limit, comes first here, which costs nothing; where both may be NaN, the first is tested.
     """
     known, changed = KnownValues(program), False
-    for node in calls(program, aten.maximum.default, aten.minimum.default, *_LIMITS, with_open=True):  # fmt: skip
+    for node in calls(program, aten.maximum.default, aten.minimum.default, *_LIMITS, with_dynamic=True):  # fmt: skip
         if (new := _keeps_nan(known, node)) is not None:
             replace(node, new)
             changed = True
@@ -253,7 +255,7 @@ _PRODUCTS = (
 )
 
 
-@each(*_SUMS, with_open=True)
+@each(*_SUMS, with_dynamic=True)
 def sums_of_booleans_in_int32(node: fx.Node) -> fx.Node | None:
     """A sum of booleans is whether one of them is True: they are added as int32.
 
@@ -263,7 +265,7 @@ def sums_of_booleans_in_int32(node: fx.Node) -> fx.Node | None:
     return _in_type(node, torch.int32) if value(node).dtype is torch.bool and adds else None
 
 
-@each(*_PRODUCTS, with_open=True)
+@each(*_PRODUCTS, with_dynamic=True)
 def products_of_8_bits_in_int32(node: fx.Node) -> fx.Node | None:
     """A product of matrices of 8 bits is computed in int32 and cut to 8 bits, which is the same.
 
@@ -336,7 +338,7 @@ def _own_shape(matrix: fx.Node, summed: int) -> list[int] | None:
     return None if len(shape) < 2 or own == shape else own
 
 
-@each(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, with_open=True)
+@each(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, with_dynamic=True)
 def sum_of_products_by_dimension(node: fx.Node) -> fx.Node | None:
     """A sum over several dimensions of a product with a tensor that is repeated along one of them, and not along a later one, is first over the last one.
 
@@ -374,7 +376,7 @@ _DIVISIONS = (
     *(*_BITS, *_DIVISIONS, aten.maximum.default, aten.minimum.default),
     *(aten.sub.Tensor, aten.sub.Scalar, aten.mul.Tensor, aten.mul.Scalar),
     *(aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor),
-    with_open=True,
+    with_dynamic=True,
 )  # fmt: skip
 def bytes_in_int32(node: fx.Node) -> fx.Node | None:
     """8-bit integers are combined with numbers, booleans and each other's type, and divided, in int32. The result is cut to 8 bits, which is the same.
@@ -409,7 +411,7 @@ _OF_NARROW = {
 of booleans is False, the largest True. `all` and `any` of uint8 combine the bits."""
 
 
-@each(*_OF_NARROW, with_open=True)
+@each(*_OF_NARROW, with_dynamic=True)
 def shifts_and_extremes_in_int32(node: fx.Node) -> fx.Node | dict[int, fx.Node] | None:
     """A shift of bytes to the right, whether all or any are not 0, and the least and largest of booleans, are computed in int32."""
     tensor = argument(node, "self")
@@ -497,14 +499,14 @@ def _widen(node: fx.Node) -> bool:
     return True
 
 
-@each(aten.rms_norm.default, with_open=True)
+@each(aten.rms_norm.default, with_dynamic=True)
 def rms_norm_in_float32(node: fx.Node) -> fx.Node | None:
     """The squares of narrow numbers are added in float32, as eager does. torch-mlir 20261001 adds them in their own type, where they become infinite."""
     narrow = value(node).dtype in (torch.float16, torch.bfloat16)
     return _in_type(node, torch.float32) if narrow else None
 
 
-@each(aten.rms_norm.default, with_open=True)
+@each(aten.rms_norm.default, with_dynamic=True)
 def rms_norm_with_epsilon(node: fx.Node) -> fx.Node | None:
     """The epsilon of rms_norm is that of the type, if none is given. torch-mlir 20261001 takes 0."""
     if argument(node, "eps") is not None:
@@ -519,7 +521,7 @@ _ADDING = (
 )
 
 
-@each(*_ADDING, with_open=True)
+@each(*_ADDING, with_dynamic=True)
 def sums_of_16_bits_in_float32(node: fx.Node) -> fx.Node | None:
     """Sums, means and norms of f16 and bf16 are computed in float32 and rounded once, as eager does. IREE 3.13 rounds after each addition."""
     return _in_float32(node)
@@ -530,7 +532,7 @@ _VARIANCES = (aten.var, aten.std, aten.var_mean, aten.std_mean)
 
 @each(
     *(getattr(op, name) for op in _VARIANCES for name in ("default", "dim", "correction")),
-    with_open=True,
+    with_dynamic=True,
 )
 def variances_of_16_bits_in_float32(node: fx.Node) -> fx.Node | dict[int, fx.Node] | None:
     """Variances of f16 and bf16 are computed in float32 and rounded once, as eager does. PyTorch/XLA 2.9 adds squares in 16 bits, where they become infinite."""
@@ -593,7 +595,7 @@ def upsample_nearest_by_index(node: fx.Node) -> fx.Node | None:
     return result
 
 
-@each(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default, with_open=True)
+@each(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default, with_dynamic=True)
 def averages_of_whole_windows(node: fx.Node) -> fx.Node | None:
     """Averages over windows without padding need not count what is in a window: `count_include_pad=True`.
 
@@ -605,7 +607,7 @@ def averages_of_whole_windows(node: fx.Node) -> fx.Node | None:
     return Builder(node)(node.target, *(given | {"count_include_pad": True}).values())
 
 
-@each(aten.constant_pad_nd.default, with_open=True)
+@each(aten.constant_pad_nd.default, with_dynamic=True)
 def negative_padding_as_slice(node: fx.Node) -> fx.Node | None:
     """Padding of negative width takes values away: torch-mlir 20261001 makes an operation of it that IREE 3.13 refuses."""
     result, widths = argument(node, "self"), list(argument(node, "pad"))

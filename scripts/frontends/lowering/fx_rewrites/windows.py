@@ -309,7 +309,7 @@ class _ConvolutionGradients:
         return self.call(aten.constant_pad_nd.default, tensor, pads, 0) if any(pads) else tensor
 
 
-@each(aten.convolution.default, with_open=True)
+@each(aten.convolution.default, with_dynamic=True)
 def crop_after_convolution(node: fx.Node) -> fx.Node | None:
     """A transposed convolution whose padding is larger than the reach of its kernel is computed without padding, and its result is cropped.
 
@@ -339,9 +339,9 @@ _ADAPTIVE = (
 )
 
 
-@each(*_ADAPTIVE, with_open=True)
+@each(*_ADAPTIVE, with_dynamic=True)
 def adaptive_average_by_masks(node: fx.Node) -> fx.Node | None:
-    """An adaptive average over an open number of rows or columns: for each window the sum of what is inside it, divided by its size.
+    """An adaptive average over a dynamic number of rows or columns: for each window the sum of what is inside it, divided by its size.
 
     PyTorch 2.15 decomposes it for the size of the example: into windows of one size, if that fits. The sums have another order.
     """
