@@ -142,7 +142,7 @@ _DECLARED = (
         "export",
         Kind.PROGRAM,
         ("scripts.stages.export_program", "scripts.frontends.exporters.{exporter}"),
-        version=2,
+        version=3,
         entry="frontend",
         after="reference",
         forked=True,
