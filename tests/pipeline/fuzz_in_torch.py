@@ -227,7 +227,7 @@ class _Failing(forks.ForkedPath):
         if graph.results == ("sleeps",):
             time.sleep(3600)
         if graph.results == ("allocates",):
-            bytearray(forks.MEMORY)
+            bytearray(2 * forks.MEMORY)
         if graph.results == ("NaN",) and graph.inputs["x0"].values == "special":
             os.kill(os.getpid(), signal.SIGSEGV)
 

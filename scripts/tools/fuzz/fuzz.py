@@ -118,9 +118,13 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="default: 10; 0: report only")
     parser.add_argument("--seed", type=int, default=0, help="of the graphs (default: 0)")
-    parser.add_argument("--targets", default="llvm-cpu", help="names or globs, with commas")
     parser.add_argument(
-        "--frontends", default="torchmlir-torch", help="names or globs, with commas"
+        "--targets", default="llvm-cpu", help="names or globs, with commas (default: llvm-cpu)"
+    )
+    parser.add_argument(
+        "--frontends",
+        default="torchmlir-torch",
+        help="names or globs, with commas (default: torchmlir-torch)",
     )
     parser.add_argument(
         "--baselines", default="", help="names or globs, with commas: also run on these"
@@ -136,7 +140,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--dtypes", nargs="+", default=[], choices=DTYPES, help="limit inputs to these"
     )
-    parser.add_argument("--part", type=_part, metavar="K/N", help="a share of the graphs; no report")  # fmt: skip
+    parser.add_argument("--part", type=_part, metavar="K/N", help="one of N shares of the graphs; writes no report")  # fmt: skip
     parser.add_argument(
         "--cores", type=int, default=machine.physical_cores(), help="default: all physical ones"
     )

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import dynamic_shapes
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -288,7 +289,8 @@ class GraphModule(torch.nn.Module):
 def is_of_dynamic_size(error: Exception) -> bool:
     """Whether torch.export says that a size cannot be dynamic, which eager accepts, or fails when it says so."""
     raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
-    return isinstance(error, torch._dynamo.exc.UserError) or raised_in == symbolic_shapes.__file__
+    of_sizes = symbolic_shapes.__file__, dynamic_shapes.__file__
+    return isinstance(error, torch._dynamo.exc.UserError) or raised_in in of_sizes
 
 
 class NotFunctional(Exception):
