@@ -17,6 +17,7 @@ os.environ.setdefault("PJRT_DEVICE", "CPU")
 import torch
 import torch_xla
 from torch._decomp import decomposition_table
+from torch.utils._pytree import tree_map_only
 from torch_xla import stablehlo
 
 from scripts.core.tensors import TensorType
@@ -163,8 +164,30 @@ def _lower_with_metadata() -> None:
     os.environ["XLA_HLO_DEBUG"] = "0"
 
 
+def _with_different_numbers(program: torch.export.ExportedProgram) -> None:
+    """Give each example input without dimensions a value of its own, which the program does not depend on.
+
+    PyTorch/XLA 2.9 takes inputs without dimensions for one if they have the same type and value.
+    """
+    numbers = [t for t in (*program.state_dict.values(), *program.constants.values()) if isinstance(t, torch.Tensor) and not t.dim()]  # fmt: skip
+    taken = {(number.dtype, number.item()) for number in numbers}
+
+    def different(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dim():
+            return tensor
+        values = (False, True) if tensor.dtype is torch.bool else range(2, 127)
+        own = next((value for value in values if (tensor.dtype, value) not in taken), None)
+        if own is None:
+            raise capture.UnsupportedProgram(f"{len(values)} or more inputs without dimensions are {tensor.dtype}; PyTorch/XLA takes equal ones for one")  # fmt: skip
+        taken.add((tensor.dtype, own))
+        return torch.full_like(tensor, own)
+
+    program.example_inputs = tree_map_only(torch.Tensor, different, program.example_inputs)
+
+
 def _bundle(program: torch.export.ExportedProgram) -> stablehlo.StableHLOModelBundle:
     _lower_with_metadata()
+    _with_different_numbers(program)
     # Metadata of nodes becomes the text of locations, where the name of the node is enough.
     for node in program.graph.nodes:
         node.meta["custom"] = {NODE: node.name}
