@@ -55,7 +55,7 @@ CASES = {
         ("torch.full((4096, 3), 1.0625).bfloat16()",)),
     "bytes-in-int32": (
         "x & y, x | y, x ^ y, z & y, z ^ z, y | y, y & z, x - 2, x * 2, 2 - x, x // 2, x % 3, x // x, torch.div(x, 2, rounding_mode='trunc'), torch.maximum(x, y), "
-        "x == y, x * y, x < z, z[0] > x, z[0] * x, z * 2, z // 7",
+        "x == y, x * y, x < z, z[0] > x, z[0] * x, z * 2, z // 7, x < x.float() + 0.5, x == x.long() + 256",
         ("torch.tensor([-1, 3, 5], dtype=torch.int8)", "torch.tensor([True, True, False])", "torch.tensor([200, 3, 5], dtype=torch.uint8)")),
     "hyperbolic-near-zero": (
         "x.sinh() * 1e5, x.atanh() * 1e5, x.half().sinh(), x.half().atanh(), y.sinh(), (y / 3).atanh(), i.sinh()",

@@ -170,16 +170,16 @@ def _with_different_numbers(program: torch.export.ExportedProgram) -> None:
     PyTorch/XLA 2.9 takes inputs without dimensions for one if they have the same type and value.
     """
     numbers = [t for t in (*program.state_dict.values(), *program.constants.values()) if isinstance(t, torch.Tensor) and not t.dim()]  # fmt: skip
-    taken = {(number.dtype, number.item()) for number in numbers}
+    used_values = {(number.dtype, number.item()) for number in numbers}
 
     def different(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.dim():
             return tensor
         values = (False, True) if tensor.dtype is torch.bool else range(2, 127)
-        own = next((value for value in values if (tensor.dtype, value) not in taken), None)
+        own = next((value for value in values if (tensor.dtype, value) not in used_values), None)
         if own is None:
             raise capture.UnsupportedProgram(f"{len(values)} or more inputs without dimensions are {tensor.dtype}; PyTorch/XLA takes equal ones for one")  # fmt: skip
-        taken.add((tensor.dtype, own))
+        used_values.add((tensor.dtype, own))
         return torch.full_like(tensor, own)
 
     program.example_inputs = tree_map_only(torch.Tensor, different, program.example_inputs)

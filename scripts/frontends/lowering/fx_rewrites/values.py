@@ -366,6 +366,7 @@ def sum_of_products_by_dimension(node: fx.Node) -> fx.Node | None:
 
 
 _BITS = (aten.bitwise_and.Tensor, aten.bitwise_or.Tensor, aten.bitwise_xor.Tensor)
+_BYTES = {torch.int8, torch.uint8}
 _DIVISIONS = (
     *(aten.div.Tensor_mode, aten.div.Scalar_mode, aten.floor_divide.default),
     *(aten.remainder.Tensor, aten.remainder.Scalar),
@@ -383,19 +384,15 @@ def bytes_in_int32(node: fx.Node) -> fx.Node | None:
 
     torch-mlir 20261001 converts them where an operator takes two types, refuses that, and crashes (SIGSEGV).
     """
-    dtype, kinds = value(node).dtype, [value(operand).dtype for operand in operands(node)]
-    if dtype.itemsize > 1 or not {torch.int8, torch.uint8} & set(kinds):
+    tensors, dtype = list(operands(node)), value(node).dtype
+    kinds = {value(tensor).dtype for tensor in tensors}
+    of_bytes = kinds & _BYTES and kinds <= {*_BYTES, torch.bool}
+    if not of_bytes or dtype not in {*_BYTES, torch.bool}:
         return None
-    if len(kinds) == 2 and len(set(kinds)) == 1 and node.target not in _DIVISIONS:
+    if len(tensors) == 2 and len(kinds) == 1 and node.target not in _DIVISIONS:
         return None
-    call, common = (
-        Builder(node),
-        torch.result_type(*map(value, (*operands(node), *operands(node))[:2])),
-    )
-    wide = {
-        operand: call.cast(operand if kind is common else call.cast(operand, common), torch.int32)
-        for operand, kind in zip(operands(node), kinds, strict=True)
-    }
+    call, common = Builder(node), torch.result_type(value(tensors[0]), value(tensors[-1]))
+    wide = {tensor: call.cast(call.cast(tensor, common), torch.int32) for tensor in tensors}
     args, kwargs = fx.map_arg((node.args, node.kwargs), wide.__getitem__)
     result = call(node.target, *args, **kwargs)
     return result if value(result).dtype is dtype else call.cast(result, dtype)
