@@ -37,7 +37,7 @@ CASES = {
     "unsigned-bytes-in-wider-type": (
         "x.sum(), y.prod(), x / y, x / z, torch.cat([x, z]), torch.where(x > 3, x, z), torch.div(x, y, rounding_mode='trunc'), torch.fmod(x, y), torch.remainder(x, y), "
         "x.sort()[0], x * z, x > z, -x, (z * 30).abs().to(torch.uint8), x * 3, x.all(), (x * 2).any(), x.view(2, 3).all(1), x.view(2, 3).any(0), "
-        "(z > 1).sort()[0], (x > 1).view(2, 3).sort(1, True)[0]",
+        "(z > 1).sort()[0], (x > 1).view(2, 3).sort(1, True)[0], (y > 1) > x.long() - 1, (y > 1) >= y.to(torch.int32), (x > 1) < y",
         (BYTES, DIVISORS, FLOATS)),
     "asinh-of-size": (
         "torch.asinh(x), torch.asinh(x.half())", ("torch.tensor([-150.0, -1e5, -1e20, 0.0, 1e-4, -1e-4, 0.5, 3.0, 1e20, torch.nan, torch.inf, -torch.inf])",)),

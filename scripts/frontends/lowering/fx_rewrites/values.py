@@ -448,7 +448,7 @@ _OF_SEVERAL = (
 
 def unsigned_bytes_in_wider_type(program: ExportedProgram) -> bool:
     """Tensors of uint8 are converted to the type of a result before it is computed, or to int32 if that is uint8; floats become uint8
-    by way of int32. Booleans are sorted as int32.
+    by way of int32. Booleans are sorted, and compared with other types, as int32 or wider.
 
     Inside an operator, torch-mlir 20261001 takes 128 to 255, and True, as negative (torch dialect, linalg). It converts a tensor by itself rightly.
     """
@@ -472,8 +472,9 @@ def _widen(node: fx.Node) -> bool:
         replace(node, call.cast(call.cast(node.args[0], torch.int32), torch.uint8))
         return True
     is_pointwise = torch.Tag.pointwise in node.target.tags
-    kind = torch.bool if node.target is aten.sort.default and torch.bool in kinds else torch.uint8
-    if kind not in kinds or not (is_pointwise or node.target in _OF_SEVERAL):
+    compares = is_pointwise and result is torch.bool and len(set(kinds)) > 1
+    narrow_kinds = {torch.uint8, *[torch.bool] * (compares or node.target is aten.sort.default)}
+    if not narrow_kinds & set(kinds) or not (is_pointwise or node.target in _OF_SEVERAL):
         return False
     alone = set(kinds) == {torch.uint8}
     if alone and (node.target in _WITHOUT_SIGN or (is_pointwise and result is torch.bool)):
@@ -482,7 +483,7 @@ def _widen(node: fx.Node) -> bool:
     if result in (torch.uint8, torch.bool):
         wide = functools.reduce(torch.promote_types, kinds, torch.int32)
     condition = node.args[0] if node.target is aten.where.self else None
-    narrow = [n for n in operands(node) if value(n).dtype is kind and n is not condition]
+    narrow = [n for n in operands(node) if value(n).dtype in narrow_kinds and n is not condition]  # fmt: skip
     casts = {n: call.cast(n, wide) for n in narrow}
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: casts.get(n, n))
     new = call(node.target, *args, **kwargs)
